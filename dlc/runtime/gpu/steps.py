@@ -67,7 +67,7 @@ class StepTable:
         branches = any(step[StepWord.OPCODE] == Opcode.BRANCH for step in self.steps)
         return branches or any(row[ArgWord.KIND] == ArgKind.LOADED for row in self.arguments)
 
-    # The fault root: a row for each call, then how a condition ended the call, then the rounds of each `while`.
+    # The fault root: a row for each call, how a condition ended the call, the rounds of each `while`.
 
     @property
     def fault_rows(self) -> int:

@@ -5,8 +5,8 @@ has to read what a kernel computed (a condition, a measured length, an address),
 rounds with a limit. It depends on its first step and on the counters that its arguments use, so it is
 gathered once and reused: in the next call, and in the next round of a loop.
 
-Where the driver supports conditional graph nodes, a `while` or an `if` becomes part of a segment if the host
-has nothing to do inside it: the device reads the condition itself.
+Where the driver supports conditional graph nodes, a `while` or an `if` becomes part of a segment if the
+host has nothing to do inside it: the device reads the condition itself.
 """
 
 from __future__ import annotations
@@ -63,91 +63,89 @@ Item: TypeAlias = Launch | WhileNode | IfNode
 
 
 class Segment(NamedTuple):
-    """What is launched from a place on, where the walk goes on, and the counters there."""
+    """Launches that need nothing back from the device; the step after them, and the counters there."""
 
     items: tuple[Item, ...]
     end: int
     counters: tuple[int, ...]
     trips: tuple[int, ...]
     is_conditional: bool = False
-    """Whether the device reads conditions in it."""
+    """Whether it has conditional nodes."""
 
 
 class Walk:
-    """One walk through a program, at its sizes."""
+    """One walk through a program at one tuple of sizes: an interpreter of its control flow."""
 
     def __init__(
         self, steps: StepTable, sizes: Sequence[int], read: Callable[[int, int, int], int]
     ) -> None:
-        """`read` gives a number of so many bytes from the device, by its root and what is added to it."""
+        """`read` gives an integer from the device, by root, offset and number of bytes."""
         self._steps = steps
         self._sizes = sizes
         self._read = read
         self._room = 0
-        """Launches and nodes that the segment in the making may still have."""
+        """Launches and nodes that the segment being gathered may still have."""
         self.counters = [0] * MAX_COUNTERS
         self.trips = [0] * MAX_COUNTERS
 
     # Gathering ------------------------------------------------------------------------------------
 
-    def segment(self, place: int) -> Segment:
-        """What is launched from a place on without a word from the device; the walk is at its end then."""
+    def segment(self, pc: int) -> Segment:
+        """Gather the segment from step `pc`; the walk is at its end afterwards."""
         self._room = MAX_LAUNCHES
-        items, end = self._gather(place, None, conditional=False)
+        items, end = self._gather(pc, None, conditional=False)
         return Segment(items, end, tuple(self.counters), tuple(self.trips))
 
-    def longer_segment(self, place: int) -> Segment:
-        """One that goes on over the loops and branches that can be nodes; the walk stays where it is."""
+    def longer_segment(self, pc: int) -> Segment:
+        """Gather the segment from step `pc`, with loops and branches as nodes; the walk stays at `pc`."""
         counters, trips = [*self.counters], [*self.trips]
         self._room = MAX_LAUNCHES
-        items, end = self._gather(place, None, conditional=True)
+        items, end = self._gather(pc, None, conditional=True)
         is_conditional = not all(isinstance(item, Launch) for item in items)
-        found = Segment(items, end, tuple(self.counters), tuple(self.trips), is_conditional)
+        segment = Segment(items, end, tuple(self.counters), tuple(self.trips), is_conditional)
         self.counters[:], self.trips[:] = counters, trips
-        return found
+        return segment
 
-    def _gather(
-        self, place: int, end: int | None, conditional: bool
-    ) -> tuple[tuple[Item, ...], int]:
-        """What is launched from a place on, up to `end` or to a step of the host's; that place.
+    def _gather(self, pc: int, end: int | None, conditional: bool) -> tuple[tuple[Item, ...], int]:
+        """The items from step `pc` up to `end`, or to a step for the host; and the step reached.
 
-        With an `end` the steps are the inside of a block, which a jump would leave.
+        With an `end` the steps are the body of a block, which a jump would leave.
         """
         items: list[Item] = []
-        wave, ended = 0, False  # whether what comes next begins a new wave
-        while place != end:
-            block = self._steps.nodes.get(place) if conditional else None
+        wave, ended = 0, False  # whether the next launch begins a new wave
+        while pc != end:
+            block = self._steps.nodes.get(pc) if conditional else None
             node = self._node(block) if block is not None and self._room > 0 else None
-            step = self._steps.steps[place]
+            step = self._steps.steps[pc]
             opcode = step[StepWord.OPCODE]
             if block is not None and node is not None:
                 wave += 1
                 items.append(node._replace(wave=wave))
-                place, ended = block.end, True
-            elif self._steps.is_control(place) or (end is not None and opcode == Opcode.JUMP):
+                pc, ended = block.end, True
+            elif self._steps.is_control(pc) or (end is not None and opcode == Opcode.JUMP):
                 break
             elif opcode == Opcode.CALL:
                 if self._room <= 0:
                     break
-                launches = self.launch(place)
+                launches = self.launch(pc)
                 self._room -= len(launches)
                 items += [launch._replace(wave=wave) for launch in launches]
-                place += 1
+                pc += 1
             elif opcode == Opcode.WAVE:
                 wave += 1 if ended else 0
                 ended = step[StepWord.B] == 1
-                place = self._move(place, step)
+                pc = self._move(pc, step)
             else:
-                ended = True  # what one round of a loop does, the next one may rely on
-                place = self._move(place, step)
-        return tuple(items), place
+                ended = True  # a round of a loop may depend on the one before
+                pc = self._move(pc, step)
+        return tuple(items), pc
 
     def _node(self, block: While | Choose) -> WhileNode | IfNode | None:
-        """A loop or branch for the device to decide on, unless the host has something to do in it."""
+        """The node of a loop or branch; None if the host has something to do in it."""
         room, counters, trips = self._room, [*self.counters], [*self.trips]
         self._room -= 1
         node = self._while(block) if isinstance(block, While) else self._if(block)
-        # Nothing later uses the counters that it has changed.
+        # No later step uses the counters that it has set.
         self.counters[:], self.trips[:] = counters, trips
         if node is None:
             self._room = room
@@ -181,51 +179,51 @@ class Walk:
             return None
         return IfNode(condition, then, otherwise)
 
-    def _part(self, place: int, end: int) -> tuple[Item, ...] | None:
-        """What is launched from a place up to another, unless the host has something to do between."""
-        items, reached = self._gather(place, end, conditional=True)
+    def _part(self, pc: int, end: int) -> tuple[Item, ...] | None:
+        """The items of steps `pc` to `end`; None if the host has something to do there."""
+        items, reached = self._gather(pc, end, conditional=True)
         return items if reached == end else None
 
     # Walking --------------------------------------------------------------------------------------
 
     def enter(self, segment: Segment) -> None:
-        """Be where a segment that was gathered before ends."""
+        """Go to the end of a segment that was gathered before."""
         for k, value in enumerate(segment.counters):
             if k not in self._steps.only_counting:
                 self.counters[k] = value
         self.trips[:] = segment.trips
 
-    def launch(self, place: int) -> Sequence[Launch]:
-        """The launch of a call, if it has tiles."""
-        _, kernel, first, count, tiles, _, op, _ = self._steps.steps[place]
+    def launch(self, pc: int) -> Sequence[Launch]:
+        """The launch of a call; none if it has no tiles."""
+        _, kernel, first, count, tiles, _, op, _ = self._steps.steps[pc]
         if self._sizes[tiles] <= 0:
             return ()
         words = [self.word(k) for k in range(first, first + count)]
-        words.append(self._steps.fault_slot(place))
+        words.append(self._steps.fault_slot(pc))
         return (Launch(kernel, self._sizes[tiles], tuple(words), op),)
 
-    def control(self, place: int) -> int:
-        """Do a step that stands between segments, other than END, a call and a limit that is reached."""
-        return self._move(place, self._steps.steps[place])
+    def control(self, pc: int) -> int:
+        """Do a step between segments, other than END, a call and a limit that is reached; the next step."""
+        return self._move(pc, self._steps.steps[pc])
 
-    def limit(self, place: int) -> int | None:
-        """The limit of a LIMIT that is reached, else None."""
-        opcode, counter, size, *_ = self._steps.steps[place]
+    def limit(self, pc: int) -> int | None:
+        """The limit of a LIMIT step that is reached, else None."""
+        opcode, counter, size, *_ = self._steps.steps[pc]
         if opcode != Opcode.LIMIT or self.counters[counter] < self._sizes[size]:
             return None
         return self._sizes[size]
 
-    def _move(self, place: int, step: Sequence[int]) -> int:
-        """Do a step that launches nothing; where to go on."""
+    def _move(self, pc: int, step: Sequence[int]) -> int:
+        """Do a step that launches nothing; returns the next step."""
         opcode, a, b, c, d, e, *_ = step
         counters = self.counters
         match opcode:
             case Opcode.LOOP:
                 counters[a], self.trips[a] = 0, self._number(b)
-                return place + 1 if self.trips[a] > 0 else c
+                return pc + 1 if self.trips[a] > 0 else c
             case Opcode.NEXT:
                 counters[a] += 1
-                return c if counters[a] < self.trips[a] else place + 1
+                return c if counters[a] < self.trips[a] else pc + 1
             case Opcode.BRANCH:
                 root, offset = self.word(a)
                 return c if self._read(root, offset, 1) else b
@@ -239,7 +237,7 @@ class Walk:
                 return a
             case _:
                 pass  # a wave: its calls follow
-        return place + 1
+        return pc + 1
 
     def _number(self, argument: int) -> int:
         root, value = self.word(argument)
@@ -247,13 +245,15 @@ class Walk:
         return value
 
     def word(self, argument: int) -> Word:
-        """An argument: a number, or where in a root it points to."""
+        """The value of an argument: a number, or a root and an offset in it."""
         kind, root, offset, counter, stride = self._steps.arguments[argument]
         if kind == ArgKind.SIZE:
             return IMMEDIATE, self._sizes[offset]
         if kind == ArgKind.COUNTER:
             return IMMEDIATE, self.counters[counter]
-        place = self._sizes[offset]
+        position = self._sizes[offset]
         if 0 <= counter < MAX_COUNTERS:  # there are no threads of the host: scratch has one part
-            place += self.counters[counter] * self._sizes[stride]
-        return (IMMEDIATE, self._read(root, place, 8)) if kind == ArgKind.LOADED else (root, place)
+            position += self.counters[counter] * self._sizes[stride]
+        if kind == ArgKind.LOADED:
+            return IMMEDIATE, self._read(root, position, 8)
+        return root, position
