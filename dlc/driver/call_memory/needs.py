@@ -91,4 +91,4 @@ def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Speci
     pairs = zip(entry.outputs, at.outputs, strict=True)
     results = sum(storage.bytes for output, storage in pairs if not output.updates)
     call = Taken(results + at.sized.arena, at.sized.scratch)
-    return Need(entry, at.dims, weights, at.given, results, call, prepare)
+    return Need(entry, at.dims, weights, at.input_bytes, results, call, prepare)

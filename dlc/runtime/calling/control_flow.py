@@ -1,7 +1,7 @@
-"""Where the loops and branches of a program begin and end, found in its table of steps (`dlc.runtime.abi`).
+"""Structured control flow, recovered from a step table (`dlc.runtime.abi`): its loops and branches.
 
-They stand in it as `dlc.codegen.program.step_table` writes them, one inside the other; what stands there
-otherwise is no block.
+Blocks have the form in which `dlc.codegen.program.step_table` writes them, properly nested; jumps of
+another form are not blocks.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dlc.runtime.abi import Opcode, StepWord
 
 
 class Loop(NamedTuple):
-    """From LOOP to NEXT."""
+    """A counted loop, from LOOP to NEXT."""
 
     begin: int
     end: int
-    """The step after it, as of the others."""
+    """The step after the block, here and below."""
 
 
 class While(NamedTuple):
-    """ZERO, the test, BRANCH, perhaps LIMIT, the body, and a JUMP back to the test."""
+    """A while loop: ZERO, the test, BRANCH, optionally LIMIT, the body, and a JUMP back to the test."""
 
     begin: int
     branch: int
@@ -30,17 +30,17 @@ class While(NamedTuple):
 
     @property
     def test(self) -> tuple[int, int]:
-        """Its first step, and the one after it."""
+        """Its first step and its end."""
         return self.begin + 1, self.branch
 
     @property
     def body(self) -> tuple[int, int]:
-        """Its first step, and the one after it."""
+        """Its first step and its end."""
         return (self.branch if self.limit is None else self.limit) + 1, self.end - 1
 
 
 class Choose(NamedTuple):
-    """BRANCH, what is done if it is true, a JUMP behind all, what is done otherwise."""
+    """An if: BRANCH, the true side, a JUMP to the end, the false side."""
 
     begin: int
     otherwise: int
@@ -51,28 +51,28 @@ Block: TypeAlias = Loop | While | Choose
 
 
 def blocks(steps: Sequence[Sequence[int]]) -> dict[int, Block]:
-    """The blocks of a program, by the steps that they begin with."""
-    found: dict[int, Block] = {}
-    for place, step in enumerate(steps):
+    """The blocks of a program, by first step."""
+    block_at: dict[int, Block] = {}
+    for pc, step in enumerate(steps):
         if step[StepWord.OPCODE] == Opcode.LOOP:
-            found[place] = Loop(place, step[StepWord.C])
+            block_at[pc] = Loop(pc, step[StepWord.C])
         elif step[StepWord.OPCODE] == Opcode.BRANCH:
-            block = _branching(steps, place)
+            block = _branching(steps, pc)
             if block is not None:
-                found[block.begin] = block
-    return found
+                block_at[block.begin] = block
+    return block_at
 
 
-def _branching(steps: Sequence[Sequence[int]], place: int) -> While | Choose | None:
-    """What a BRANCH belongs to: the JUMP before where it goes on when it is false tells."""
-    _, _, otherwise, then, *_ = steps[place]
+def _branching(steps: Sequence[Sequence[int]], pc: int) -> While | Choose | None:
+    """The block of a BRANCH: the JUMP before the target of its false side tells a loop from an if."""
+    _, _, otherwise, then, *_ = steps[pc]
     opcode, target, *_ = steps[otherwise - 1]
-    if opcode != Opcode.JUMP or not place + 1 == then < otherwise:
+    if opcode != Opcode.JUMP or not pc + 1 == then < otherwise:
         return None
     if target >= otherwise:
-        return Choose(place, otherwise, target)
+        return Choose(pc, otherwise, target)
     begin = target - 1
-    if target > place or steps[begin][StepWord.OPCODE] != Opcode.ZERO:
+    if target > pc or steps[begin][StepWord.OPCODE] != Opcode.ZERO:
         return None
-    limit = place + 1 if steps[place + 1][StepWord.OPCODE] == Opcode.LIMIT else None
-    return While(begin, place, limit, otherwise)
+    limit = pc + 1 if steps[pc + 1][StepWord.OPCODE] == Opcode.LIMIT else None
+    return While(begin, pc, limit, otherwise)

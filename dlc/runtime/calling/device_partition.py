@@ -18,15 +18,15 @@ from dlc.runtime.artifact.plan_check import BadPlan
 from dlc.runtime.artifact.program_check import ProgramTable
 
 HOST, GPU = "cpu", "cuda"
-"""What the names of devices in a certificate begin with."""
+"""The prefixes of device names in a certificate."""
 
 
 class BadPartition(BadPlan):
-    """A program would use memory of one device on another; the message says where."""
+    """A call would use memory of another device than its own; the message says where."""
 
 
 class RootRange(NamedTuple):
-    """The bytes from `first` up to `end` of a root."""
+    """Bytes of a root, from `first` up to `end`."""
 
     root: int
     first: int
@@ -34,20 +34,20 @@ class RootRange(NamedTuple):
 
 
 class Accesses(NamedTuple):
-    """What a call reads, and what it may write. What nobody writes is left out."""
+    """The ranges that a call reads and those that it may write, without weights and constants."""
 
     reads: tuple[RootRange, ...]
     writes: tuple[RootRange, ...]
 
 
 class Partition(NamedTuple):
-    """The parts of a program: where that of the GPU begins in the arena, and what each call touches."""
+    """The offset in the arena at which memory of the GPU begins, and the accesses of each call."""
 
     start: int
     lengths: tuple[int, ...]
     """Bytes of each root."""
     calls: Mapping[int, Accesses]
-    """By the number of its step."""
+    """By the index of its step."""
 
 
 def is_copy(step: Sequence[int]) -> bool:
@@ -63,40 +63,42 @@ def is_on_gpu(step: Sequence[int]) -> bool:
 def partition_program(
     table: ProgramTable,
     sizes: Sequence[int],
-    rooms: Sequence[Span],
+    blocks: Sequence[Span],
     devices: Sequence[str],
     lengths: Sequence[int],
 ) -> Partition:
-    """The parts of a program whose plan has these rooms on these devices; `lengths` are bytes of roots.
+    """The partition of a program, whose plan has these blocks on these devices.
 
-    Raises BadPartition where a call would be given an address of another device.
+    `lengths` are the bytes of each root.
+
+    Raises BadPartition where a call would be passed an address of another device.
     """
-    start = _start(rooms, devices, lengths[Root.ARENA])
-    owners = _Owners(rooms)
+    start = _start(blocks, devices, lengths[Root.ARENA])
+    owners = _Owners(blocks)
     steps: list[list[int]] = table.steps.tolist()
     waves: list[int] = table.waves.tolist()
     arguments: list[list[int]] = table.arguments.tolist()
     calls: dict[int, Accesses] = {}
-    places: list[int] = table.calls.tolist()
-    for place in places:
-        step = steps[place]
+    call_steps: list[int] = table.calls.tolist()
+    for pc in call_steps:
+        step = steps[pc]
         first, count = step[StepWord.B], step[StepWord.C]
-        given = arguments[first : first + count]
-        _check(place, step, given, sizes, start)
-        ranges = [_range_of(a, sizes, lengths, owners, waves[place]) for a in given]
+        passed = arguments[first : first + count]
+        _check(pc, step, passed, sizes, start)
+        ranges = [_range_of(a, sizes, lengths, owners, waves[pc]) for a in passed]
         only_read = 1 if is_copy(step) else step[StepWord.G]
-        calls[place] = Accesses(
-            tuple(dict.fromkeys([found for found in ranges if found is not None])),
-            tuple(dict.fromkeys([found for found in ranges[only_read:] if found is not None])),
+        calls[pc] = Accesses(
+            tuple(dict.fromkeys([range_ for range_ in ranges if range_ is not None])),
+            tuple(dict.fromkeys([range_ for range_ in ranges[only_read:] if range_ is not None])),
         )
     return Partition(start, tuple(lengths), calls)
 
 
-def _start(rooms: Sequence[Span], devices: Sequence[str], arena: int) -> int:
-    """Where the part of the GPU begins: behind all that is the host's."""
-    sized = [(room, device) for room, device in zip(rooms, devices, strict=True) if room.bytes]
-    ends = [room.offset + room.bytes for room, device in sized if not device.startswith(GPU)]
-    starts = [room.offset for room, device in sized if device.startswith(GPU)]
+def _start(blocks: Sequence[Span], devices: Sequence[str], arena: int) -> int:
+    """The offset at which memory of the GPU begins, behind all blocks of the host."""
+    placed = [(block, device) for block, device in zip(blocks, devices, strict=True) if block.bytes]
+    ends = [block.end for block, device in placed if not device.startswith(GPU)]
+    starts = [block.offset for block, device in placed if device.startswith(GPU)]
     start = min(starts, default=arena)
     if max(ends, default=0) > start:
         raise BadPartition(
@@ -106,22 +108,22 @@ def _start(rooms: Sequence[Span], devices: Sequence[str], arena: int) -> int:
 
 
 class _Owners:
-    """Which room an address belongs to, at a wave."""
+    """The block that is live at an offset of the arena, by wave."""
 
-    def __init__(self, rooms: Sequence[Span]) -> None:
-        rows = [(room.offset, room.offset + room.bytes, room.first, room.last) for room in rooms]
+    def __init__(self, blocks: Sequence[Span]) -> None:
+        rows = [(block.offset, block.end, block.first, block.last) for block in blocks]
         self._columns = np.array(rows, np.int64).reshape(-1, 4).T
-        self._known: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._cache: dict[tuple[int, int], tuple[int, int] | None] = {}
 
-    def at(self, address: int, wave: int) -> tuple[int, int] | None:
-        """Where it begins and ends; None for an address of nothing."""
-        key = address, wave
-        if key not in self._known:
+    def at(self, offset: int, wave: int) -> tuple[int, int] | None:
+        """The bounds of the block at an offset; None where none is live."""
+        key = offset, wave
+        if key not in self._cache:
             offsets, ends, first, last = self._columns
-            there = (offsets <= address) & (address < ends) & (first <= wave) & (wave <= last)
-            found = np.flatnonzero(there)
-            self._known[key] = (int(offsets[found[0]]), int(ends[found[0]])) if len(found) else None
-        return self._known[key]
+            live = (offsets <= offset) & (offset < ends) & (first <= wave) & (wave <= last)
+            rows = np.flatnonzero(live)
+            self._cache[key] = (int(offsets[rows[0]]), int(ends[rows[0]])) if len(rows) else None
+        return self._cache[key]
 
 
 def _range_of(
@@ -131,44 +133,46 @@ def _range_of(
     owners: _Owners,
     wave: int,
 ) -> RootRange | None:
-    """The stretch that an argument points into, as a whole: it may move in loops."""
+    """The whole block that an argument points into, since loops may move the pointer inside it."""
     kind, root, offset = argument[: ArgWord.COUNTER]
     if kind not in (ArgKind.POINTER, ArgKind.LOADED):
         return None
     if root == Root.ARENA:
-        found = owners.at(sizes[offset], wave)
-        return None if found is None else RootRange(root, *found)
+        bounds = owners.at(sizes[offset], wave)
+        return None if bounds is None else RootRange(root, *bounds)
     return RootRange(root, 0, lengths[root]) if root >= Root.INPUTS else None
 
 
 def _check(
-    place: int,
+    pc: int,
     step: Sequence[int],
-    given: Sequence[Sequence[int]],
+    passed: Sequence[Sequence[int]],
     sizes: Sequence[int],
     start: int,
 ) -> None:
-    """Every address is one of the device that the call is on; a copy has one of each."""
-    kinds = [argument[ArgWord.KIND] for argument in given]
-    points = [
+    """Every pointer of a call is memory of its device; a copy has one pointer of each."""
+    kinds = [argument[ArgWord.KIND] for argument in passed]
+    on_gpu = [
         _is_on_gpu(argument, sizes, start)
-        for argument, kind in zip(given, kinds, strict=True)
+        for argument, kind in zip(passed, kinds, strict=True)
         if kind == ArgKind.POINTER
     ]
     if is_copy(step):
-        if kinds != [ArgKind.POINTER, ArgKind.POINTER, ArgKind.SIZE] or None in points:
-            raise BadPartition(f"step {place} copies something else than bytes from place to place")
-        if points[0] == points[1]:
-            raise BadPartition(f"step {place} copies within one memory")
+        if kinds != [ArgKind.POINTER, ArgKind.POINTER, ArgKind.SIZE] or None in on_gpu:
+            raise BadPartition(
+                f"step {pc} copies something else than bytes from one address to another"
+            )
+        if on_gpu[0] == on_gpu[1]:
+            raise BadPartition(f"step {pc} copies within one memory")
     elif is_on_gpu(step):
-        if False in points:
-            raise BadPartition(f"step {place} gives memory of the host to the GPU")
-    elif True in points:
-        raise BadPartition(f"step {place} gives memory of the GPU to the processor")
+        if False in on_gpu:
+            raise BadPartition(f"step {pc} gives memory of the host to the GPU")
+    elif True in on_gpu:
+        raise BadPartition(f"step {pc} gives memory of the GPU to the processor")
 
 
 def _is_on_gpu(argument: Sequence[int], sizes: Sequence[int], start: int) -> bool | None:
-    """Whether a pointer is into memory of the GPU; None for what is in that of both."""
+    """Whether a pointer is memory of the GPU; None for weights and constants, which both devices have."""
     root = argument[ArgWord.ROOT]
     if root == Root.ARENA:
         return sizes[argument[ArgWord.OFFSET]] >= start

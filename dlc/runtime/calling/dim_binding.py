@@ -1,4 +1,4 @@
-"""Which value each named size has in a call: found from the shapes of the inputs, or given by name.
+"""Dim binding: the value of each named size in a call, solved from the input shapes or passed by name.
 
 >>> from dlc.runtime.artifact.manifest import Dim, Entry, Input, Output
 >>> entry = Entry(
@@ -31,11 +31,10 @@ Shape = tuple[int, ...]
 
 
 class DimBinder:
-    """Finds the dims of one entry point. `free` are those that the caller must give by name.
+    """Solves for the dims of one entry point; `free` are those that the caller must pass by name.
 
-    These stand in no input, or only where no size tells them, as both do in `T - S`: then the first of them
-    is given, and the other follows. `texts` gives the model's text by file name, for the excerpt under a
-    message.
+    A dim is free if no input size determines it, as neither does in `T - S`: then the first one is free,
+    and the other follows. `texts` gives the model's text by file name, for excerpts under messages.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Working memory that a caller lends to a call: what it must be, and why other memory is refused.
+"""External arenas: working memory that the caller lends to a call, and the checks that it fits.
 
 >>> from dlc.runtime.system.buffers import aligned_bytes
 >>> block = aligned_bytes(256)
@@ -32,7 +32,7 @@ _FITS = 0x1 | 0x400
 
 
 class _Loans:
-    """Where the memory begins and ends that calls work in now, of all models of the process."""
+    """The external arenas in use by calls of all models in the process: end address by start address."""
 
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
@@ -43,7 +43,7 @@ _LOANS = _Loans()
 
 
 def lend(entry: str, start: int, length: int) -> None:
-    """Let a call have the memory at an address, to be given back by `give_back`.
+    """Reserve the memory at an address for a call, until `give_back`.
 
     Raises CallError (D0819) while another call works in any of it.
     """
@@ -60,21 +60,21 @@ def lend(entry: str, start: int, length: int) -> None:
 
 
 def give_back(start: int) -> None:
-    """The call that the memory at this address was lent to has ended."""
+    """End the reservation of the memory at this address."""
     with _LOANS.lock:
         del _LOANS.ends[start]
 
 
 if hasattr(os, "register_at_fork"):
-    # No call runs in a forked child, and a lock that was held would stay so.
+    # No call runs in a forked child, and a lock held during the fork would never be released there.
     os.register_at_fork(after_in_child=_LOANS.__init__)
 
 
 def lent_address(entry: str, arena: object, needed: int, arrays: Sequence[Array]) -> int:
-    """Where the memory that is lent begins, once it is known to fit; `arrays` are those of the call.
+    """Check an external arena, and return its address; `arrays` are those of the call.
 
-    Raises CallError (D0817) for what is no array of u8, is too small, read-only or not contiguous, begins
-    at no multiple of 64, or overlaps an array of the call.
+    Raises CallError (D0817) if it is not an array of u8, is too small, read-only, not contiguous or not
+    64-byte aligned, or overlaps an array of the call.
     """
     if not isinstance(arena, np.ndarray):
         raise _refused(

@@ -1,4 +1,4 @@
-"""What one call in flight needs: the `dlc_call` words, the table of roots, an arena.
+"""Frames, the state of one call in flight: the `dlc_call` words, the table of roots, an arena.
 
 Frames are pooled, so that a call in a steady state allocates nothing, and any number of threads may
 call at once: each takes a frame of its own.
@@ -27,7 +27,7 @@ _ARENA, _SCRATCH = Root.ARENA.value, Root.SCRATCH.value
 
 
 class SizedProgram(NamedTuple):
-    """A program at one tuple of sizes: the numbers its steps use, and the memory it works in."""
+    """A program at one tuple of sizes: the values of its size expressions, and its memory in bytes."""
 
     sizes: Words
     sizes_at: int
@@ -37,13 +37,13 @@ class SizedProgram(NamedTuple):
     tensors: tuple[int, ...]
     """Bytes of each input and output."""
     partition: Partition | None = None
-    """Which part of the arena is on a GPU, where one is."""
+    """Which part of the arena is on a GPU, in a heterogeneous program."""
     gpu_scratch: int = 0
-    """Bytes for all threads of that."""
+    """Bytes for all threads of the GPU."""
 
 
 def working_bytes(sized: SizedProgram, threads: int) -> int:
-    """Bytes of the host that a call works in on so many threads: its arena, and the scratch of each."""
+    """Bytes of host memory that a call works in: its arena, and the scratch of each thread."""
     return _scratch_at(sized) + sized.scratch * threads
 
 
@@ -88,7 +88,7 @@ class CallFrame(Protocol):
 
 
 class FrameSource(Protocol):
-    """What makes frames and arrays for calls: a machine with a model's code."""
+    """Makes frames and result arrays for calls: a machine with a model's code."""
 
     def new_array(
         self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
@@ -160,7 +160,7 @@ class Frame:
 
     def run(self, sized: SizedProgram, arena: int = 0) -> int:
         if arena:
-            self._sized = None  # the next call without one finds its own memory again
+            self._sized = None  # the next call without an arena returns to the frame's own memory
             self._work_at(arena, sized)
         elif sized is not self._sized:
             self._resize(sized)
@@ -174,7 +174,7 @@ class Frame:
         needed = working_bytes(sized, self._threads)
         if needed > len(self._work):
             self._sized = None
-            self._work = aligned_bytes(0)  # the old one goes before the new one comes
+            self._work = aligned_bytes(0)  # free the old block before allocating the new one
             self._work = aligned_bytes(needed)
         self._work_at(address(self._work), sized)
         self._sized = sized

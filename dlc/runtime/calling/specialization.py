@@ -1,4 +1,4 @@
-"""An entry point at each tuple of sizes: shapes, bytes, the program's numbers; computed once and kept."""
+"""Specializations of an entry point: its shapes, bytes and program at one tuple of sizes, cached (LRU)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[np.generic]
 Placed = TypeVar("Placed", bound="Array | DeviceArray")
 
 MAX_KEPT = 64
-"""Tuples of sizes whose numbers are kept for each entry point; the least recently used goes first."""
+"""The most specializations cached for each entry point; the least recently used is evicted."""
 
 
 class Specialization(NamedTuple):
@@ -32,12 +32,12 @@ class Specialization(NamedTuple):
     dims: Mapping[str, int]
     sized: SizedProgram
     outputs: tuple[Storage, ...]
-    given: int
-    """Bytes of the inputs."""
+    input_bytes: int
+    """The sum over the inputs."""
 
 
 class Specializations:
-    """The specializations of one entry point."""
+    """The cached specializations of one entry point."""
 
     def __init__(
         self,
@@ -87,21 +87,21 @@ class Specializations:
         upper = {dim.name: dim.upper for dim in dims if dim.upper is not None}
         if dims and len(upper) == len(dims):
             corners.append(upper)
-        found: list[Specialization] = []
+        specializations: list[Specialization] = []
         for corner in corners:
             try:
-                found.append(self.at_dims(corner))
+                specializations.append(self.at_dims(corner))
             except CallError:
-                # No inputs have these sizes: the bounds of two dims need not be possible together.
+                # The bounds of two dims may contradict each other; then no inputs have these sizes.
                 continue
-        if found and not self._entry.dims:
-            self._kept[tuple(self._storage(item, {}).shape for item in self._entry.inputs)] = found[
-                0
-            ]
-        return found
+        if specializations and not self._entry.dims:
+            self._kept[tuple(self._storage(item, {}).shape for item in self._entry.inputs)] = (
+                specializations[0]
+            )
+        return specializations
 
     def forget(self) -> None:
-        """Drop what is kept."""
+        """Drop the cached specializations."""
         self._kept.clear()
 
     def at_dims(self, dims: Mapping[str, int]) -> Specialization:
@@ -115,17 +115,17 @@ class Specializations:
         limits = dict(dims)
         for dim in self._entry.dims:
             if dim.measured is not None:
-                limits[dim.name] = self._number(dim.measured.limit, dims)
+                limits[dim.name] = self._evaluate(dim.measured.limit, dims)
         outputs = tuple(self._storage(output, limits) for output in self._entry.outputs)
         inputs = [self._storage(item, dims).bytes for item in self._entry.inputs]
         sized = self._program.at(dims, [*inputs, *(output.bytes for output in outputs)])
         return Specialization(dims, sized, outputs, sum(inputs))
 
-    def _number(self, size: str, dims: Mapping[str, int]) -> int:
+    def _evaluate(self, size: str, dims: Mapping[str, int]) -> int:
         return self._binder.evaluate(size_expressions.parse(size), dims)
 
     def _storage(self, tensor: Input | Output, dims: Mapping[str, int]) -> Storage:
-        shape = tuple(self._number(size, dims) for size in tensor.shape)
+        shape = tuple(self._evaluate(size, dims) for size in tensor.shape)
         dtype = DTYPES[tensor.dtype]
         length = byte_count(shape, dtype)
         if length is None:
@@ -135,7 +135,7 @@ class Specializations:
         return Storage(shape, dtype.numpy, length)
 
     def cut(self, arrays: Sequence[Placed], specialization: Specialization) -> Sequence[Placed]:
-        """Results in the shapes that the call has measured: they are dense from their start.
+        """Results cut to the shapes that the call has measured; their elements are dense from the start.
 
         Raises CallError (D0810) for one that is larger than its storage.
         """
@@ -144,28 +144,28 @@ class Specializations:
             return arrays
         names = [output.name for output in self._entry.outputs]
         dims = dict(specialization.dims)
-        for name, where in measured.items():
-            dims[name] = _number_in(arrays[names.index(where.output)])
-        found: list[Placed] = []
+        for name, measurement in measured.items():
+            dims[name] = _scalar(arrays[names.index(measurement.output)])
+        results: list[Placed] = []
         for array, output in zip(arrays, self._entry.outputs, strict=True):
-            shape = tuple(self._number(size, dims) for size in output.shape)
+            shape = tuple(self._evaluate(size, dims) for size in output.shape)
             if any(not 0 <= size <= most for size, most in zip(shape, array.shape, strict=True)):
                 message = (
                     f"{self._entry.name}: {output.name or 'the result'} would be {list(shape)}"
                 )
                 raise CallError(f"{message}, above its bound {list(array.shape)}", code="D0810")
-            found.append(_first(array, shape))
-        return found
+            results.append(_first(array, shape))
+        return results
 
 
-def _number_in(array: Array | DeviceArray) -> int:
+def _scalar(array: Array | DeviceArray) -> int:
     return int((array.download() if isinstance(array, DeviceArray) else array).item())
 
 
 def _first(array: Placed, shape: tuple[int, ...]) -> Placed:
     """The first elements of an array in another shape, on its memory."""
     if isinstance(array, DeviceArray):
-        found: Array | DeviceArray = array.part(0, shape, array.dtype)
+        first: Array | DeviceArray = array.part(0, shape, array.dtype)
     else:
-        found = array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
-    return cast(Placed, found)
+        first = array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+    return cast(Placed, first)

@@ -1,4 +1,4 @@
-"""Arrays on a device: dense, of a NumPy dtype, in memory of ours or of another library."""
+"""Dense arrays on a device, of a NumPy dtype, in memory of this or another library."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dlc.runtime.system.buffers import address
 Array = NDArray[np.generic]
 
 ALIGNED = 16
-"""What kernels may load at once: an array begins at a multiple of it."""
+"""Bytes; the alignment of an array, as wide as the widest load of a kernel."""
 
 
 class DeviceArray:
-    """A C-contiguous array on a device. `owner` is what keeps its memory."""
+    """A C-contiguous array on a device; `owner` keeps its memory alive."""
 
     __slots__ = ("address", "driver", "dtype", "owner", "shape")
 
@@ -40,13 +40,13 @@ class DeviceArray:
 
     @classmethod
     def new(cls, driver: Driver, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Self:
-        """Memory for a result, of undefined contents. Raises CallError (D0613)."""
+        """An uninitialized array for a result. Raises CallError (D0613) when out of memory."""
         block = SpareBytes(driver, prod(shape) * dtype.itemsize)
         return cls(driver, block.address, shape, dtype, block)
 
     @classmethod
     def copied(cls, driver: Driver, array: Array) -> Self:
-        """A copy of an array of the host. Raises CallError (D0613)."""
+        """A copy of an array of the host. Raises CallError (D0613) when out of memory."""
         dense = np.ascontiguousarray(array)
         block = DeviceBytes.of(driver, dense.reshape(-1).view(np.uint8))
         return cls(driver, block.address, array.shape, array.dtype, block)
@@ -70,21 +70,21 @@ class DeviceArray:
 
     def download(self) -> Array:
         """A copy on the host."""
-        found = np.empty(self.shape, self.dtype)
-        staging.download(self.driver, address(found), self.address, self.nbytes)
-        return found
+        copy = np.empty(self.shape, self.dtype)
+        staging.download(self.driver, address(copy), self.address, self.nbytes)
+        return copy
 
     def upload(self, array: Array) -> None:
-        """Write the elements of an array of the host over its own."""
+        """Overwrite its elements with those of an array of the host."""
         dense = np.ascontiguousarray(array)
         staging.upload(self.driver, self.address, address(dense), self.nbytes)
 
     def part(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Self:
-        """An array on the same memory, so many bytes behind its beginning."""
+        """A view of the same memory that begins `offset` bytes later."""
         return type(self)(self.driver, self.address + offset, shape, dtype, self.owner)
 
     def reshape(self, shape: tuple[int, ...]) -> Self:
         """The same elements in another shape; one size may be -1."""
-        # NumPy knows what fits; a stride of 0 makes an array of any size of one byte.
-        known = np.broadcast_to(np.empty((), np.bool_), (self.size,)).reshape(shape).shape
-        return self.part(0, known, self.dtype)
+        # NumPy resolves the -1; a stride of 0 makes an array of any size from one byte.
+        resolved = np.broadcast_to(np.empty((), np.bool_), (self.size,)).reshape(shape).shape
+        return self.part(0, resolved, self.dtype)

@@ -1,4 +1,4 @@
-"""What `dlc.runtime.cuda.nvidia` uses of `cuda.bindings.driver`: its functions and parameters, as types."""
+"""Types for the part of `cuda.bindings.driver` that `dlc.runtime.cuda.nvidia` uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc.runtime.cuda.driver import Handle
 
 
 class Bindings(Protocol):
-    """The part of `cuda.bindings.driver` that is used; each function gives a status first."""
+    """The module `cuda.bindings.driver`; each function returns a status and its results."""
 
     def __getattr__(self, name: str) -> Function: ...
 
@@ -52,18 +52,18 @@ class AnyNode(Protocol):
 
 @dataclass(slots=True)
 class SourceGraph:
-    """A graph, and what can be launched of it, whose nodes go by the names of those of the graph."""
+    """A graph, and its executable form once it is instantiated; both share their node handles."""
 
     source: Handle
     executable: Handle | None = None
 
 
 class Words:
-    """The arguments of a kernel as the driver reads them: an array of the addresses of each."""
+    """The 64-bit arguments of a kernel as the driver reads them: an array of pointers to them."""
 
     def __init__(self, words: Sequence[int]) -> None:
         count = len(words)
         self._held = (ctypes.c_int64 * count)(*words)
         first = ctypes.addressof(self._held)
-        self._places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
-        self.address = ctypes.addressof(self._places)
+        self._pointers = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        self.address = ctypes.addressof(self._pointers)

@@ -1,4 +1,4 @@
-"""The GPUs of this machine by their names, and whether code for a kind of GPU runs on one."""
+"""The GPUs of this machine by device name, and whether code for a compute capability runs on one."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ def driver_of(device: str) -> Driver:
 
 
 def _opened(device: str) -> Driver:
-    found = device_named(device)
-    if found == CPU:
+    canonical = device_named(device)
+    if canonical == CPU:
         raise NoGpu(f"a GPU, and {device} is none")
-    return open_driver(int(found.partition(":")[2]))
+    return open_driver(int(canonical.partition(":")[2]))
 
 
 def lacking(architecture: str, device: str) -> str | None:
-    """Why code for GPUs such as `sm_80` does not run on a device, or None if it does."""
+    """Why code for an architecture such as `sm_80` does not run on a device; None if it does."""
     try:
-        found = _opened(device).capability
+        capability = _opened(device).capability
     except NoGpu as error:
         return f"needs {error}"
-    wanted = capability_of(architecture)
-    if found < wanted or (architecture.endswith("a") and found != wanted):
-        return f"needs a GPU of the kind {architecture}, {device} is sm_{found[0]}{found[1]}"
+    required = capability_of(architecture)
+    if capability < required or (architecture.endswith("a") and capability != required):
+        return (
+            f"needs a GPU of the kind {architecture}, {device} is sm_{capability[0]}{capability[1]}"
+        )
     return None
 
 
 def capability_of(architecture: str) -> tuple[int, int]:
-    """The numbers in a name such as `sm_90a`."""
+    """The compute capability that a name such as `sm_90a` spells."""
     digits = architecture.removeprefix("sm_").rstrip("a")
     return int(digits[:-1]), int(digits[-1])

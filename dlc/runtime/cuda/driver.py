@@ -1,7 +1,7 @@
-"""What dlc needs of a GPU: memory, streams, kernels, and graphs of kernels that are launched at once.
+"""The interface of a GPU driver: memory, streams, events, kernels and graphs, in the terms of CUDA.
 
-`dlc.runtime.cuda.nvidia` does it with NVIDIA's driver. Addresses on the device are numbers, and so are
-streams: work in one is done in order, and asynchronously unless it is said that a function waits.
+`dlc.runtime.cuda.nvidia` implements it with NVIDIA's driver. Device addresses and streams are integers. The
+work in a stream is done in order, asynchronously unless the docstring of a function says that it waits.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ Handle: TypeAlias = object
 
 
 class NoGpu(Exception):
-    """There is no GPU to be used here; the message says what is missing."""
+    """No GPU can be used; the message says what is missing."""
 
 
 class Kernel(NamedTuple):
-    """A kernel that was loaded, and the threads of its blocks."""
+    """A loaded kernel, and the number of threads in its blocks."""
 
     function: Handle
     threads: int
 
 
 class ConditionKernels(NamedTuple):
-    """The kernels that set conditions of graphs (`dlc.runtime.gpu.conditions`), of one thread each."""
+    """The kernels that set conditions of graph nodes (`dlc.runtime.gpu.conditions`), of one thread each."""
 
     branch: Kernel
     round: Kernel
 
 
 class Driver(Protocol):
-    """One GPU. What takes a stream, an event or a graph is done within `with driver:`."""
+    """One GPU. Functions that take a stream, an event or a graph are called within `with driver:`."""
 
     capability: tuple[int, int]
-    """What its processor can do, as NVIDIA counts: (8, 0) is `sm_80`."""
+    """Its compute capability: (8, 0) is `sm_80`."""
     name: str
-    """What its maker calls it."""
+    """Its product name."""
     number: int
-    """Which of the machine's GPUs it is, from 0 on."""
+    """Its ordinal among the machine's GPUs, from 0 on."""
     shared_stream: int
-    """A stream for what belongs to no call."""
+    """A stream for work that belongs to no call."""
     free_blocks: dict[int, list[int]]
-    """Addresses of blocks that nobody has any more, by their sizes, for the next of the same size."""
+    """Addresses of free blocks of device memory, by size, for reuse."""
     pinned_pool: PinnedPool
-    """Blocks of pinned memory, likewise."""
+    """Free blocks of pinned memory, likewise."""
     supports_conditions: bool
-    """Whether graphs may have conditions: so it seems until the driver refuses something of them."""
+    """Whether graphs may have conditional nodes; assumed until the driver refuses one."""
     condition_kernels: ConditionKernels | None
-    """What sets conditions, once it is loaded."""
+    """The kernels that set conditions, once they are loaded."""
 
     def __enter__(self) -> Self:
-        """Make it the GPU of this thread until the end of `with`; then the one before is that again."""
+        """Push its context as the current one of this thread, until the end of `with`."""
         ...
 
     def __exit__(self, *error: object) -> None: ...
@@ -61,15 +61,15 @@ class Driver(Protocol):
     # Memory
 
     def allocate(self, count: int) -> int:
-        """So many bytes on the device, 256-byte aligned. Raises CallError (D0613) if there are not."""
+        """Allocate bytes on the device, 256-byte aligned. Raises CallError (D0613) when out of memory."""
         ...
 
     def free(self, address: int) -> None:
-        """Give memory back that no work in flight of this library uses any more."""
+        """Free memory that no work in flight of this library uses."""
         ...
 
     def pin(self, count: int) -> int:
-        """So many bytes of the host that the device copies from and to by itself."""
+        """Allocate pinned (page-locked) bytes of the host. Raises CallError (D0613) when out of memory."""
         ...
 
     def unpin(self, address: int) -> None: ...
@@ -79,11 +79,11 @@ class Driver(Protocol):
         ...
 
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
-        """Copy bytes from pinned memory of the host, which are read when the stream comes there."""
+        """Copy bytes from pinned memory of the host, read when the stream gets there."""
         ...
 
     def download(self, target: int, address: int, count: int, stream: int) -> None:
-        """Copy bytes to pinned memory of the host, which are written when the stream comes there."""
+        """Copy bytes to pinned memory of the host, written when the stream gets there."""
         ...
 
     def copy(self, target: int, source: int, count: int, stream: int) -> None:
@@ -91,21 +91,21 @@ class Driver(Protocol):
         ...
 
     def memset_zero(self, address: int, count: int, stream: int) -> None:
-        """Make bytes on the device zero."""
+        """Fill bytes on the device with zeros."""
         ...
 
-    # Order
+    # Streams and events
 
     def create_stream(self) -> int: ...
 
     def destroy_stream(self, stream: int) -> None: ...
 
     def synchronize(self, stream: int) -> None:
-        """Wait until all that was begun in a stream is done."""
+        """Wait until all work in a stream is done."""
         ...
 
     def synchronize_all(self) -> None:
-        """Wait for all the work of this process on the device, also that of other libraries."""
+        """Wait for all work of this process on the device, also that of other libraries."""
         ...
 
     def create_event(self) -> Handle: ...
@@ -113,25 +113,25 @@ class Driver(Protocol):
     def destroy_event(self, event: Handle) -> None: ...
 
     def record(self, event: Handle, stream: int) -> None:
-        """Let the event be when the stream comes to this point."""
+        """Record the event when the stream gets to this point."""
         ...
 
     def stream_wait_event(self, stream: int, event: Handle) -> None:
-        """Let what is put into a stream from now on come after an event."""
+        """Let the later work of a stream wait for an event."""
         ...
 
     def synchronize_event(self, event: Handle) -> None:
-        """Wait until an event is past."""
+        """Wait until an event has happened."""
         ...
 
     def elapsed_ms(self, begin: Handle, end: Handle) -> float:
-        """The time between two events that are past."""
+        """Milliseconds between two events that have happened."""
         ...
 
     # Kernels
 
     def load_module(self, image: bytes) -> Handle:
-        """A module of PTX or machine code."""
+        """Load a module of PTX or machine code."""
         ...
 
     def unload_module(self, module: Handle) -> None: ...
@@ -139,13 +139,16 @@ class Driver(Protocol):
     def get_function(self, module: Handle, name: str) -> Handle: ...
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
-        """Start a kernel with a block of threads for each tile. Raises CallError (D0818)."""
+        """Launch a kernel with a block of threads for each tile; `words` are its 64-bit arguments.
+
+        Raises CallError (D0818).
+        """
         ...
 
     # Graphs
 
     def create_graph(self) -> Handle:
-        """A graph in the making, of no kernels yet."""
+        """An empty graph, to be built."""
         ...
 
     def add_kernel_node(
@@ -156,29 +159,29 @@ class Driver(Protocol):
         words: Sequence[int],
         after: Sequence[Handle],
     ) -> Handle:
-        """Put a kernel into a graph in the making, behind some of its nodes; the new node."""
+        """Add a kernel node that runs after some other nodes; returns it."""
         ...
 
     def add_empty_node(self, graph: Handle, after: Sequence[Handle]) -> Handle:
-        """A node that does nothing, behind some others."""
+        """Add a node that does nothing, after some others."""
         ...
 
     def create_condition(self, graph: Handle) -> int:
-        """A condition for one node of a graph in the making. Raises CallError where there are none."""
+        """A condition for one conditional node. Raises CallError if the driver has none."""
         ...
 
     def add_conditional_node(
         self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
     ) -> tuple[Handle, Handle]:
-        """A node, behind some others, that launches a graph if the condition is true, or, with `again`, as
-        long as it is; and that graph, in the making, which is a part of the other.
+        """Add a node that runs its body if the condition is true or, with `again`, as long as it is.
 
-        Raises CallError where there are no such nodes.
+        Returns the node and its body, a graph to be built. Raises CallError if the driver has no
+        such nodes.
         """
         ...
 
     def instantiate(self, graph: Handle) -> None:
-        """Make a graph ready to be launched, with the nodes that it has."""
+        """Make a graph executable, with the nodes that it has."""
         ...
 
     def launch_graph(self, graph: Handle, stream: int) -> None: ...
@@ -186,9 +189,9 @@ class Driver(Protocol):
     def set_kernel_arguments(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
-        """Give a node other arguments, for the launches to come; `graph` is the one that is launched."""
+        """Set the arguments of a kernel node for later launches; `graph` is the one that is launched."""
         ...
 
     def destroy_graph(self, graph: Handle) -> None:
-        """Drop a graph, complete or not."""
+        """Destroy a graph, instantiated or not."""
         ...

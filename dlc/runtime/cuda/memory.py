@@ -1,4 +1,4 @@
-"""Memory on a device, given back when nobody has it."""
+"""Device memory, freed when its last owner goes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.system.buffers import Bytes, address
 
 SMALL = 1 << 20
-"""Bytes of results up to which their memory is kept for others."""
+"""Bytes of a block up to which it is kept for reuse."""
 MOST_KEPT = 8
-"""Blocks of one size that are kept."""
+"""The most free blocks of one size that are kept."""
 
 
 class DeviceBytes:
-    """A block of memory on a device. Whoever has it keeps it alive."""
+    """A block of memory on a device, alive as long as this object."""
 
     __slots__ = ("_driver", "address", "is_lent", "size")
 
     def __init__(self, driver: Driver, size: int) -> None:
-        """Raises CallError (D0613) if the device does not have so much."""
+        """Raises CallError (D0613) if the device is out of memory."""
         self._driver = driver
         self.address = driver.allocate(size)
         self.size = size
         self.is_lent = False
-        """Whether other libraries have been told where it is: their work may not be done."""
+        """Whether another library has its address, and may still work on it when it is freed."""
 
     @classmethod
     def of(cls, driver: Driver, data: Bytes) -> DeviceBytes:
@@ -41,13 +41,13 @@ class DeviceBytes:
 
 
 class SpareBytes(DeviceBytes):
-    """A block for results: small ones are kept for later calls, which find them at the same addresses."""
+    """A block for results; small ones are reused by later calls, at the same address."""
 
     __slots__ = ()
 
     def __init__(self, driver: Driver, size: int) -> None:
-        """Raises CallError (D0613) if the device does not have so much."""
-        try:  # of two threads one has the last
+        """Raises CallError (D0613) if the device is out of memory."""
+        try:  # another thread may take the last one
             address = driver.free_blocks[size].pop()
         except (KeyError, IndexError):
             super().__init__(driver, size)
@@ -65,7 +65,7 @@ class SpareBytes(DeviceBytes):
 
 
 class GrowableDeviceBytes:
-    """Memory on a device that grows as it is needed."""
+    """A block of device memory that grows on demand."""
 
     __slots__ = ("_block", "_driver")
 
@@ -78,8 +78,8 @@ class GrowableDeviceBytes:
         return 0 if self._block is None else self._block.size
 
     def of(self, size: int) -> int:
-        """The address of so many bytes; what was there before may be lost."""
+        """The address of at least `size` bytes; the old contents may be lost."""
         if self._block is None or size > self._block.size:
-            self._block = None  # the old one goes before the new one comes
+            self._block = None  # free the old block before allocating the new one
             self._block = DeviceBytes(self._driver, size)
         return self._block.address

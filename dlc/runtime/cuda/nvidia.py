@@ -1,6 +1,6 @@
-"""NVIDIA's driver by cuda-python, with its refusals as errors.
+"""The driver interface by cuda-python: CUDA's driver API, with its error codes as CallError.
 
-cuda-python is imported when the first model for a GPU is loaded, and not before.
+cuda-python is only imported when the first model for a GPU is loaded.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from dlc.runtime.cuda.driver import ConditionKernels, Driver, Handle, Kernel, No
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 
 _NON_BLOCKING = 1
-"""A stream that does not wait for the one which other libraries use by default."""
+"""A stream that does not synchronize with the legacy default stream."""
 _KEPT = (1 << 64) - 1
-"""Bytes that a pool of memory keeps for later instead of giving them back: all."""
-_FOR_ALL = 1
-"""Memory of the host that is pinned for every GPU."""
+"""Release threshold of the memory pool, in bytes: never release."""
+_PORTABLE = 1
+"""Flag CU_MEMHOSTALLOC_PORTABLE: memory is pinned for every GPU."""
 _NAME_BYTES = 96
 _ASSIGN_DEFAULT = 1
-"""A condition has its first value whenever the graph is launched."""
+"""Flag CU_GRAPH_COND_ASSIGN_DEFAULT: the condition gets its default at each launch of the graph."""
 MOST_BLOCKS = (1 << 31) - 1
-"""Of one launch."""
+"""The most blocks of one launch: the limit of gridDim.x."""
 
 OPENED: dict[int, Driver] = {}
-"""The GPUs that somebody has asked for, by their numbers."""
+"""The GPUs in use, by ordinal."""
 _OPENING = threading.Lock()
 
 
 def open_driver(device: int) -> Driver:
-    """The GPU of that number, the same object for all who ask. Raises NoGpu."""
+    """The GPU of this ordinal, always the same object. Raises NoGpu."""
     with _OPENING:
         if device not in OPENED:
             OPENED[device] = _CudaDriver(device)
@@ -72,63 +72,60 @@ class _CudaDriver:
         self._has_pool = self._keep_pool()
 
     def _count(self) -> int:
-        """How many GPUs there are, none where there is no driver either."""
+        """The number of GPUs; 0 without a driver."""
         try:
             self._do("cuInit", 0)
             (count,) = self._do("cuDeviceGetCount")
-        except (CallError, RuntimeError):  # the latter where there is no library of the driver
+        except (CallError, RuntimeError):  # RuntimeError: the driver library is missing
             return 0
         return cast(int, count)
 
     def _attribute(self, name: str) -> int:
-        which = self._named("CUdevice_attribute", f"CU_DEVICE_ATTRIBUTE_{name}")
-        (found,) = self._do("cuDeviceGetAttribute", which, self._device)
-        assert isinstance(found, int)
-        return found
+        attribute = self._named("CUdevice_attribute", f"CU_DEVICE_ATTRIBUTE_{name}")
+        (value,) = self._do("cuDeviceGetAttribute", attribute, self._device)
+        assert isinstance(value, int)
+        return value
 
     def _named(self, kind: str, name: str) -> object:
-        """A number of the driver's interface by its name."""
-        found: object = getattr(getattr(self._cuda, kind), name)
-        return found
+        """The constant of this name in an enumeration of the driver API."""
+        constant: object = getattr(getattr(self._cuda, kind), name)
+        return constant
 
     def _keep_pool(self) -> bool:
-        """Whether the device has a pool of memory.
-
-        What is given back stays in it: the next call that needs as much has it at once.
-        """
+        """Let the device's memory pool keep freed memory for reuse; False if it has no pool."""
         if not self._attribute("MEMORY_POOLS_SUPPORTED"):
             return False
-        (pool,) = self._here("cuDeviceGetDefaultMemPool", self._device)
+        (pool,) = self._do_in_context("cuDeviceGetDefaultMemPool", self._device)
         threshold = self._named("CUmemPool_attribute", "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD")
-        self._here("cuMemPoolSetAttribute", pool, threshold, self._cuda.cuuint64_t(_KEPT))
+        self._do_in_context("cuMemPoolSetAttribute", pool, threshold, self._cuda.cuuint64_t(_KEPT))
         return True
 
     def _do(self, name: str, *arguments: object) -> tuple[object, ...]:
-        """Call a function of the driver. Raises CallError (D0818) with its own words."""
+        """Call a function of the driver API. Raises CallError (D0818, or D0613 when out of memory)."""
         status, *results = getattr(self._cuda, name)(*arguments)
         if int(cast(int, status)):
             _, text = self._cuda.cuGetErrorString(status)
-            said = text.decode() if isinstance(text, bytes) else str(status)
+            reason = text.decode() if isinstance(text, bytes) else str(status)
             code = "D0613" if "OUT_OF_MEMORY" in str(status) else "D0818"
-            raise CallError(f"the GPU's driver refuses {name}: {said}", code=code)
+            raise CallError(f"the GPU's driver refuses {name}: {reason}", code=code)
         return tuple(results)
 
-    def _here(self, name: str, *arguments: object) -> tuple[object, ...]:
-        """The same where the thread may have another GPU at the moment, or none."""
+    def _do_in_context(self, name: str, *arguments: object) -> tuple[object, ...]:
+        """`_do`, with this GPU's context pushed: the thread may have another one, or none."""
         with self:
             return self._do(name, *arguments)
 
     def _give_back(self, name: str, *arguments: object) -> None:
-        """The same for what ends something; when Python ends, the end of the process does all of that."""
+        """`_do_in_context` for a function that frees something; not at exit, when the process frees all."""
         if not sys.is_finalizing():
-            self._here(name, *arguments)
+            self._do_in_context(name, *arguments)
 
     def __enter__(self) -> Self:
         self._do("cuCtxPushCurrent", self._context)
         return self
 
     def __exit__(self, *error: object) -> None:
-        # What it says of work that failed before was said where that was waited for.
+        # Errors of earlier asynchronous work were raised where it was synchronized.
         self._cuda.cuCtxPopCurrent()
 
     # Memory ---------------------------------------------------------------------------------------
@@ -136,11 +133,11 @@ class _CudaDriver:
     def allocate(self, count: int) -> int:
         with self:
             if not self._has_pool:
-                (found,) = self._do("cuMemAlloc", max(count, 1))
+                (address,) = self._do("cuMemAlloc", max(count, 1))
             else:
-                (found,) = self._do("cuMemAllocAsync", max(count, 1), self.shared_stream)
-                self.synchronize(self.shared_stream)  # every stream may use it from now on
-        return int(cast(int, found))
+                (address,) = self._do("cuMemAllocAsync", max(count, 1), self.shared_stream)
+                self.synchronize(self.shared_stream)  # then every stream may use it
+        return int(cast(int, address))
 
     def free(self, address: int) -> None:
         if self._has_pool:
@@ -149,23 +146,23 @@ class _CudaDriver:
             self._give_back("cuMemFree", address)
 
     def pin(self, count: int) -> int:
-        (found,) = self._here("cuMemHostAlloc", max(count, 1), _FOR_ALL)
-        return int(cast(int, found))
+        (address,) = self._do_in_context("cuMemHostAlloc", max(count, 1), _PORTABLE)
+        return int(cast(int, address))
 
     def unpin(self, address: int) -> None:
         self._give_back("cuMemFreeHost", address)
 
     def is_pinned(self, address: int, count: int) -> bool:
-        return all(self._is_pinned(place) for place in {address, address + max(count, 1) - 1})
+        return all(self._is_pinned_byte(byte) for byte in {address, address + max(count, 1) - 1})
 
-    def _is_pinned(self, place: int) -> bool:
-        """Whether a byte is pinned; memory that the driver does not know is not, and no error."""
-        which = self._named("CUpointer_attribute", "CU_POINTER_ATTRIBUTE_MEMORY_TYPE")
-        status, found = self._cuda.cuPointerGetAttribute(which, place)
+    def _is_pinned_byte(self, address: int) -> bool:
+        """Whether a byte is pinned; the driver returns an error for memory that it does not know."""
+        attribute = self._named("CUpointer_attribute", "CU_POINTER_ATTRIBUTE_MEMORY_TYPE")
+        status, kind = self._cuda.cuPointerGetAttribute(attribute, address)
         if int(cast(int, status)):
             return False
         host = self._named("CUmemorytype", "CU_MEMORYTYPE_HOST")
-        return int(cast(int, found)) == int(cast(int, host))
+        return int(cast(int, kind)) == int(cast(int, host))
 
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
         if count:
@@ -183,11 +180,11 @@ class _CudaDriver:
         if count:
             self._do("cuMemsetD8Async", address, 0, count, stream)
 
-    # Order ----------------------------------------------------------------------------------------
+    # Streams and events ---------------------------------------------------------------------------
 
     def create_stream(self) -> int:
-        (found,) = self._here("cuStreamCreate", _NON_BLOCKING)
-        return int(cast(int, found))
+        (stream,) = self._do_in_context("cuStreamCreate", _NON_BLOCKING)
+        return int(cast(int, stream))
 
     def destroy_stream(self, stream: int) -> None:
         self._give_back("cuStreamDestroy", stream)
@@ -196,11 +193,11 @@ class _CudaDriver:
         self._do("cuStreamSynchronize", stream)
 
     def synchronize_all(self) -> None:
-        self._here("cuCtxSynchronize")
+        self._do_in_context("cuCtxSynchronize")
 
     def create_event(self) -> Handle:
-        (found,) = self._here("cuEventCreate", 0)
-        return found
+        (event,) = self._do_in_context("cuEventCreate", 0)
+        return event
 
     def destroy_event(self, event: Handle) -> None:
         self._give_back("cuEventDestroy", event)
@@ -215,33 +212,33 @@ class _CudaDriver:
         self._do("cuEventSynchronize", event)
 
     def elapsed_ms(self, begin: Handle, end: Handle) -> float:
-        (found,) = self._do("cuEventElapsedTime", begin, end)
-        assert isinstance(found, float)
-        return found
+        (milliseconds,) = self._do("cuEventElapsedTime", begin, end)
+        assert isinstance(milliseconds, float)
+        return milliseconds
 
     # Kernels --------------------------------------------------------------------------------------
 
     def load_module(self, image: bytes) -> Handle:
-        (module,) = self._here("cuModuleLoadData", image)
+        (module,) = self._do_in_context("cuModuleLoadData", image)
         return module
 
     def unload_module(self, module: Handle) -> None:
         self._give_back("cuModuleUnload", module)
 
     def get_function(self, module: Handle, name: str) -> Handle:
-        (found,) = self._here("cuModuleGetFunction", module, name.encode())
-        return found
+        (function,) = self._do_in_context("cuModuleGetFunction", module, name.encode())
+        return function
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
-        given = Words(words)
+        arguments = Words(words)
         grid, block = _grid(tiles), (kernel.threads, 1, 1)
-        self._do("cuLaunchKernel", kernel.function, *grid, *block, 0, stream, given.address, 0)
+        self._do("cuLaunchKernel", kernel.function, *grid, *block, 0, stream, arguments.address, 0)
 
     # Graphs ---------------------------------------------------------------------------------------
 
     def create_graph(self) -> Handle:
-        (found,) = self._do("cuGraphCreate", 0)
-        return SourceGraph(found)
+        (graph,) = self._do("cuGraphCreate", 0)
+        return SourceGraph(graph)
 
     def add_kernel_node(
         self,
@@ -251,8 +248,8 @@ class _CudaDriver:
         words: Sequence[int],
         after: Sequence[Handle],
     ) -> Handle:
-        given = Words(words)
-        parameters = self._parameters(kernel, tiles, given)
+        arguments = Words(words)
+        parameters = self._parameters(kernel, tiles, arguments)
         source = cast(SourceGraph, graph).source
         (node,) = self._do("cuGraphAddKernelNode", source, list(after), len(after), parameters)
         return node
@@ -264,40 +261,40 @@ class _CudaDriver:
 
     def create_condition(self, graph: Handle) -> int:
         source = cast(SourceGraph, graph).source
-        (found,) = self._newer(
+        (condition,) = self._do_if_present(
             "cuGraphConditionalHandleCreate", source, self._context, 0, _ASSIGN_DEFAULT
         )
-        return int(cast(int, found))
+        return int(cast(int, condition))
 
     def add_conditional_node(
         self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
     ) -> tuple[Handle, Handle]:
         parameters = cast(AnyNode, self._cuda.CUgraphNodeParams())
         parameters.type = self._named("CUgraphNodeType", "CU_GRAPH_NODE_TYPE_CONDITIONAL")
-        wanted = parameters.conditional
-        wanted.handle = self._cuda.CUgraphConditionalHandle(condition)
+        conditional = parameters.conditional
+        conditional.handle = self._cuda.CUgraphConditionalHandle(condition)
         kind = "CU_GRAPH_COND_TYPE_WHILE" if again else "CU_GRAPH_COND_TYPE_IF"
-        wanted.type = self._named("CUgraphConditionalNodeType", kind)
-        wanted.size, wanted.ctx = 1, self._context
-        # The function that takes data of edges has one name in cuda-python for CUDA 12, another for 13.
+        conditional.type = self._named("CUgraphConditionalNodeType", kind)
+        conditional.size, conditional.ctx = 1, self._context
+        # cuda-python for CUDA 12 and 13 name the function with edge data differently.
         name = "cuGraphAddNode_v2" if hasattr(self._cuda, "cuGraphAddNode_v2") else "cuGraphAddNode"
         source, edges = (
             cast(SourceGraph, graph).source,
             [self._cuda.CUgraphEdgeData() for _ in after],
         )
-        (node,) = self._newer(name, source, list(after), edges, len(after), parameters)
-        return node, SourceGraph(wanted.phGraph_out[0])
+        (node,) = self._do_if_present(name, source, list(after), edges, len(after), parameters)
+        return node, SourceGraph(conditional.phGraph_out[0])
 
-    def _newer(self, name: str, *arguments: object) -> tuple[object, ...]:
-        """Call a function that drivers may not have. Raises CallError (D0818) then, too."""
+    def _do_if_present(self, name: str, *arguments: object) -> tuple[object, ...]:
+        """`_do` for a function that older drivers lack. Raises CallError (D0818) then, too."""
         try:
             return self._do(name, *arguments)
-        except RuntimeError:  # cuda-python has not found it in the driver's library
+        except RuntimeError:  # cuda-python does not find it in the driver library
             raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
 
     def instantiate(self, graph: Handle) -> None:
-        made = cast(SourceGraph, graph)
-        (made.executable,) = self._do("cuGraphInstantiate", made.source, 0)
+        source_graph = cast(SourceGraph, graph)
+        (source_graph.executable,) = self._do("cuGraphInstantiate", source_graph.source, 0)
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
         self._do("cuGraphLaunch", cast(SourceGraph, graph).executable, stream)
@@ -305,29 +302,29 @@ class _CudaDriver:
     def set_kernel_arguments(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
-        given = Words(words)
-        parameters = self._parameters(kernel, tiles, given)
+        arguments = Words(words)
+        parameters = self._parameters(kernel, tiles, arguments)
         executable = cast(SourceGraph, graph).executable
         self._do("cuGraphExecKernelNodeSetParams", executable, node, parameters)
 
     def _parameters(self, kernel: Kernel, tiles: int, words: Words) -> KernelNode:
-        """What a node of a graph launches; the words are read when it is made or changed."""
-        found = cast(KernelNode, self._cuda.CUDA_KERNEL_NODE_PARAMS())
-        found.func = kernel.function
-        found.gridDimX, found.gridDimY, found.gridDimZ = _grid(tiles)
-        found.blockDimX, found.blockDimY, found.blockDimZ = kernel.threads, 1, 1
-        found.kernelParams = words.address
-        return found
+        """The launch parameters of a kernel node; the words are read when it is added or updated."""
+        parameters = cast(KernelNode, self._cuda.CUDA_KERNEL_NODE_PARAMS())
+        parameters.func = kernel.function
+        parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = _grid(tiles)
+        parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = kernel.threads, 1, 1
+        parameters.kernelParams = words.address
+        return parameters
 
     def destroy_graph(self, graph: Handle) -> None:
-        made = cast(SourceGraph, graph)
-        if made.executable is not None:
-            self._give_back("cuGraphExecDestroy", made.executable)
-        self._give_back("cuGraphDestroy", made.source)
+        source_graph = cast(SourceGraph, graph)
+        if source_graph.executable is not None:
+            self._give_back("cuGraphExecDestroy", source_graph.executable)
+        self._give_back("cuGraphDestroy", source_graph.source)
 
 
 def _grid(tiles: int) -> tuple[int, int, int]:
-    """A block to each tile. Raises CallError (D0818) for more than there can be in one launch."""
+    """A grid with a block for each tile. Raises CallError (D0818) for too many blocks."""
     if tiles > MOST_BLOCKS:
         raise CallError(
             f"a kernel would be {tiles} blocks of threads, and a GPU takes {MOST_BLOCKS} at once",

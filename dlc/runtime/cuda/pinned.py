@@ -1,4 +1,4 @@
-"""Memory of the host that a GPU reads and writes by itself, while the processor does other things."""
+"""Pinned (page-locked) memory of the host, which a GPU copies from and to asynchronously."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dlc.runtime.system.buffers import aligned_array
 Array = NDArray[np.generic]
 
 LARGE = 1 << 20
-"""Bytes from which an array travels alone; smaller ones are gathered to one block."""
+"""Bytes from which an array is copied separately; smaller ones are packed into one block."""
 
 
 class PinnedBytes:
-    """A block of pinned memory. Whoever has it keeps it alive; then it is kept for the next of its size."""
+    """A block of pinned memory, alive as long as this object; then it returns to the pool of its driver."""
 
     __slots__ = ("_driver", "address", "size")
 
     def __init__(self, driver: Driver, size: int) -> None:
-        """Raises CallError (D0613) if the system does not have so much."""
+        """Raises CallError (D0613) if the system cannot pin so much."""
         self._driver = driver
         self.address = driver.pinned_pool.take(size)
         self.size = size
@@ -33,7 +33,7 @@ class PinnedBytes:
 
     @property
     def __array_interface__(self) -> dict[str, object]:
-        """What NumPy makes an array of; that keeps the block."""
+        """NumPy's array interface: arrays made from it keep the block alive."""
         return {
             "data": (self.address, False),
             "shape": (self.size,),
@@ -42,12 +42,12 @@ class PinnedBytes:
         }
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
-        """A C-contiguous array on it, of as many bytes."""
+        """A C-contiguous array on this memory, of the same number of bytes."""
         return np.ndarray(shape, dtype, np.asarray(self))
 
 
 class GrowablePinnedBytes:
-    """Pinned memory that grows as it is needed."""
+    """A block of pinned memory that grows on demand."""
 
     __slots__ = ("_driver", "address", "size")
 
@@ -56,7 +56,7 @@ class GrowablePinnedBytes:
         self.address = self.size = 0
 
     def of(self, size: int) -> int:
-        """The address of so many bytes; what was there before may be lost."""
+        """The address of at least `size` bytes; the old contents may be lost."""
         if size > self.size or not self.address:
             self._close()
             self.address = self._driver.pin(size)
@@ -75,15 +75,15 @@ class GrowablePinnedBytes:
 def new_result(
     driver: Driver, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
 ) -> Array:
-    """An array of so many bytes for what comes from a GPU, of undefined contents.
+    """An uninitialized array of `length` bytes for a result that is downloaded from a GPU.
 
-    A large one is pinned, as long as there is room for it. Raises MemoryError.
+    A large one is pinned, up to the limit of the pool. Raises MemoryError.
     """
     if length >= LARGE and driver.pinned_pool.has_room(length):
         try:
             return PinnedBytes(driver, length).array(shape, dtype)
         except CallError:
-            pass  # the system pins no more: usual memory does as well
+            pass  # the system cannot pin more: use pageable memory
     return aligned_array(shape, dtype, length)
 
 
@@ -97,6 +97,6 @@ def pinned(array: ArrayLike, device: str = "cuda") -> Array:
     values = np.asarray(array)
     if values.dtype.hasobject:
         raise UsageError("an array of objects cannot be pinned: a GPU knows only numbers")
-    found = PinnedBytes(driver, values.nbytes).array(values.shape, values.dtype)
-    found[...] = values
-    return found
+    copy = PinnedBytes(driver, values.nbytes).array(values.shape, values.dtype)
+    copy[...] = values
+    return copy

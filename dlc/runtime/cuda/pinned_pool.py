@@ -1,4 +1,4 @@
-"""Pinned memory of the host in blocks, kept for later: to make some takes milliseconds."""
+"""A pool of pinned memory: free blocks are kept for reuse, since pinning takes milliseconds."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ import threading
 from collections.abc import Callable
 
 MOST_KEPT = 4
-"""Blocks of one size that are kept."""
+"""The most free blocks of one size that are kept."""
 MOST = 1 << 30
-"""Bytes of all blocks, in use or kept, up to which there are more of them: the system cannot page them."""
+"""Bytes of all blocks, in use or free, beyond which results are not pinned: the system cannot page them."""
 
 
 class PinnedPool:
-    """The blocks of one GPU. Any thread may use it, and so may the collector of Python, at any moment."""
+    """The blocks of one GPU. Thread-safe, and reentrant for Python's garbage collector."""
 
     def __init__(self, pin: Callable[[int], int], unpin: Callable[[int], None]) -> None:
-        """`pin` makes a block of so many bytes and gives its address, `unpin` ends it."""
+        """`pin` allocates a block and returns its address, `unpin` frees it."""
         self._pin = pin
         self._unpin = unpin
-        # The collector may give a block back while its thread takes one: the same thread may enter again.
+        # The collector may give a block back while its own thread takes one, so the lock is reentrant.
         self._lock = threading.RLock()
-        self._kept: list[tuple[int, int]] = []
-        """The size and the address of each block that nobody has, the oldest first."""
+        self._free: list[tuple[int, int]] = []
+        """Size and address of each free block, the oldest first."""
         self.bytes = 0
-        """Those of all blocks."""
+        """The sum of all blocks, in use or free."""
 
     def has_room(self, size: int) -> bool:
-        """Whether a block of so many bytes is kept, or can be made within the limit."""
+        """Whether a block of this size is free, or can be allocated within the limit."""
         with self._lock:
-            kept = [other for other, _ in self._kept]
-            return size in kept or self.bytes - sum(kept) + size <= MOST
+            free = [other for other, _ in self._free]
+            return size in free or self.bytes - sum(free) + size <= MOST
 
     def take(self, size: int) -> int:
-        """The address of a block of so many bytes. Raises CallError (D0613) if the system has no more."""
+        """The address of a block of this size. Raises CallError (D0613) if the system cannot pin it."""
         with self._lock:
-            for place, (other, address) in enumerate(self._kept):
+            for index, (other, address) in enumerate(self._free):
                 if other == size:
-                    del self._kept[place]
+                    del self._free[index]
                     return address
-            while self._kept and self.bytes + size > MOST:
-                self._end(*self._kept.pop(0))
-            found = self._pin(size)
+            while self._free and self.bytes + size > MOST:
+                self._release(*self._free.pop(0))
+            address = self._pin(size)
             self.bytes += size
-            return found
+            return address
 
     def give_back(self, size: int, address: int) -> None:
-        """Keep a block for the next of its size, or end it where enough of them are kept."""
+        """Keep a block for reuse, or free it if enough of its size are kept."""
         with self._lock:
-            if sum(other == size for other, _ in self._kept) < MOST_KEPT:
-                self._kept.append((size, address))
+            if sum(other == size for other, _ in self._free) < MOST_KEPT:
+                self._free.append((size, address))
             else:
-                self._end(size, address)
+                self._release(size, address)
 
-    def _end(self, size: int, address: int) -> None:
+    def _release(self, size: int, address: int) -> None:
         self.bytes -= size
         self._unpin(address)

@@ -1,7 +1,7 @@
-"""A file or folder of examples: named by a model's text, or by the user.
+"""The location of examples: a file or folder named by a model's text, or by the user.
 
-What a text names lies in the folder of that text (see `dlc.runtime.system.mapped_files`); what the user
-names may lie anywhere.
+A path in a text must lead into the folder of that text (`dlc.runtime.system.mapped_files`); a path from the
+user may lead anywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_ins
 
 
 class DataLocation(NamedTuple):
-    """Where examples lie; `folder` is that of the text that names the path, or None."""
+    """A path to examples; `folder` is that of the text that names it, None for a path from the user."""
 
     path: str
     folder: str | None = None
@@ -29,11 +29,11 @@ class DataLocation(NamedTuple):
         return Path(str(self)).is_dir()
 
     def inside(self, name: str) -> DataLocation:
-        """Something in this folder."""
+        """The location of an entry of this folder."""
         return DataLocation(f"{self.path}/{name}", self.folder)
 
     def names(self) -> list[str]:
-        """What is in this folder, sorted, but for hidden files. Raises UsageError (D0501)."""
+        """The entries of this folder, sorted, without hidden ones. Raises UsageError (D0501)."""
         try:
             return sorted(name for name in os.listdir(str(self)) if not name.startswith("."))
         except OSError as error:

@@ -14,12 +14,12 @@ from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightSt
 
 
 class Gpu:
-    """Kernels by their numbers, and where the constants are."""
+    """A loaded module: its kernels by index, and the address of the constants."""
 
     def __init__(self, artifact: Artifact, code: GpuCode, driver: Driver) -> None:
         self.driver = driver
         fits = code.cubin and _is_for(code.architecture, self.driver.capability)
-        # The driver makes machine code of PTX, which ends with a zero, where there is none that fits.
+        # Without a cubin for this GPU the driver compiles the PTX, which must end with a zero byte.
         image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"
         self._module = self.driver.load_module(image)
         self.kernels = [
@@ -34,16 +34,16 @@ class Gpu:
             self.driver.unload_module(self._module)
 
 
-def _is_for(architecture: str, found: tuple[int, int]) -> bool:
-    """Whether machine code runs: within one generation, newer processors run what is for older ones."""
-    wanted = capability_of(architecture)
-    return (
-        found == wanted if architecture.endswith("a") else found[0] == wanted[0] and found >= wanted
-    )
+def _is_for(architecture: str, capability: tuple[int, int]) -> bool:
+    """Whether a cubin runs: it is compatible with newer GPUs of the same major compute capability."""
+    required = capability_of(architecture)
+    if architecture.endswith("a"):
+        return capability == required
+    return capability[0] == required[0] and capability >= required
 
 
 class GpuWeights(WeightStore):
-    """The weights on a device, where the first call brings them."""
+    """The weights on a device; the first call uploads them."""
 
     def __init__(
         self,

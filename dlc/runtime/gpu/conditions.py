@@ -1,18 +1,18 @@
-"""The kernels with which a GPU decides by itself on the loops and branches of a graph.
+"""The kernels that set the conditions of conditional graph nodes, for loops and branches on the device.
 
-A graph's *condition* belongs to a node whose body is done if the condition is true, or as long as it is.
-A kernel sets it by a function of the driver, `cudaGraphSetConditional`, whose name the driver resolves
-while it loads the module (CUDA 12.3 and newer; loops since 12.4). An older one refuses that, so
-these kernels are a module of their own, of PTX, and it is loaded for the first graph that has a condition.
+The body of a conditional node runs if its *condition* is true, or as long as it is. A kernel sets it by
+the device function `cudaGraphSetConditional`, which the driver links when it loads the module (CUDA 12.3
+and newer; loops since 12.4). Older drivers refuse to load it, so these kernels are a PTX module of their
+own, loaded for the first graph that has a condition.
 
-`branch(condition, place, wanted)` sets the condition to whether the byte at `place` is `wanted`, 0 or 1.
+`branch(condition, place, wanted)` sets the condition to whether the byte at the address `place` is
+`wanted`, 0 or 1.
 
-`round(condition, stop, place, cell, limit, op, notes, rows)` sets it to whether a loop goes on to
-another round. The rounds are counted in `cell`, which is 0 whenever the loop is not running. In the row
-behind the `rows` of what failing kernels note (`EndWord`) stands why the call has ended, where it has:
-because the host asked for that in the word `stop`, or because a loop ran past its limit. From then on no
-loop goes on, so the graph comes to its end. Branches are taken as ever: what is launched behind
-them may read what they compute.
+`round(condition, stop, place, cell, limit, op, notes, rows)` sets the condition to whether a loop runs
+another round. It counts the rounds in `cell`, which is 0 whenever the loop is not running. The row behind
+the `rows` of the kernels' faults (`EndWord`) says why the call has ended, if it has: the host asked for it
+in the word `stop`, or a loop ran past its limit. From then on no loop runs another round, so the graph
+ends. Branches are still taken, since later kernels may read what they compute.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlc.runtime.gpu.steps import FAULT_BYTES, EndWord
 
 
 def condition_kernels_of(driver: Driver) -> ConditionKernels:
-    """The kernels of a driver, loaded once. Raises CallError (D0818) where it does not know conditions."""
+    """These kernels, loaded once for a driver. Raises CallError (D0818) if it has no conditional nodes."""
     if driver.condition_kernels is None:
         module = driver.load_module(PTX.encode() + b"\0")
         driver.condition_kernels = ConditionKernels(

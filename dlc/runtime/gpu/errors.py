@@ -18,16 +18,16 @@ import numpy as np
 from dlc.errors import CallError, Diagnostic
 from dlc.runtime.abi import CallWord, FaultWord, Status
 from dlc.runtime.calling.frames import Words
-from dlc.runtime.gpu.steps import EndWord, Steps
+from dlc.runtime.gpu.steps import EndWord, StepTable
 
 # Refusals of the driver ---------------------------------------------------------------------------
 
 WAIT = "DLC_GPU_WAIT"
-"""In the environment: wait for each kernel, so that the one that fails is known, and make no graphs."""
+"""The environment variable that makes launches synchronous, so that the failing kernel is known."""
 
 
 class KernelFailed(CallError):
-    """The driver refused a kernel, that of the operation `op` by its number, or it failed."""
+    """A kernel failed, or the driver refused it; `op` is its op id."""
 
     def __init__(self, message: str | Sequence[Diagnostic], op: int = 0) -> None:
         super().__init__(message)
@@ -35,13 +35,13 @@ class KernelFailed(CallError):
 
 
 def waits_for_each_kernel() -> bool:
-    """Whether each kernel is to be waited for before the next one."""
+    """Whether launches are synchronous; then no graphs are made either."""
     return bool(os.environ.get(WAIT))
 
 
 @contextmanager
 def attributed_to(op: int) -> Generator[None]:
-    """Let what the driver refuses meanwhile be known as that of a kernel of an operation."""
+    """Raise errors of the driver meanwhile as KernelFailed of this op."""
     try:
         yield
     except CallError as error:
@@ -50,68 +50,72 @@ def attributed_to(op: int) -> Generator[None]:
 
 @contextmanager
 def with_wait_hint() -> Generator[None]:
-    """Let what the driver refuses meanwhile say how to find the kernel, where that is not known."""
+    """Add to errors of the driver meanwhile how to find the kernel, where that is not known."""
     try:
         yield
     except KernelFailed:
         raise
     except CallError as error:
         help = f"with {WAIT}=1 in the environment it names the operation that failed"
-        told = [replace(said, help=said.help or help) for said in error.diagnostics]
-        raise CallError(told) from error
+        hinted = [
+            replace(diagnostic, help=diagnostic.help or help) for diagnostic in error.diagnostics
+        ]
+        raise CallError(hinted) from error
 
 
 # Outcomes of calls --------------------------------------------------------------------------------
 
 SUCCESS: Final = [0] * CallWord.COUNT
 """The words of a call that has succeeded."""
-_LATER = (Status.CANCELLED, Status.LIMIT)
-"""What the host decides comes after all that it had launched."""
+_ENDED_BY_HOST = (Status.CANCELLED, Status.LIMIT)
+"""With these statuses the host ends a call after all that it has launched."""
 
 
 def outcome_words(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:
-    """The words of a call that ended like this at an operation, by its number."""
+    """The words of a call that ended with this status at an op, by id."""
     words = [0] * CallWord.COUNT
     words[CallWord.STATUS], words[CallWord.STATUS_STEP] = int(status), op
     words[CallWord.STATUS_TILE], words[CallWord.STATUS_A], words[CallWord.STATUS_B] = tile, a, b
     return words
 
 
-def first_failure(noted: Words, ops: Sequence[int], by_host: list[int] | None) -> list[int]:
-    """The first failure in the order of the program, or the words of a call that has none.
+def first_failure(faults: Words, ops: Sequence[int], by_host: list[int] | None) -> list[int]:
+    """The words of a call: its first failure in program order, or success.
 
-    `noted` has a row for each call of a kernel, `ops` its operation; `by_host` are the words with which
-    the host ended the walk.
+    `faults` has a row for each call of a kernel, `ops` its op id; `by_host` are the words with which
+    the host ended the call early, if it did.
     """
-    failed = np.flatnonzero(noted[:, FaultWord.STATUS])
+    failed = np.flatnonzero(faults[:, FaultWord.STATUS])
     if not len(failed):
         return by_host or SUCCESS
     first = int(failed[0])
     if (
         by_host is not None
-        and by_host[CallWord.STATUS] not in _LATER
+        and by_host[CallWord.STATUS] not in _ENDED_BY_HOST
         and by_host[CallWord.STATUS_STEP] < ops[first]
     ):
         return by_host
-    return _noted(noted, ops, first)
+    return _kernel_outcome(faults, ops, first)
 
 
-def _noted(noted: Words, ops: Sequence[int], row: int) -> list[int]:
-    """The words of a call that ended as a kernel has noted."""
-    words: list[int] = noted[row].tolist()
+def _kernel_outcome(faults: Words, ops: Sequence[int], row: int) -> list[int]:
+    """The words of a call that ended with the failure in this row."""
+    words: list[int] = faults[row].tolist()
     return outcome_words(words[FaultWord.STATUS], ops[row], *words[FaultWord.TILE :])
 
 
-def call_outcome(notes: Words, steps: Steps, by_host: list[int] | None) -> list[int]:
-    """The first failure in the order of the program, where a condition on the device may have ended it.
+def call_outcome(notes: Words, steps: StepTable, by_host: list[int] | None) -> list[int]:
+    """The words of a call that a condition on the device may have ended.
 
-    `notes` are all that `steps` has room for.
+    `notes` is the whole fault root.
     """
-    count = FaultWord.COUNT * steps.rows
+    count = FaultWord.COUNT * steps.fault_rows
     rows, rest = notes[:count].reshape(-1, FaultWord.COUNT), notes[count:]
-    status, earlier, limit, op = rest[: EndWord.COUNT].tolist() if steps.notes_end else (0, 0, 0, 0)
+    status, earlier, limit, op = (
+        rest[: EndWord.COUNT].tolist() if steps.may_end_on_device else (0, 0, 0, 0)
+    )
     if earlier:
-        return _noted(rows, steps.ops, earlier - 1)
+        return _kernel_outcome(rows, steps.ops, earlier - 1)
     match status:
         case Status.OK:
             return first_failure(rows, steps.ops, by_host)

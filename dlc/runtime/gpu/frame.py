@@ -1,10 +1,9 @@
-"""A call on a GPU: arrays go there, kernels are launched, results come back.
+"""A call on a GPU: upload the inputs, launch the kernels, download the results.
 
-Each frame has a stream, an arena and graphs of its own, so calls that run at the same time do not meet.
-Small arrays of the host travel together: they are copied to pinned memory, which goes to the device as
-one block, and results come back likewise. Large ones have blocks of their own: they go as they are where
-they are pinned, else piece by piece (`dlc.runtime.cuda.staging`). What lies on the device already is used
-where it is.
+Each frame has a stream, an arena and graphs of its own, so that calls can run concurrently. Small arrays
+of the host are packed into one pinned block, which is uploaded in one copy; results come back likewise.
+Large arrays are copied separately: directly if they are pinned, else in chunks
+(`dlc.runtime.cuda.staging`). Arrays that lie on the device already are used in place.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from dlc.runtime.cuda.pinned import LARGE, GrowablePinnedBytes
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import SUCCESS, call_outcome, with_wait_hint
-from dlc.runtime.gpu.steps import Steps
+from dlc.runtime.gpu.steps import StepTable
 from dlc.runtime.gpu.walker import Walker
 from dlc.runtime.system.buffers import Bytes
 from dlc.runtime.weights.model_weights import WeightRoots
 
 ALIGNED = 256
-"""What an array in a block begins at a multiple of."""
+"""Bytes; the alignment of an array in the block."""
 
 
 class CallTimes(NamedTuple):
-    """Milliseconds of a call by the device's clock: copying there, computing, copying back."""
+    """Milliseconds of a call by the device's clock: uploads, kernels, downloads."""
 
     upload_ms: float
     compute_ms: float
@@ -43,14 +42,14 @@ class CallTimes(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the small arrays of a call lie in the block that travels; None for the large ones.
+    """Offsets of the small arrays of a call in the block that is copied; None for a large array.
 
-    Inputs come first, then what kernels note of their failures, then outputs.
+    Inputs come first, then the faults of the kernels, then outputs.
     """
 
-    places: tuple[int | None, ...]
+    offsets: tuple[int | None, ...]
     inputs: int
-    """Where the inputs end and what comes back begins."""
+    """The offset at which the inputs end and what is downloaded begins."""
     size: int
 
 
@@ -63,39 +62,39 @@ class GpuFrame:
         """`weights` are on the device; `tensors` counts inputs and outputs."""
         self._gpu = gpu
         self._driver = driver = gpu.driver
-        self._steps = Steps(program, Root.INPUTS + tensors)
+        self._steps = StepTable(program, Root.INPUTS + tensors)
         self._inputs = inputs
         self._weights = weights
         self.stream = driver.create_stream()
-        """Where all its work is put."""
+        """The stream of all its work."""
         self._walker = Walker(gpu, self._steps, self.stream)
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._arena, self._scratch = GrowableDeviceBytes(driver), GrowableDeviceBytes(driver)
-        self._travelling = GrowableDeviceBytes(driver)
+        self._block = GrowableDeviceBytes(driver)
         self._pinned = GrowablePinnedBytes(driver)
         self._staging = Staging(driver, self.stream)
         self._large = [GrowableDeviceBytes(driver) for _ in range(tensors)]
         self._no_faults = bytes(self._steps.fault_bytes)
         self._clean = 0
-        """The address of the notes of failing kernels, if there are none in them."""
+        """The address of the faults, if they are known to be zero."""
         self._status = SUCCESS
         self._events: list[Handle] = []
         # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
-        self._all_here = (False,) * tensors
-        self.resident: Sequence[bool] = self._all_here
+        self._all_on_host = (False,) * tensors
+        self.resident: Sequence[bool] = self._all_on_host
         """Which of them lie on the device."""
 
     @property
     def room(self) -> int:
-        """Bytes of working memory that it has."""
+        """Bytes of working memory that the frame owns."""
         return self._arena.size + self._scratch.size
 
     def run(self, sized: SizedProgram, arena: int = 0) -> int:
-        """Run the program at these sizes and give its status.
+        """Run the program at these sizes; returns its status.
 
-        Raises CallError: D0817 for an arena, D0818 with the driver's words; KernelFailed where it is
-        known which kernel failed.
+        Raises CallError: D0817 for an arena, D0818 if the driver refuses something; KernelFailed where it
+        is known which kernel failed.
         """
         if arena:
             raise CallError(
@@ -120,7 +119,7 @@ class GpuFrame:
         return self._status[CallWord.STATUS]
 
     def _work(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> list[int] | None:
-        """All that the device does, which is done then; the words with which the host ended the walk."""
+        """Do all the work on the device, and wait; the words with which the host ended the walk, if any."""
         self._mark(0)
         self._upload(sized, layout, roots)
         self._mark(1)
@@ -132,45 +131,45 @@ class GpuFrame:
         return by_host
 
     def _abandon(self) -> None:
-        """Wait for what was begun: its memory is given to others. What it noted is of no call."""
+        """Wait for the work in flight, whose memory will be reused. Its faults belong to no call."""
         self._clean = 0
-        with suppress(CallError):  # the failure that ended the call is told
+        with suppress(CallError):  # the first failure is reported
             self._driver.synchronize(self.stream)
 
     # Memory ---------------------------------------------------------------------------------------
 
     def _layout(self, sized: SizedProgram) -> Layout:
-        found = self._layouts.get(sized.tensors)
-        if found is None:
-            found = _laid_out(sized.tensors, self._inputs, self._steps.fault_bytes)
-            self._layouts[sized.tensors] = found
-        return found
+        layout = self._layouts.get(sized.tensors)
+        if layout is None:
+            layout = _laid_out(sized.tensors, self._inputs, self._steps.fault_bytes)
+            self._layouts[sized.tensors] = layout
+        return layout
 
     def _roots(self, sized: SizedProgram, layout: Layout) -> list[int]:
-        """The addresses on the device, the last one that of the notes of failing kernels.
+        """The addresses of the roots on the device; the last one holds the faults.
 
-        An output that lies where an input does is written over it, there as here.
+        An output that shares the memory of an input on the host shares it on the device.
         """
-        base = self._travelling.of(layout.size)
+        base = self._block.of(layout.size)
         self._pinned.of(layout.size)
         arena, scratch = self._arena.of(sized.arena), self._scratch.of(sized.scratch)
         weights = self._weights
         roots = [arena, weights.weights, weights.sources, scratch, self._gpu.constants]
-        known: dict[int, int] = {}
-        for number, size in enumerate(sized.tensors):
-            given = self.roots[Root.INPUTS + number]
-            inside = layout.places[number]
-            if self.resident[number]:
-                place = given
-            elif given in known:
-                place = known[given]
-            elif inside is None:
-                place = self._large[number].of(size)
+        device_address: dict[int, int] = {}
+        for index, size in enumerate(sized.tensors):
+            host = self.roots[Root.INPUTS + index]
+            offset = layout.offsets[index]
+            if self.resident[index]:
+                device = host
+            elif host in device_address:
+                device = device_address[host]
+            elif offset is None:
+                device = self._large[index].of(size)
             else:
-                place = base + inside
+                device = base + offset
             if size:
-                known[given] = place
-            roots.append(place)
+                device_address[host] = device
+            roots.append(device)
         faults = base + layout.inputs
         if self._clean != faults:
             self._driver.memset_zero(faults, self._steps.fault_bytes, self.stream)
@@ -178,66 +177,66 @@ class GpuFrame:
         return [*roots, faults]
 
     def _upload(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
-        travelling = 0
-        for number in range(self._inputs):
-            given, size = self.roots[Root.INPUTS + number], sized.tensors[number]
-            inside = layout.places[number]
-            if self.resident[number] or not size:
+        end = 0
+        for index in range(self._inputs):
+            host, size = self.roots[Root.INPUTS + index], sized.tensors[index]
+            offset = layout.offsets[index]
+            if self.resident[index] or not size:
                 continue
-            if inside is None:
-                self._staging.upload(roots[Root.INPUTS + number], given, size)
+            if offset is None:
+                self._staging.upload(roots[Root.INPUTS + index], host, size)
             else:
-                ctypes.memmove(self._pinned.address + inside, given, size)
-                travelling = inside + size
+                ctypes.memmove(self._pinned.address + offset, host, size)
+                end = offset + size
         base = roots[-1] - layout.inputs
-        self._driver.upload(base, self._pinned.address, travelling, self.stream)
+        self._driver.upload(base, self._pinned.address, end, self.stream)
 
     def _download(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
-        """Bring back what kernels noted, and the results: the small ones to pinned memory."""
+        """Download the faults and the results, the small ones to pinned memory."""
         end = layout.inputs + self._steps.fault_bytes
-        alone: list[tuple[int, int, int]] = []
-        for number in range(self._inputs, len(sized.tensors)):
-            place, size = roots[Root.INPUTS + number], sized.tensors[number]
-            inside = layout.places[number]
-            if self.resident[number] or not size:
+        separate: list[tuple[int, int, int]] = []
+        for index in range(self._inputs, len(sized.tensors)):
+            device, size = roots[Root.INPUTS + index], sized.tensors[index]
+            offset = layout.offsets[index]
+            if self.resident[index] or not size:
                 continue
-            if inside is not None and self._travels(inside, place, layout, roots):
-                end = inside + size
+            if offset is not None and self._is_in_block(offset, device, layout, roots):
+                end = offset + size
             else:
-                alone.append((self.roots[Root.INPUTS + number], place, size))
+                separate.append((self.roots[Root.INPUTS + index], device, size))
         pinned, size = self._pinned.address + layout.inputs, end - layout.inputs
         self._driver.download(pinned, roots[-1], size, self.stream)
-        with with_wait_hint():  # what is not pinned is waited for
-            for target, place, size in alone:
-                self._staging.download(target, place, size)
+        with with_wait_hint():  # downloads to memory that is not pinned wait
+            for host, device, size in separate:
+                self._staging.download(host, device, size)
 
-    def _travels(self, inside: int, place: int, layout: Layout, roots: Sequence[int]) -> bool:
-        """Whether an output lies in the block that comes back, and not over an input."""
-        return place - roots[-1] == inside - layout.inputs
+    def _is_in_block(self, offset: int, device: int, layout: Layout, roots: Sequence[int]) -> bool:
+        """Whether an output lies at its offset in the block, and does not overwrite an input."""
+        return device - roots[-1] == offset - layout.inputs
 
     def _hand_over(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
-        """Copy the small results from pinned memory to where the caller has them."""
-        for number in range(self._inputs, len(sized.tensors)):
-            place, size = roots[Root.INPUTS + number], sized.tensors[number]
-            inside = layout.places[number]
-            if inside is None or self.resident[number] or not size:
+        """Copy the small results from pinned memory to the caller's arrays."""
+        for index in range(self._inputs, len(sized.tensors)):
+            device, size = roots[Root.INPUTS + index], sized.tensors[index]
+            offset = layout.offsets[index]
+            if offset is None or self.resident[index] or not size:
                 continue
-            if self._travels(inside, place, layout, roots):
-                given = self.roots[Root.INPUTS + number]
-                ctypes.memmove(given, self._pinned.address + inside, size)
+            if self._is_in_block(offset, device, layout, roots):
+                host = self.roots[Root.INPUTS + index]
+                ctypes.memmove(host, self._pinned.address + offset, size)
 
     def _outcome(self, layout: Layout, by_host: list[int] | None) -> list[int]:
-        """The first failure in the order of the program: what ended the walk, or a kernel's note."""
-        noted = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
-        if noted == self._no_faults:
+        """The first failure in program order: what ended the walk, or a fault of a kernel."""
+        faults = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
+        if faults == self._no_faults:
             return by_host or SUCCESS
         self._clean = 0
-        return call_outcome(np.frombuffer(noted, np.int64), self._steps, by_host)
+        return call_outcome(np.frombuffer(faults, np.int64), self._steps, by_host)
 
     # Times and the rest of the interface ----------------------------------------------------------
 
     def run_timed(self, sized: SizedProgram) -> tuple[int, CallTimes]:
-        """The same, and how long its parts took."""
+        """`run`, with the times of its parts."""
         self._events = [self._driver.create_event() for _ in range(4)]
         try:
             with self._driver as driver:
@@ -249,13 +248,13 @@ class GpuFrame:
                 self._driver.destroy_event(event)
             self._events = []
 
-    def _mark(self, number: int) -> None:
-        """Let an event be now, if times are asked for."""
+    def _mark(self, index: int) -> None:
+        """Record an event here, if times are asked for."""
         if self._events:
-            self._driver.record(self._events[number], self.stream)
+            self._driver.record(self._events[index], self.stream)
 
     def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
-        """The same; nothing is recorded on a GPU."""
+        """`run`, with an empty trace: calls on a GPU are not traced."""
         return self.run(sized), np.zeros((0, TraceWord.COUNT), np.int64)
 
     def status_words(self) -> list[int]:
@@ -267,9 +266,9 @@ class GpuFrame:
         self._walker.cancel()
 
     def reset(self) -> None:
-        """Forget a request to cancel and where arrays were, before the frame serves another call."""
+        """Forget a request to cancel, and which arrays lay on the device."""
         self._walker.reset()
-        self.resident = self._all_here
+        self.resident = self._all_on_host
 
     def __del__(self) -> None:
         if hasattr(self, "_walker"):  # else it has no stream yet
@@ -278,17 +277,17 @@ class GpuFrame:
 
 
 def _laid_out(tensors: Sequence[int], inputs: int, faults: int) -> Layout:
-    """The layout of arrays of so many bytes each, the first of which are inputs."""
-    places: list[int | None] = []
+    """The layout of arrays of these numbers of bytes; the first `inputs` of them are inputs."""
+    offsets: list[int | None] = []
     end = 0
     for size in tensors[:inputs]:
-        places.append(end if size < LARGE else None)
+        offsets.append(end if size < LARGE else None)
         end = _aligned(end + size) if size < LARGE else end
     first, end = end, _aligned(end + faults)
     for size in tensors[inputs:]:
-        places.append(end if size < LARGE else None)
+        offsets.append(end if size < LARGE else None)
         end = _aligned(end + size) if size < LARGE else end
-    return Layout(tuple(places), first, end)
+    return Layout(tuple(offsets), first, end)
 
 
 def _aligned(size: int) -> int:

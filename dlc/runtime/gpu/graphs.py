@@ -1,9 +1,8 @@
 """Segments as CUDA graphs.
 
-The kernels between two barriers of the program run side by side. A loop or a branch that the device is to
-decide on is a node with a body: a graph of its own, which is launched as its condition says. Where
-memory has moved, because a caller gives other arrays on the device, only the kernels that are given such
-addresses are changed in the graph.
+Kernels without a barrier between them run concurrently. A loop or branch that the device decides on is a
+conditional node, whose body is a graph of its own. If addresses change, because a caller passes other
+arrays on the device, only the kernel nodes that take these addresses are updated in the instantiated graph.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from dlc.runtime.abi import Root
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.gpu.conditions import condition_kernels_of
 from dlc.runtime.gpu.errors import attributed_to
-from dlc.runtime.gpu.steps import NUMBER, Word
+from dlc.runtime.gpu.steps import IMMEDIATE, Word
 from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 
 _NOWHERE = -1
 
 
 class GraphKernel(NamedTuple):
-    """A kernel in a graph, or in a body, and what it is given."""
+    """A kernel node of a graph or body, and its arguments."""
 
     node: Handle
     kernel: Kernel
@@ -33,30 +32,31 @@ class GraphKernel(NamedTuple):
 
 
 class Graph:
-    """A segment as a graph of the driver."""
+    """A segment as an instantiated graph."""
 
     def __init__(
         self, driver: Driver, graph: Handle, nodes: Sequence[GraphKernel], roots: Sequence[int]
     ) -> None:
-        """`nodes` are all its kernels, `roots` the addresses that they were given."""
+        """`nodes` are all its kernel nodes, `roots` the addresses of roots that they were given."""
         self._driver = driver
         self._graph = graph
         self._nodes = nodes
         self._roots = list(roots)
         self._users: dict[int, list[int]] = {}
-        for number, placed in enumerate(nodes):
-            for root in {root for root, _ in placed.words}:
-                self._users.setdefault(root, []).append(number)
+        """The indices of the nodes that take an address in each root."""
+        for index, kernel_node in enumerate(nodes):
+            for root in {root for root, _ in kernel_node.words}:
+                self._users.setdefault(root, []).append(index)
 
     def launch(self, roots: Sequence[int], stream: int) -> None:
-        """Launch it with these addresses."""
+        """Launch it with these addresses of roots."""
         if self._roots != roots:
-            moved = [k for k, place in enumerate(roots) if place != self._roots[k]]
-            self._roots = [_NOWHERE] * len(roots)  # until every node has been changed
-            for number in sorted({user for root in moved for user in self._users.get(root, ())}):
-                node, kernel, tiles, words = self._nodes[number]
-                given = at_roots(words, roots)
-                self._driver.set_kernel_arguments(self._graph, node, kernel, tiles, given)
+            moved = [root for root, base in enumerate(roots) if base != self._roots[root]]
+            self._roots = [_NOWHERE] * len(roots)  # until every node has been updated
+            for index in sorted({user for root in moved for user in self._users.get(root, ())}):
+                node, kernel, tiles, words = self._nodes[index]
+                arguments = at_roots(words, roots)
+                self._driver.set_kernel_arguments(self._graph, node, kernel, tiles, arguments)
             self._roots = list(roots)
         self._driver.launch_graph(self._graph, stream)
 
@@ -65,16 +65,16 @@ class Graph:
 
 
 class GraphMaker:
-    """Makes graphs of segments."""
+    """Instantiates graphs of segments."""
 
     def __init__(self, driver: Driver, kernels: Sequence[Kernel], stop: int) -> None:
-        """`stop` is the address of the word with which the host asks loops to end."""
+        """`stop` is the address of the word with which the host asks loops on the device to end."""
         self._driver = driver
         self._kernels = kernels
         self._stop = stop
 
     def graph(self, items: Sequence[Item], roots: Sequence[int]) -> Graph:
-        """The graph of a segment. Raises KernelFailed for a kernel, CallError for what else is refused."""
+        """The graph of a segment. Raises KernelFailed for a refused kernel, CallError for another node."""
         graph = self._driver.create_graph()
         try:
             builder = _GraphBuilder(self._driver, self._kernels, self._stop, roots)
@@ -87,7 +87,7 @@ class GraphMaker:
 
 
 class _GraphBuilder:
-    """A graph in the builder. What is put into it gives the nodes that all else is to stand behind."""
+    """Builds a graph. Its methods take the nodes to run after, and return the last nodes that they add."""
 
     def __init__(
         self, driver: Driver, kernels: Sequence[Kernel], stop: int, roots: Sequence[int]
@@ -101,9 +101,9 @@ class _GraphBuilder:
     def fill(
         self, graph: Handle, items: Sequence[Item], before: Sequence[Handle]
     ) -> Sequence[Handle]:
-        """Put items into a graph, or into a body, behind these nodes."""
-        for _, each in groupby(items, key=lambda item: item.wave):
-            match list(each):
+        """Add items to a graph or body, after these nodes."""
+        for _, wave_items in groupby(items, key=lambda item: item.wave):
+            match list(wave_items):
                 case [WhileNode() as node]:
                     before = self._while(graph, node, before)
                 case [IfNode() as node]:
@@ -116,7 +116,7 @@ class _GraphBuilder:
     def _wave(
         self, graph: Handle, wave: Sequence[Launch], before: Sequence[Handle]
     ) -> Sequence[Handle]:
-        """Kernels side by side, but for those that use scratch."""
+        """Add the kernels of a wave, concurrent except for those that share the scratch memory."""
         if len(before) > 1 and len(wave) > 1:
             before = [self._driver.add_empty_node(graph, before)]
         nodes: list[Handle] = []
@@ -133,9 +133,9 @@ class _GraphBuilder:
         return nodes
 
     def _while(self, graph: Handle, loop: WhileNode, before: Sequence[Handle]) -> Sequence[Handle]:
-        """The test, and a node that repeats the body and the test."""
+        """Add the test, and a conditional node that repeats the body and the test."""
         condition = self._driver.create_condition(graph)
-        words = ((NUMBER, condition), (NUMBER, self._stop), *loop.words)
+        words = ((IMMEDIATE, condition), (IMMEDIATE, self._stop), *loop.words)
 
         def test(graph: Handle, before: Sequence[Handle]) -> Sequence[Handle]:
             before = self.fill(graph, loop.test, before)
@@ -147,16 +147,18 @@ class _GraphBuilder:
         return [node]
 
     def _if(self, graph: Handle, choice: IfNode, before: Sequence[Handle]) -> Sequence[Handle]:
-        """A node for each side that does something. Both conditions are set before a side begins, which
-        may write over what they are read from."""
+        """Add a conditional node for each side that has items.
+
+        Both conditions are set before a side begins, since that may overwrite what they are read from.
+        """
         sides = [(1, choice.then), (0, choice.otherwise)]
         conditions: list[tuple[int, Sequence[Item]]] = []
         ready: list[Handle] = []
-        for wanted, items in sides:
+        for side, items in sides:
             if items:
                 condition = self._driver.create_condition(graph)
                 conditions.append((condition, items))
-                words = ((NUMBER, condition), choice.condition, (NUMBER, wanted))
+                words = ((IMMEDIATE, condition), choice.condition, (IMMEDIATE, side))
                 setter = condition_kernels_of(self._driver).branch
                 ready.append(self._add(graph, setter, 1, words, before))
         nodes: list[Handle] = []
@@ -184,5 +186,5 @@ class _GraphBuilder:
 
 
 def at_roots(words: Sequence[Word], roots: Sequence[int]) -> list[int]:
-    """What a kernel is given where the roots are at these addresses."""
-    return [value if root == NUMBER else roots[root] + value for root, value in words]
+    """The arguments of a kernel, with the roots at these addresses."""
+    return [value if root == IMMEDIATE else roots[root] + value for root, value in words]

@@ -1,6 +1,6 @@
-"""Launching segments: kernel by kernel the first time, as one CUDA graph from then on.
+"""Launching segments: kernel by kernel the first time, as a CUDA graph from then on.
 
-The graphs of the last eight tuples of sizes are kept.
+The graphs of the last eight tuples of sizes are cached.
 """
 
 from __future__ import annotations
@@ -17,32 +17,31 @@ from dlc.runtime.gpu.graphs import Graph, GraphMaker, at_roots
 from dlc.runtime.gpu.walk import Launch, Segment
 
 MAX_KEPT = 8
-"""Tuples of sizes whose graphs are kept."""
+"""The most tuples of sizes whose graphs are cached."""
 MAX_SEGMENTS = 64
-"""Segments that are kept for each; there are more only where a loop runs by the device's word."""
+"""The most segments cached for each; only loops whose trip count the device computes have more."""
 
 
 @dataclass(slots=True)
 class CachedSegment:
-    """A segment that was gathered, with its graph if it was launched more than once."""
+    """A segment, with its graph if it was launched more than once."""
 
     segment: Segment
     graph: Graph | None = None
     is_longest: bool = False
-    """Whether it was tried to let it go on over conditions."""
+    """Whether a longer segment, with conditional nodes, was looked for."""
 
 
 @dataclass(slots=True)
 class SizeSegments:
-    """What is known of a program at one tuple of sizes."""
+    """The cached segments of a program at one tuple of sizes."""
 
     sized: SizedProgram
-    numbers: list[int]
-    """The sizes themselves."""
+    sizes: list[int]
     segments: dict[tuple[int, ...], CachedSegment]
-    """By what they depend on."""
+    """By `StepTable.key`."""
     whole: CachedSegment | None = None
-    """The segment that is the whole program, where there is one."""
+    """The segment that is the whole program, if there is one."""
 
     def forget(self) -> None:
         """Drop the segments."""
@@ -51,30 +50,30 @@ class SizeSegments:
 
 
 class SegmentCache:
-    """The segments of a program at the sizes that were used last."""
+    """The cached segments of a program, at the sizes that were used last (LRU)."""
 
     def __init__(self) -> None:
-        # By the identity of the sizes, which are kept: nothing else has their number meanwhile.
-        self._kept: OrderedDict[int, SizeSegments] = OrderedDict()
+        # By the identity of the sizes, which the entry keeps alive, so that no other object has it.
+        self._at_sizes: OrderedDict[int, SizeSegments] = OrderedDict()
 
     def of(self, sized: SizedProgram) -> SizeSegments:
-        """What is known at these sizes."""
-        found = self._kept.get(id(sized))
-        if found is None:
-            found = self._kept[id(sized)] = SizeSegments(sized, sized.sizes.tolist(), {})
-            if len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
+        """The cached segments at these sizes."""
+        segments = self._at_sizes.get(id(sized))
+        if segments is None:
+            segments = self._at_sizes[id(sized)] = SizeSegments(sized, sized.sizes.tolist(), {})
+            if len(self._at_sizes) > MAX_KEPT:
+                self._at_sizes.popitem(last=False)
         else:
-            self._kept.move_to_end(id(sized))
-        return found
+            self._at_sizes.move_to_end(id(sized))
+        return segments
 
     def forget(self) -> None:
-        """Drop all of it."""
-        self._kept.clear()
+        """Drop all segments."""
+        self._at_sizes.clear()
 
 
 class Launcher:
-    """Launches segments in a stream. Raises KernelFailed where the driver refuses a kernel."""
+    """Launches segments in a stream. Raises KernelFailed if the driver refuses a kernel."""
 
     def __init__(
         self, driver: Driver, kernels: Sequence[Kernel], stream: int, stop: int = 0
@@ -83,36 +82,36 @@ class Launcher:
         self._driver = driver
         self._kernels = kernels
         self._stream = stream
-        self._waits = waits_for_each_kernel()
+        self._synchronous = waits_for_each_kernel()
         self._maker = GraphMaker(driver, kernels, stop)
 
     @property
     def supports_conditions(self) -> bool:
-        """Whether conditional segments can be made graphs, as far as is known."""
-        return not self._waits and self._driver.supports_conditions
+        """Whether segments with conditional nodes can be launched, as far as is cached."""
+        return not self._synchronous and self._driver.supports_conditions
 
-    def launch(self, known: CachedSegment, roots: Sequence[int], again: bool) -> None:
-        """Launch a segment with these addresses; `again` says that it was launched before."""
-        segment = known.segment
-        if known.graph is None and again and not self._waits and segment.items:
-            known.graph = self._maker.graph(segment.items, roots)
-        if known.graph is not None:
-            known.graph.launch(roots, self._stream)
+    def launch(self, cached: CachedSegment, roots: Sequence[int], again: bool) -> None:
+        """Launch a segment with these addresses of roots; `again`: it was launched before."""
+        segment = cached.segment
+        if cached.graph is None and again and not self._synchronous and segment.items:
+            cached.graph = self._maker.graph(segment.items, roots)
+        if cached.graph is not None:
+            cached.graph.launch(roots, self._stream)
             return
         for item in segment.items:
-            assert isinstance(item, Launch), "only a graph reads conditions"
+            assert isinstance(item, Launch), "only a graph has conditional nodes"
             self.one(item, roots)
 
-    def launch_conditional(self, known: CachedSegment, roots: Sequence[int]) -> bool:
-        """Launch a segment that has conditions, unless the driver refuses anything of it.
+    def launch_conditional(self, cached: CachedSegment, roots: Sequence[int]) -> bool:
+        """Launch a segment with conditional nodes; returns False if the driver refuses.
 
-        Then nothing was launched, and the driver is not asked again. What it refused for another reason
-        it refuses once more where the host reads the conditions, and that is told.
+        Then nothing was launched, and the driver counts as one without conditional nodes. If it refused for
+        another reason, it refuses again when the host decides on the conditions, and that is reported.
         """
         try:
-            if known.graph is None:
-                known.graph = self._maker.graph(known.segment.items, roots)
-            known.graph.launch(roots, self._stream)
+            if cached.graph is None:
+                cached.graph = self._maker.graph(cached.segment.items, roots)
+            cached.graph.launch(roots, self._stream)
         except CallError:
             self._driver.supports_conditions = False
             return False
@@ -123,5 +122,5 @@ class Launcher:
         kernel = self._kernels[launch.kernel]
         with attributed_to(launch.op):
             self._driver.launch(kernel, launch.tiles, at_roots(launch.words, roots), self._stream)
-            if self._waits:
+            if self._synchronous:
                 self._driver.synchronize(self._stream)

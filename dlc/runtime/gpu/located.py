@@ -1,4 +1,4 @@
-"""Entry points whose calls launch kernels: one that the driver refuses is told by its line of the model."""
+"""Entry points that launch kernels: a kernel that fails is reported with its line of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.generic]
 
 
 class LaunchingEntryPoint(EntryPoint):
-    """A function of a model of which at least a part runs on a GPU; see `EntryPoint`."""
+    """A function of a model that runs on a GPU, at least in part; see `EntryPoint`."""
 
     def _enter(
         self,
@@ -33,7 +33,7 @@ class LaunchingEntryPoint(EntryPoint):
 
     @contextmanager
     def _located(self) -> Generator[None]:
-        """Let a kernel that fails meanwhile be told by its line."""
+        """Report a kernel that fails meanwhile with its line of the model."""
         try:
             yield
         except KernelFailed as failed:

@@ -28,7 +28,7 @@ class GpuMachine(Gpu):
         return self.driver
 
     def threads(self, allowed: int) -> int:
-        # The host waits; scratch on a GPU is there once, for all of its threads.
+        # The host only waits; the GPU's scratch memory is allocated once for all of its threads.
         del allowed
         return 1
 

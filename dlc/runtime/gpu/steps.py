@@ -1,4 +1,4 @@
-"""A program (`dlc.runtime.abi`) as the host walks through it: its steps, and what they alone tell."""
+"""The step table (`dlc.runtime.abi`) of a program for a GPU, and what follows from it at any sizes."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from dlc.runtime.system.buffers import Bytes
 FAULT_BYTES = 8 * FaultWord.COUNT
 
 Word: TypeAlias = tuple[int, int]
-"""A root, or NUMBER, and what is added to its address."""
-NUMBER = -1
-"""In place of a root: the word is a number as it is."""
-_GIVES = (Opcode.LOOP, Opcode.ZERO, Opcode.LIMIT, Opcode.COMBINE)
-"""The steps that give the counter in their first word a value."""
+"""An argument before its address is known: a root and an offset in it, or IMMEDIATE and a number."""
+IMMEDIATE = -1
+"""In pc of a root: the word is the number itself."""
+_SETS = (Opcode.LOOP, Opcode.ZERO, Opcode.LIMIT, Opcode.COMBINE)
+"""The steps that set the counter in their first word."""
 
 
 class EndWord(IntEnum):
-    """What a condition on the device notes when it ends the call, behind the notes of the kernels."""
+    """What a condition on the device reports when it ends the call, behind the faults of the kernels."""
 
     STATUS = 0
-    EARLIER = 1  # 1 + the first call, by its notes, of which a kernel had failed then, or 0
+    EARLIER = 1  # 1 + the fault row of the first kernel that had failed by then, or 0
     LIMIT = 2
     OP = 3
     COUNT = 4
 
 
-class Steps:
-    """A program, as the host walks through it."""
+class StepTable:
+    """The steps and arguments of a program, as lists of numbers."""
 
     def __init__(self, program: Bytes, roots: int) -> None:
-        """`roots` counts those that it names; the next one is where failing kernels note it."""
+        """`roots` counts those that the program names; the next one holds the faults of its kernels."""
         words: Words = program.view("<i8")
         end = HEADER_WORDS + int(words[0]) * STEP_WORDS
         self.steps: list[list[int]] = words[HEADER_WORDS:end].reshape(-1, STEP_WORDS).tolist()
@@ -52,52 +52,52 @@ class Steps:
         self.faults = roots
         calls = [k for k, step in enumerate(self.steps) if step[StepWord.OPCODE] == Opcode.CALL]
         self.ops = [self.steps[k][StepWord.F] for k in calls]
-        """Of each call, the number of its operation."""
-        self._slots = {place: slot for slot, place in enumerate(calls)}
+        """The op id of each call."""
+        self._fault_row = {pc: row for row, pc in enumerate(calls)}
         self.only_counting = self._limits() - self._used()
-        """Counters that are only compared with limits: no segment depends on them."""
-        self.nodes = self._nodes()
-        """The loops and branches that leave nothing behind in counters, by their first steps."""
-        whiles = [place for place, block in self.nodes.items() if isinstance(block, While)]
-        self._cells = {place: cell for cell, place in enumerate(whiles)}
+        """Counters that are only compared with limits; no segment depends on them."""
+        self.nodes = self._conditional_blocks()
+        """The loops and branches that may become conditional graph nodes, by first step."""
+        whiles = [pc for pc, block in self.nodes.items() if isinstance(block, While)]
+        self._round_counters = {pc: index for index, pc in enumerate(whiles)}
 
     @property
-    def asks(self) -> bool:
+    def reads_back(self) -> bool:
         """Whether the host, or a condition on the device, reads what a kernel computed."""
         branches = any(step[StepWord.OPCODE] == Opcode.BRANCH for step in self.steps)
-        return branches or any(given[ArgWord.KIND] == ArgKind.LOADED for given in self.arguments)
+        return branches or any(row[ArgWord.KIND] == ArgKind.LOADED for row in self.arguments)
 
-    # Notes: the rows of the calls, then how a condition ended the call, and the rounds of each `while`.
+    # The fault root: a row for each call, how a condition ended the call, the rounds of each `while`.
 
     @property
-    def rows(self) -> int:
-        """How many rows there are for what failing kernels note, those of each call apart."""
+    def fault_rows(self) -> int:
+        """The number of fault rows: one for each call of a kernel."""
         return max(1, len(self.ops))
 
     @property
     def fault_bytes(self) -> int:
-        """What notes take. All of it is zero before a call, and after one that ends well."""
-        tail = 8 * (EndWord.COUNT + len(self._cells)) if self._cells else 0
-        return FAULT_BYTES * self.rows + tail
+        """The size of the fault root. All of it is zero before a call, and after one that succeeds."""
+        tail = 8 * (EndWord.COUNT + len(self._round_counters)) if self._round_counters else 0
+        return FAULT_BYTES * self.fault_rows + tail
 
-    def slot(self, place: int) -> Word:
-        """Where the kernel of a call notes that it fails."""
-        return self.faults, FAULT_BYTES * self._slots[place]
-
-    @property
-    def notes_end(self) -> bool:
-        """Whether there may be a condition on the device that ends the call."""
-        return bool(self._cells)
+    def fault_slot(self, pc: int) -> Word:
+        """The address to which the kernel of a call reports a failure."""
+        return self.faults, FAULT_BYTES * self._fault_row[pc]
 
     @property
-    def end(self) -> Word:
-        """Where a condition on the device notes that it ends the call (`EndWord`)."""
-        return self.faults, FAULT_BYTES * self.rows
+    def may_end_on_device(self) -> bool:
+        """Whether a condition on the device may end the call."""
+        return bool(self._round_counters)
 
-    def cell(self, loop: While) -> Word:
-        """Where the rounds of a `while` are counted on the device."""
-        root, end = self.end
-        return root, end + 8 * (EndWord.COUNT + self._cells[loop.begin])
+    @property
+    def end_notes(self) -> Word:
+        """The address to which a condition on the device reports that it ends the call (`EndWord`)."""
+        return self.faults, FAULT_BYTES * self.fault_rows
+
+    def round_counter(self, loop: While) -> Word:
+        """The address at which the device counts the rounds of a `while`."""
+        root, offset = self.end_notes
+        return root, offset + 8 * (EndWord.COUNT + self._round_counters[loop.begin])
 
     # Counters
 
@@ -105,7 +105,7 @@ class Steps:
         return {step[StepWord.A] for step in self.steps if step[0] == Opcode.LIMIT}
 
     def _used(self) -> set[int]:
-        """The counters that arguments, loops of known lengths and combinations use."""
+        """The counters that arguments, counted loops and COMBINE steps use."""
         used = {
             argument[ArgWord.COUNTER]
             for argument in self.arguments
@@ -118,22 +118,21 @@ class Steps:
                 used |= {a, b, d}
         return used
 
-    def _nodes(self) -> dict[int, While | Choose]:
-        """The blocks of which no later step can tell by a counter whether, or how often, they were done."""
+    def _conditional_blocks(self) -> dict[int, While | Choose]:
+        """The blocks after which no step depends on a counter that they set."""
         escaping = self._escaping()
-        found: dict[int, While | Choose] = {}
-        for place, block in blocks(self.steps).items():
+        eligible: dict[int, While | Choose] = {}
+        for pc, block in blocks(self.steps).items():
             if isinstance(block, Loop):
                 continue
             inside = self.steps[block.begin : block.end]
-            given = {step[StepWord.A] for step in inside if step[StepWord.OPCODE] in _GIVES}
-            if not given & escaping:
-                found[place] = block
-        return found
+            counters = {step[StepWord.A] for step in inside if step[StepWord.OPCODE] in _SETS}
+            if not counters & escaping:
+                eligible[pc] = block
+        return eligible
 
     def _escaping(self) -> set[int]:
-        """Counters that something uses outside of the loop, or not right behind the combination, that
-        gives them their values."""
+        """Counters that are used outside of their LOOP, or not right behind their COMBINE step."""
         escaping: set[int] = set()
         loops: set[int] = set()
         combined: set[int] = set()
@@ -147,7 +146,7 @@ class Steps:
                     combined.add(a)
                 case _:
                     combined.clear()
-            if opcode in _GIVES and a in loops:
+            if opcode in _SETS and a in loops:
                 escaping.add(a)
             if opcode == Opcode.LOOP:
                 loops.add(a)
@@ -156,30 +155,30 @@ class Steps:
         return escaping
 
     def _uses(self, step: Sequence[int]) -> Iterator[int]:
-        """The counters that a step uses to find places or numbers."""
+        """The counters that a step reads, itself or in its arguments."""
         opcode, a, b, c, d, *_ = step
         match opcode:
             case Opcode.COMBINE:
                 yield from (b, d)
                 return
             case Opcode.CALL:
-                given = range(b, b + c)
+                arguments = range(b, b + c)
             case Opcode.LOOP:
-                given = range(b, b + 1)
+                arguments = range(b, b + 1)
             case Opcode.BRANCH:
-                given = range(a, a + 1)
+                arguments = range(a, a + 1)
             case _:
                 return
-        for argument in given:
+        for argument in arguments:
             kind, _, _, counter, _ = self.arguments[argument]
             if kind != ArgKind.SIZE:
                 yield counter
 
-    # The host's walk
+    # Segments
 
-    def is_control(self, place: int) -> bool:
-        """Whether the host does this step between segments."""
-        opcode, a, b, c, *_ = self.steps[place]
+    def is_control(self, pc: int) -> bool:
+        """Whether this step ends a segment, because the host has to decide on it."""
+        opcode, a, b, c, *_ = self.steps[pc]
         match opcode:
             case Opcode.END | Opcode.BRANCH | Opcode.LIMIT:
                 return True
@@ -188,12 +187,12 @@ class Steps:
             case Opcode.ZERO:
                 return a in self.only_counting
             case Opcode.CALL:
-                given = self.arguments[b : b + c]
-                return any(argument[ArgWord.KIND] == ArgKind.LOADED for argument in given)
+                rows = self.arguments[b : b + c]
+                return any(row[ArgWord.KIND] == ArgKind.LOADED for row in rows)
             case _:
                 return False
 
-    def key(self, place: int, counters: Sequence[int], trips: Sequence[int]) -> tuple[int, ...]:
-        """What a segment depends on, besides the sizes."""
-        kept = [0 if k in self.only_counting else value for k, value in enumerate(counters)]
-        return place, *kept, *trips
+    def key(self, pc: int, counters: Sequence[int], trips: Sequence[int]) -> tuple[int, ...]:
+        """The state, besides the sizes, that the segment from step `pc` depends on."""
+        counts = [0 if k in self.only_counting else value for k, value in enumerate(counters)]
+        return pc, *counts, *trips

@@ -1,7 +1,7 @@
-"""Walking through a program: segment after segment is launched, and the host does what stands between.
+"""Running a program on a GPU: the host launches segment after segment, and does the steps between them.
 
-The second time that the walk comes to a segment it looks for a longer one, over loops and branches that
-the device can decide on, and makes it a graph. Most programs are one segment then.
+The second time that it comes to a segment, it gathers a longer one, across loops and branches that the
+device can decide on, and instantiates it as a CUDA graph. Most programs are a single graph then.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dlc.runtime.gpu.launching import (
     SegmentCache,
     SizeSegments,
 )
-from dlc.runtime.gpu.steps import NUMBER, EndWord, Steps
+from dlc.runtime.gpu.steps import IMMEDIATE, EndWord, StepTable
 from dlc.runtime.gpu.walk import Walk
 
 
 class _Word(IntEnum):
-    """What the host and the device tell each other in pinned memory, 8 bytes each."""
+    """Words of 8 bytes in pinned memory by which the host and the device communicate."""
 
     STOP = 0  # not 0: loops on the device are to end
     READ = 1  # a number that a kernel computed
@@ -37,141 +37,141 @@ class _Word(IntEnum):
 
 
 class Walker:
-    """Walks through one program, for one call at a time, and launches in a stream."""
+    """Runs one program in a stream, for one call at a time."""
 
-    def __init__(self, gpu: Gpu, steps: Steps, stream: int) -> None:
+    def __init__(self, gpu: Gpu, steps: StepTable, stream: int) -> None:
         self._driver = gpu.driver
         self._steps = steps
         self._stream = stream
         self._cancelled = False
-        size = 8 * _Word.COUNT if steps.asks else 0
+        size = 8 * _Word.COUNT if steps.reads_back else 0
         self._pinned = PinnedBytes(gpu.driver, size) if size else None
         self._words = self._pinned.address if self._pinned is not None else 0
-        """The address of the words, if anything is to be told."""
-        self._tell(_Word.STOP, 0)
-        self._known = SegmentCache()
+        """The address of these words; 0 if the program needs none."""
+        self._set_word(_Word.STOP, 0)
+        self._cache = SegmentCache()
         self._launcher = Launcher(gpu.driver, gpu.kernels, stream, self._words + 8 * _Word.STOP)
         self._may_have_ended = False
-        """Whether loops that can end the call were launched and the host has not looked since."""
+        """Whether loops that can end the call were launched since the host last checked."""
 
     def walk(self, sized: SizedProgram, roots: Sequence[int]) -> list[int] | None:
-        """Launch all of it at these sizes, where the roots are at these addresses on the device.
+        """Launch the program at these sizes; `roots` are the addresses of its roots on the device.
 
-        What the words of the call say (`CallWord`) if the host ends it before that.
+        Returns the words of the call (`CallWord`) if the host ends it early, else None.
         """
-        kept = self._known.of(sized)
-        whole = kept.whole
-        if whole is not None and not self._cancelled and self._again(kept, whole, roots):
+        cache = self._cache.of(sized)
+        whole = cache.whole
+        if whole is not None and not self._cancelled and self._again(cache, whole, roots):
             return None
         self._may_have_ended = False
-        walk = Walk(self._steps, kept.numbers, partial(self._read, roots))
+        walk = Walk(self._steps, cache.sizes, partial(self._read, roots))
         try:
-            return self._walk(kept, walk, roots)
+            return self._walk(cache, walk, roots)
         except _Ended:
             return None
 
-    def _walk(self, kept: SizeSegments, walk: Walk, roots: Sequence[int]) -> list[int] | None:
-        place = 0
+    def _walk(self, cache: SizeSegments, walk: Walk, roots: Sequence[int]) -> list[int] | None:
+        pc = 0
         while True:
             if self._cancelled:
                 return outcome_words(Status.CANCELLED)
-            begun = place
-            known = self._segment(kept, walk, place, roots)
-            place = known.segment.end
-            step = self._steps.steps[place]
+            begin = pc
+            cached = self._segment(cache, walk, pc, roots)
+            pc = cached.segment.end
+            step = self._steps.steps[pc]
             if step[StepWord.OPCODE] == Opcode.END:
-                if begun == 0:
-                    kept.whole = known
-                    kept.segments.clear()
+                if begin == 0:
+                    cache.whole = cached
+                    cache.segments.clear()
                 return None
-            limit = walk.limit(place)
+            limit = walk.limit(pc)
             if limit is not None:
                 return outcome_words(Status.LIMIT, step[StepWord.C], 0, limit)
             if step[StepWord.OPCODE] == Opcode.CALL:
-                for launch in walk.launch(place):
+                for launch in walk.launch(pc):
                     self._launcher.one(launch, roots)
-                place += 1
+                pc += 1
             else:
-                place = walk.control(place)
+                pc = walk.control(pc)
 
     def _segment(
-        self, kept: SizeSegments, walk: Walk, place: int, roots: Sequence[int]
+        self, cache: SizeSegments, walk: Walk, pc: int, roots: Sequence[int]
     ) -> CachedSegment:
-        """Launch all from a place on to where the host has something to do."""
-        key = self._steps.key(place, walk.counters, walk.trips)
-        known = kept.segments.get(key)
-        if known is not None:
-            if not known.is_longest and self._launcher.supports_conditions:
-                longer = walk.longer_segment(place)
+        """Launch the segment from step `pc`."""
+        key = self._steps.key(pc, walk.counters, walk.trips)
+        cached = cache.segments.get(key)
+        if cached is not None:
+            if not cached.is_longest and self._launcher.supports_conditions:
+                longer = walk.longer_segment(pc)
                 if longer.is_conditional:
-                    known = kept.segments[key] = CachedSegment(longer)
-                known.is_longest = True
-            if self._again(kept, known, roots):
-                walk.enter(known.segment)
-                return known
-        known = CachedSegment(walk.segment(place))
-        if len(kept.segments) < MAX_SEGMENTS:
-            kept.segments[key] = known
-        self._launcher.launch(known, roots, again=False)
-        return known
+                    cached = cache.segments[key] = CachedSegment(longer)
+                cached.is_longest = True
+            if self._again(cache, cached, roots):
+                walk.enter(cached.segment)
+                return cached
+        cached = CachedSegment(walk.segment(pc))
+        if len(cache.segments) < MAX_SEGMENTS:
+            cache.segments[key] = cached
+        self._launcher.launch(cached, roots, again=False)
+        return cached
 
-    def _again(self, kept: SizeSegments, known: CachedSegment, roots: Sequence[int]) -> bool:
-        """Launch a segment that was launched before; not one with conditions that the driver refuses."""
-        if not known.segment.is_conditional:
-            self._launcher.launch(known, roots, again=True)
+    def _again(self, cache: SizeSegments, cached: CachedSegment, roots: Sequence[int]) -> bool:
+        """Launch a segment again; False if it has conditional nodes that the driver refuses."""
+        if not cached.segment.is_conditional:
+            self._launcher.launch(cached, roots, again=True)
             return True
-        if self._launcher.launch_conditional(known, roots):
-            self._may_have_ended = self._steps.notes_end
+        if self._launcher.launch_conditional(cached, roots):
+            self._may_have_ended = self._steps.may_end_on_device
             return True
-        kept.forget()
+        cache.forget()
         return False
 
     def _read(self, roots: Sequence[int], root: int, offset: int, count: int) -> int:
-        """A number of so many bytes on the device, once all that was launched is done.
+        """Read an integer of `count` bytes on the device, once all that was launched is done.
 
-        Raises _Ended where a condition has ended the call.
+        Raises _Ended if a condition has ended the call.
         """
-        place = offset if root == NUMBER else roots[root] + offset
-        self._fetch(_Word.READ, place, count)
+        source = offset if root == IMMEDIATE else roots[root] + offset
+        self._fetch(_Word.READ, source, count)
         if self._may_have_ended:
-            faults, end = self._steps.end
+            faults, end = self._steps.end_notes
             self._fetch(_Word.ENDED, roots[faults] + end + 8 * EndWord.STATUS, 8)
         self.wait()
-        if self._may_have_ended and self._told(_Word.ENDED):
+        if self._may_have_ended and self._word(_Word.ENDED):
             raise _Ended
         self._may_have_ended = False
-        return self._told(_Word.READ)
+        return self._word(_Word.READ)
 
-    def _fetch(self, word: _Word, place: int, count: int) -> None:
-        """Let a number of so many bytes of the device come to a word."""
-        self._tell(word, 0)
-        self._driver.download(self._words + 8 * word, place, count, self._stream)
+    def _fetch(self, word: _Word, source: int, count: int) -> None:
+        """Start a copy of `count` bytes from an address of the device to a word."""
+        self._set_word(word, 0)
+        self._driver.download(self._words + 8 * word, source, count, self._stream)
 
-    def _tell(self, word: _Word, value: int) -> None:
+    def _set_word(self, word: _Word, value: int) -> None:
         if self._words:
             ctypes.c_int64.from_address(self._words + 8 * word).value = value
 
-    def _told(self, word: _Word) -> int:
+    def _word(self, word: _Word) -> int:
         return ctypes.c_int64.from_address(self._words + 8 * word).value
 
     def wait(self) -> None:
-        """Wait for all that was launched."""
+        """Wait until all that was launched is done."""
         with with_wait_hint():
             self._driver.synchronize(self._stream)
 
     def cancel(self) -> None:
-        """Ask the walk to end before it launches more, and loops on the device before their next round."""
+        """Ask the walk to end before its next launch, and loops on the device before their next round."""
         self._cancelled = True
-        self._tell(_Word.STOP, 1)
+        self._set_word(_Word.STOP, 1)
 
     def reset(self) -> None:
         """Forget a request to cancel."""
         self._cancelled = False
-        self._tell(_Word.STOP, 0)
+        self._set_word(_Word.STOP, 0)
 
     def forget(self) -> None:
-        """Drop all that is known of segments."""
-        self._known.forget()
+        """Drop all segments."""
+        self._cache.forget()
 
 
 class _Ended(Exception):

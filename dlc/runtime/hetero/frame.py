@@ -1,8 +1,8 @@
-"""A call of a program for a processor and a GPU: the host walks, and runs each call where it belongs.
+"""A call of a heterogeneous program: the host walks the step table and dispatches each call to its device.
 
-Kernels of the GPU are launched, copies between the memories are started, and what the processor has to do
-is entered (`dlc.runtime.hetero.host_segments`) as soon as what it touches is there. In a wave the GPU
-gets its work first, so both compute side by side.
+Kernels of the GPU are launched and copies started asynchronously; CPU segments
+(`dlc.runtime.hetero.host_segments`) run as soon as the data that they touch has arrived. In a wave the GPU
+gets its work first, so that both devices compute at the same time.
 """
 
 from __future__ import annotations
@@ -40,26 +40,27 @@ from dlc.runtime.gpu.errors import (
     with_wait_hint,
 )
 from dlc.runtime.gpu.frame import CallTimes
-from dlc.runtime.gpu.steps import NUMBER, Steps
+from dlc.runtime.gpu.graphs import at_roots
+from dlc.runtime.gpu.steps import IMMEDIATE, StepTable
 from dlc.runtime.gpu.walk import Walk
 from dlc.runtime.hetero.code import HeteroCode, HeteroRoots
 from dlc.runtime.hetero.host_segments import HostSegment, HostSegments
 from dlc.runtime.hetero.in_flight_copies import AddressRange, InFlightCopies
 from dlc.runtime.hetero.staging_slots import StagingSlots
-from dlc.runtime.system.buffers import Bytes as Block
-from dlc.runtime.system.buffers import address
+from dlc.runtime.system.buffers import Bytes, address
 
 _Roots: TypeAlias = "Sequence[int] | ctypes.Array[ctypes.c_int64]"
 
 
-class _At(NamedTuple):
-    """A program at one tuple of sizes: its parts, and the numbers with room for what is moving."""
+class _Specialized(NamedTuple):
+    """A program at one tuple of sizes, with its partition and the sizes that CPU segments are given."""
 
     sized: SizedProgram
     partition: Partition
-    numbers: Words
-    own: SizedProgram
-    """What the engine is given: the sizes in `numbers`, and the host's part of the arena."""
+    segment_sizes: Words
+    """The sizes, followed by a slot for each argument that the host evaluates for a segment."""
+    on_host: SizedProgram
+    """What the engine runs segments with: `segment_sizes`, and the host's part of the arena."""
 
 
 class HeteroFrame:
@@ -68,7 +69,7 @@ class HeteroFrame:
     def __init__(
         self,
         machine: HeteroCode,
-        program: Block,
+        program: Bytes,
         threads: int,
         weights: HeteroRoots,
         inputs: int,
@@ -78,12 +79,12 @@ class HeteroFrame:
         self._machine = machine
         self._threads = threads
         self._weights = weights
-        self._steps = Steps(program, Root.INPUTS + tensors)
+        self._steps = StepTable(program, Root.INPUTS + tensors)
         self._host_segments: HostSegments | None = None
         self._engines: dict[int, Frame] = {}
         """A frame for each segment, by its first step."""
         self._tensors = tensors
-        self._at: _At | None = None
+        self._specialized: _Specialized | None = None
         driver = machine.gpu.driver
         self._copies = InFlightCopies(driver)
         self._staging = StagingSlots(driver, _copied(self._steps), inputs)
@@ -91,24 +92,24 @@ class HeteroFrame:
         self._scratch, self._faults = GrowableDeviceBytes(driver), GrowableDeviceBytes(driver)
         self._running: Frame | None = None
         self._cancelled = False
-        self._waits = waits_for_each_kernel()
+        self._synchronous = waits_for_each_kernel()
         self._status = SUCCESS
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
         self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = weights.weights, weights.sources
         self.roots[Root.CONSTANTS] = address(machine.native.constants)
-        self._on_gpu: list[int] = []
-        """Where the roots begin on the device, the last one that of the notes of failing kernels."""
+        self._gpu_roots: list[int] = []
+        """The addresses of the roots on the device; the last one holds what failing kernels report."""
 
     @property
     def room(self) -> int:
-        """Bytes of working memory that it has on the host."""
+        """Bytes of working memory on the host that the frame owns."""
         return self._host.size
 
     def run(self, sized: SizedProgram, arena: int = 0) -> int:
-        """Run the program at these sizes and give its status; `arena` is memory of the host to work in.
+        """Run the program at these sizes; returns its status. `arena` is the address of an external arena.
 
-        Raises ArtifactError (D0610) for a program that would copy what it must not, CallError (D0818) with
-        the driver's words; KernelFailed where it is known which kernel failed.
+        Raises ArtifactError (D0610) for a copy outside its memory, CallError (D0818) where the driver
+        refuses something, KernelFailed where it is known which kernel failed.
         """
         try:
             with self._machine.gpu.driver:
@@ -117,190 +118,197 @@ class HeteroFrame:
             raise ArtifactError(str(error), code="D0610") from None
 
     def run_timed(self, sized: SizedProgram) -> tuple[int, CallTimes]:
-        """The same, and how long copies there, kernels of the GPU and copies back took by its clock."""
+        """`run`, with the times of uploads, kernels and downloads by the GPU's clock."""
         with self._machine.gpu.driver:
             self._copies.begin_times()
             status = self.run(sized)
             return status, self._copies.end_times()
 
     def _run(self, sized: SizedProgram, arena: int) -> int:
-        at = self._at if self._at is not None and self._at.sized is sized else self._begin(sized)
-        base = arena or self._host.of(working_bytes(sized, self._threads))
-        self.roots[Root.ARENA] = base
+        program = self._specialized
+        if program is None or program.sized is not sized:
+            program = self._specialize(sized)
+        arena = arena or self._host.of(working_bytes(sized, self._threads))
+        self.roots[Root.ARENA] = arena
         self._staging.begin(self.roots, sized.tensors)
-        self._on_gpu = self._device_roots(at)
-        self._copies.clear(self._on_gpu[-1], self._steps.fault_bytes)
+        self._gpu_roots = self._device_roots(program)
+        self._copies.clear(self._gpu_roots[-1], self._steps.fault_bytes)
         with with_wait_hint():
             try:
-                by_host = self._walk(at)
+                host_outcome = self._walk(program)
             except BaseException:
-                with suppress(CallError):  # the failure that ended the call is told
+                with suppress(CallError):  # the first failure is reported
                     self._copies.wait()
                 raise
             self._copies.wait()
-            self._status = self._first_failure(by_host)
+            self._status = self._first_failure(host_outcome)
         if self._status[CallWord.STATUS] == Status.OK:
             self._staging.hand_over()
         return self._status[CallWord.STATUS]
 
-    def _begin(self, sized: SizedProgram) -> _At:
-        """What is known at these sizes; the first ones also say what the processor does by itself."""
+    def _specialize(self, sized: SizedProgram) -> _Specialized:
+        """The program at these sizes. The CPU segments are found at the first sizes, and hold for all."""
         assert sized.partition is not None
         sizes: list[int] = sized.sizes.tolist()
         if self._host_segments is None:
             self._host_segments = HostSegments(self._steps, sizes, sized.partition.start)
-        room = [0] * self._host_segments.room
-        numbers = np.array([*sizes, *room], np.int64)
-        own = sized._replace(sizes=numbers, sizes_at=address(numbers))
-        self._at = _At(sized, sized.partition, numbers, own)
-        return self._at
+        slots = [0] * self._host_segments.slots
+        segment_sizes = np.array([*sizes, *slots], np.int64)
+        on_host = sized._replace(sizes=segment_sizes, sizes_at=address(segment_sizes))
+        self._specialized = _Specialized(sized, sized.partition, segment_sizes, on_host)
+        return self._specialized
 
-    def _device_roots(self, at: _At) -> list[int]:
-        inside = at.sized.arena - at.partition.start
-        arena = self._device.of(inside) - at.partition.start
+    def _device_roots(self, program: _Specialized) -> list[int]:
+        start = program.partition.start
+        arena = self._device.of(program.sized.arena - start) - start
         scratch, faults = (
-            self._scratch.of(at.sized.gpu_scratch),
+            self._scratch.of(program.sized.gpu_scratch),
             self._faults.of(self._steps.fault_bytes),
         )
         weights = self._weights.on_gpu
         fixed = [arena, weights.weights, weights.sources, scratch, self._machine.gpu.constants]
-        # Arrays of the caller are on the host, and no kernel of the GPU is given one.
+        # Arrays of the caller are on the host, and the partition passes none to the GPU.
         return [*fixed, *[0] * self._tensors, faults]
 
-    # The walk -------------------------------------------------------------------------------------
+    # Walk -----------------------------------------------------------------------------------------
 
-    def _walk(self, at: _At) -> list[int] | None:
-        """Walk to the end; what the words of the call say (`CallWord`) if it ends before that."""
+    def _walk(self, program: _Specialized) -> list[int] | None:
+        """Walk the step table; None at its end, else the words (`CallWord`) of a call that ended early."""
         assert self._host_segments is not None
 
         def read(root: int, offset: int, count: int) -> int:
-            return self._number(at, root, offset, count)
+            return self._read_number(program, root, offset, count)
 
-        walk = Walk(self._steps, at.sized.sizes.tolist(), read)
-        place = 0
+        walk = Walk(self._steps, program.sized.sizes.tolist(), read)
+        pc = 0
         while not self._cancelled:
-            step = self._steps.steps[place]
-            whole = self._host_segments.whole.get(place)
-            by_host: list[int] | None = None
-            if whole is not None:
-                by_host, place = self._enter(at, walk, place, whole), whole.end
+            step = self._steps.steps[pc]
+            segment = self._host_segments.whole.get(pc)
+            outcome: list[int] | None = None
+            if segment is not None:
+                outcome, pc = self._enter(program, walk, pc, segment), segment.end
             elif step[StepWord.OPCODE] == Opcode.END:
                 return None
             elif step[StepWord.OPCODE] == Opcode.WAVE:
-                by_host, place = self._wave(at, walk, place), place + 1 + step[StepWord.A]
-            elif (limit := walk.limit(place)) is not None:
+                outcome, pc = self._wave(program, walk, pc), pc + 1 + step[StepWord.A]
+            elif (limit := walk.limit(pc)) is not None:
                 return outcome_words(Status.LIMIT, step[StepWord.C], 0, limit)
             else:
-                place = walk.control(place)
-            if by_host is not None:
-                return by_host
+                pc = walk.control(pc)
+            if outcome is not None:
+                return outcome
         return outcome_words(Status.CANCELLED)
 
-    def _wave(self, at: _At, walk: Walk, place: int) -> list[int] | None:
-        """Start what is not the processor's, then do what is."""
+    def _wave(self, program: _Specialized, walk: Walk, pc: int) -> list[int] | None:
+        """Launch the kernels and copies of a wave, then run its CPU calls."""
         assert self._host_segments is not None
-        for call in range(place + 1, place + 1 + self._steps.steps[place][StepWord.A]):
+        for call in range(pc + 1, pc + 1 + self._steps.steps[pc][StepWord.A]):
             step = self._steps.steps[call]
             if device_partition.is_copy(step):
-                self._copy(at, walk, call)
+                self._copy(program, walk, call)
             elif device_partition.is_on_gpu(step):
-                self._launch(at, walk, call)
-        own = self._host_segments.in_waves.get(place)
-        return None if own is None else self._enter(at, walk, place, own)
+                self._launch(program, walk, call)
+        segment = self._host_segments.in_waves.get(pc)
+        return None if segment is None else self._enter(program, walk, pc, segment)
 
-    def _launch(self, at: _At, walk: Walk, call: int) -> None:
+    def _launch(self, program: _Specialized, walk: Walk, call: int) -> None:
         gpu = self._machine.gpu
-        touched = at.partition.calls[call]
+        accesses = program.partition.calls[call]
         for launch in walk.launch(call):
-            words = [v if root == NUMBER else self._on_gpu[root] + v for root, v in launch.words]
+            words = at_roots(launch.words, self._gpu_roots)
             kernel = gpu.kernels[launch.kernel - ON_GPU]
-            reads, writes = (_spans(self._on_gpu, each) for each in touched)
+            reads, writes = (_addresses(self._gpu_roots, ranges) for ranges in accesses)
             with attributed_to(launch.op):
                 self._copies.launch(kernel, launch.tiles, words, reads, writes)
-                if self._waits:
+                if self._synchronous:
                     self._copies.wait_for_kernels()
 
-    def _copy(self, at: _At, walk: Walk, call: int) -> None:
+    def _copy(self, program: _Specialized, walk: Walk, call: int) -> None:
+        """Start a copy between the memories. Raises BadPartition if it leaves its memory."""
         first = self._steps.steps[call][StepWord.B]
         source, target, (_, count) = [walk.word(first + k) for k in range(3)]
         for root, offset in (source, target):
-            end = at.partition.lengths[root]
-            if root == Root.ARENA and offset < at.partition.start:
-                end = at.partition.start
+            end = program.partition.lengths[root]
+            if root == Root.ARENA and offset < program.partition.start:
+                end = program.partition.start
             if not 0 <= offset <= offset + count <= end:
                 raise BadPartition(f"step {call} copies {count} bytes at {offset}, of {end}")
-        if self._is_on_host(at, source):
+        if self._is_on_host(program, source):
             self._copies.upload(
-                self._span(self._on_gpu, target, count), self._span(self.roots, source, count)
+                self._address_range(self._gpu_roots, target, count),
+                self._address_range(self.roots, source, count),
             )
         else:
             self._copies.download(
-                self._span(self.roots, target, count), self._span(self._on_gpu, source, count)
+                self._address_range(self.roots, target, count),
+                self._address_range(self._gpu_roots, source, count),
             )
 
-    def _enter(self, at: _At, walk: Walk, place: int, segment: HostSegment) -> list[int] | None:
-        """Let the processor do a segment, when what it touches is there; the words of a failure."""
-        for argument, slot in segment.moving:
+    def _enter(
+        self, program: _Specialized, walk: Walk, pc: int, segment: HostSegment
+    ) -> list[int] | None:
+        """Run a CPU segment once the data that it touches has arrived; the words of a failure, if any."""
+        for argument, slot in segment.host_arguments:
             root, value = walk.word(argument)
-            at.numbers[slot] = value if root == NUMBER else self.roots[root] + value
-        touched = [at.partition.calls[call] for call in segment.calls]
+            program.segment_sizes[slot] = value if root == IMMEDIATE else self.roots[root] + value
+        accesses = [program.partition.calls[call] for call in segment.calls]
         self._copies.settle(
-            _spans(self.roots, [each for call in touched for each in call.reads]),
-            _spans(self.roots, [each for call in touched for each in call.writes]),
+            _addresses(self.roots, [range_ for call in accesses for range_ in call.reads]),
+            _addresses(self.roots, [range_ for call in accesses for range_ in call.writes]),
         )
-        self._running = frame = self._engine(place, segment)
+        self._running = frame = self._engine(pc, segment)
         try:
-            status = frame.run(at.own, self.roots[Root.ARENA])
+            status = frame.run(program.on_host, self.roots[Root.ARENA])
         finally:
             self._running = None
         return frame.status_words() if status else None
 
-    def _engine(self, place: int, segment: HostSegment) -> Frame:
-        """What enters the engine for a segment; all of them have the roots of this frame."""
-        found = self._engines.get(place)
-        if found is None:
+    def _engine(self, pc: int, segment: HostSegment) -> Frame:
+        """The engine's frame for a segment; all of them share the roots of this frame."""
+        engine = self._engines.get(pc)
+        if engine is None:
             native, weights = self._machine.native, self._weights
-            found = Frame(native, segment.words, self._threads, weights, self._tensors)
-            found.roots = self.roots
-            found.words[CallWord.ROOTS] = ctypes.addressof(self.roots)
-            self._engines[place] = found
-        return found
+            engine = Frame(native, segment.words, self._threads, weights, self._tensors)
+            engine.roots = self.roots
+            engine.words[CallWord.ROOTS] = ctypes.addressof(self.roots)
+            self._engines[pc] = engine
+        return engine
 
-    # Places ---------------------------------------------------------------------------------------
+    # Memory ---------------------------------------------------------------------------------------
 
-    def _is_on_host(self, at: _At, word: tuple[int, int]) -> bool:
+    def _is_on_host(self, program: _Specialized, word: tuple[int, int]) -> bool:
         root, offset = word
-        return root != Root.ARENA or offset < at.partition.start
+        return root != Root.ARENA or offset < program.partition.start
 
-    def _span(self, roots: _Roots, word: tuple[int, int], count: int) -> AddressRange:
+    def _address_range(self, roots: _Roots, word: tuple[int, int], count: int) -> AddressRange:
         root, offset = word
         return AddressRange(roots[root] + offset, roots[root] + offset + count)
 
-    def _number(self, at: _At, root: int, offset: int, count: int) -> int:
-        """A number of so many bytes, from whichever memory it is in, once it is there."""
+    def _read_number(self, program: _Specialized, root: int, offset: int, count: int) -> int:
+        """Read an integer of `count` bytes from the memory that it is in, once it is there."""
         word = ctypes.c_int64(0)
-        if root == NUMBER or self._is_on_host(at, (root, offset)):
-            place = offset if root == NUMBER else self.roots[root] + offset
-            self._copies.settle([AddressRange(place, place + count)], [])
-            ctypes.memmove(ctypes.addressof(word), place, count)
+        if root == IMMEDIATE or self._is_on_host(program, (root, offset)):
+            source = offset if root == IMMEDIATE else self.roots[root] + offset
+            self._copies.settle([AddressRange(source, source + count)], [])
+            ctypes.memmove(ctypes.addressof(word), source, count)
         else:
             self._copies.fetch(
-                ctypes.addressof(word), self._span(self._on_gpu, (root, offset), count)
+                ctypes.addressof(word), self._address_range(self._gpu_roots, (root, offset), count)
             )
         return word.value
 
-    # How it ended ---------------------------------------------------------------------------------
+    # Outcome --------------------------------------------------------------------------------------
 
-    def _first_failure(self, by_host: list[int] | None) -> list[int]:
-        """The first failure in the order of the program: what ended the walk, or a kernel's note."""
+    def _first_failure(self, host_outcome: list[int] | None) -> list[int]:
+        """The first failure in program order: what ended the walk, or what a kernel reported."""
         count = max(1, len(self._steps.ops))
-        noted = np.zeros((count, FaultWord.COUNT), np.int64)
-        faults = self._on_gpu[-1]
-        self._copies.fetch(address(noted), AddressRange(faults, faults + noted.nbytes))
-        return first_failure(noted, self._steps.ops, by_host)
+        reports = np.zeros((count, FaultWord.COUNT), np.int64)
+        faults = self._gpu_roots[-1]
+        self._copies.fetch(address(reports), AddressRange(faults, faults + reports.nbytes))
+        return first_failure(reports, self._steps.ops, host_outcome)
 
     def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
-        """The same; nothing is recorded where two devices work."""
+        """`run`, with an empty trace: heterogeneous calls are not traced."""
         return self.run(sized), np.zeros((0, TraceWord.COUNT), np.int64)
 
     def status_words(self) -> list[int]:
@@ -324,14 +332,14 @@ class HeteroFrame:
             self._copies.close()
 
 
-def _copied(steps: Steps) -> set[int]:
+def _copied(steps: StepTable) -> set[int]:
     """The roots that copies between the memories name."""
     calls = [step for step in steps.steps if step[StepWord.OPCODE] == Opcode.CALL]
     firsts = [step[StepWord.B] for step in calls if device_partition.is_copy(step)]
     return {steps.arguments[first + k][ArgWord.ROOT] for first in firsts for k in (0, 1)}
 
 
-def _spans(roots: _Roots, ranges: Iterable[RootRange]) -> tuple[AddressRange, ...]:
+def _addresses(roots: _Roots, ranges: Iterable[RootRange]) -> tuple[AddressRange, ...]:
     """The addresses of these ranges, where the roots begin at `roots`."""
     return tuple(
         [AddressRange(roots[root] + first, roots[root] + end) for root, first, end in ranges]

@@ -16,7 +16,7 @@ from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import UsageError
 from dlc.runtime.abi import Root
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.gpu.steps import Steps
+from dlc.runtime.gpu.steps import StepTable
 from dlc.runtime.hetero.host_segments import HostSegments
 from dlc.runtime.system.buffers import as_bytes
 
@@ -98,7 +98,7 @@ def test_the_log_says_what_is_sent_where() -> None:
 def test_the_processor_does_by_itself_what_no_copy_waits_for(file: str) -> None:
     artifact = Artifact.read(file)
     program = artifact.manifest.targets[0].programs["f"]
-    steps = Steps(as_bytes(artifact.section(program.section)), Root.INPUTS + 2)
+    steps = StepTable(as_bytes(artifact.section(program.section)), Root.INPUTS + 2)
     sizes = [int(size) for size in program.sizes]
     found = HostSegments(steps, sizes, 4096)
     calls = [call for stretch in found.whole.values() for call in stretch.calls]

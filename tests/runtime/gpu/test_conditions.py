@@ -20,7 +20,7 @@ from dlc.runtime.cuda.driver import ConditionKernels, Driver, Kernel
 from dlc.runtime.gpu.conditions import PTX
 from dlc.runtime.gpu.errors import WAIT
 from dlc.runtime.gpu.graphs import GraphMaker
-from dlc.runtime.gpu.steps import NUMBER, Steps
+from dlc.runtime.gpu.steps import IMMEDIATE, StepTable
 from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, Graph, fake_gpu
@@ -186,7 +186,7 @@ def put(*items: Item) -> list[tuple[str, str, list[str]]]:
 
 
 A, B, C = [Launch(number, 1, (), 0, 0) for number in range(3)]
-HERE = (NUMBER, 0)
+HERE = (IMMEDIATE, 0)
 
 
 def test_a_test_stands_before_the_loop_and_at_the_end_of_its_body() -> None:
@@ -425,12 +425,12 @@ def test_the_gradient_of_a_loop_is_one_launch(fake: FakeGpu) -> None:
     assert bodies(fake.graphs[-1]) == 2
 
 
-def table(*steps: Sequence[int], counter: int) -> Steps:
+def table(*steps: Sequence[int], counter: int) -> StepTable:
     """A program of these steps, whose calls and branches are given what moves with a counter."""
     rows = [[*step, *[0] * (STEP_WORDS - len(step))] for step in (*steps, (Opcode.END,))]
     given = [ArgKind.POINTER, Root.ARENA, 0, counter, 0]
     words = [len(rows), 0, 1, *[word for row in rows for word in row], *given]
-    return Steps(np.array(words, np.int64).view(np.uint8), len(Root))
+    return StepTable(np.array(words, np.int64).view(np.uint8), len(Root))
 
 
 LOOPED = (

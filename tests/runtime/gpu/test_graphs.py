@@ -18,7 +18,7 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.gpu.errors import WAIT
 from dlc.runtime.gpu.launching import MAX_KEPT, CachedSegment, Launcher
-from dlc.runtime.gpu.steps import NUMBER
+from dlc.runtime.gpu.steps import IMMEDIATE
 from dlc.runtime.gpu.walk import Launch, Segment
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
@@ -148,7 +148,7 @@ class Edges:
 def edges(*launches: tuple[int, bool]) -> Edges:
     """The graph of kernels of these waves, of which some use scratch."""
     noted = Edges()
-    words = {False: ((NUMBER, 7),), True: ((NUMBER, 7), (Root.SCRATCH.value, 0))}
+    words = {False: ((IMMEDIATE, 7),), True: ((IMMEDIATE, 7), (Root.SCRATCH.value, 0))}
     segment = Segment(
         tuple([Launch(0, 1, words[scratch], 0, wave) for wave, scratch in launches]), 0, (), ()
     )

@@ -364,7 +364,7 @@ def test_without_a_gpu_it_compiles_and_loading_says_what_is_missing() -> None:
     [
         ("kernel", "gives memory of the GPU to the processor"),
         ("within", "copies within one memory"),
-        ("what", "copies something else than bytes from place to place"),
+        ("what", "copies something else than bytes from one address to another"),
     ],
 )
 def test_a_program_that_mixes_up_two_memories_is_refused(both: Both, lie: str, said: str) -> None:
