@@ -12,7 +12,8 @@ from __future__ import annotations
 from math import prod
 
 from dlc.dialects import func, kernel
-from dlc.dialects.kernel.formula import fold
+from dlc.dialects.expr import Expr, exprs
+from dlc.dialects.kernel.formulas import Array, fold
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.dialects.kernel.schedule import SplitK
 from dlc.ir.clone import clone_into
@@ -131,10 +132,12 @@ def _together(op: Gemm | Conv, sums: Value, parts: int) -> kernel.Generic:
     indices, arrays = body.arguments[: len(op.domain)], body.arguments[len(op.domain) :]
     inside = Builder(body, op.location)
 
-    def part(deep: Builder, folded: list[Value]) -> Value:
-        return deep(kernel.Load(arrays[0], [*folded, *indices]))
+    partials = Array(inside, arrays[0])
 
-    total = fold(inside, (parts,), "add", part)
-    results = clone_into(op.epilogue, inside, [*indices, total, *arrays[1:]])
+    def partial(part: list[Expr]) -> Expr:
+        return partials[[*part, *exprs(inside, indices)]]
+
+    total = fold(inside, (parts,), "add", partial)
+    results = clone_into(op.epilogue, inside, [*indices, total.value, *arrays[1:]])
     inside.place(kernel.Yield(list(results)))
     return kernel.Generic(inputs, [], body, op.domain)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from dlc.dialects import kernel, scalar
-from dlc.dialects.kernel.formula import fold, number, size
-from dlc.dialects.scalar import element
+from dlc.dialects import kernel
+from dlc.dialects.expr import Condition, Expr, constant, exprs, minimum, select, values
+from dlc.dialects.kernel.formulas import Array, fold
 from dlc.ir.clone import clone_into
-from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.core import Block, Builder, Op
 from dlc.ir.dims import Shape, Size, ceil_divide, evaluate, names, product
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
@@ -25,13 +25,13 @@ from dlc.target import gpu_of
 from dlc.target.gpu import Occupancy
 
 NEIGHBOURS = 4
-"""Elements of such a thread."""
-STEPS = 32
-"""Steps that are left to a thread, at least."""
-ROW = 4096
-"""Steps that are left to a block, at least."""
+"""Neighbouring elements that one thread reduces."""
+STEPS_OF_THREAD = 32
+"""Steps that a thread has at least, where each element is reduced by one thread."""
+STEPS_OF_BLOCK = 4096
+"""Steps that a block has at least, where each element is reduced by a block, along memory."""
 USUAL = 64
-"""What an unknown size is taken to be where there is no batch of training."""
+"""The value assumed for a dim that is unknown until a call, where there is no batch of training."""
 
 
 @define_pass("split_reductions")
@@ -73,141 +73,133 @@ def _is_alone(fold: kernel.Reduce, op: kernel.Generic) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How an axis of a fold is divided: into `parts` of `each` steps, the last of which may have fewer."""
+    """An axis of a reduction divided into `parts` of `length` steps each; the last one may be shorter."""
 
     extent: Size
     parts: Size
-    each: Size
+    length: Size
 
     @property
     def is_exact(self) -> bool:
-        """Whether all parts have as many steps."""
-        return self.parts * self.each == self.extent
+        """Whether all parts have `length` steps."""
+        return self.parts * self.length == self.extent
 
 
 def _parts_of(
-    op: kernel.Generic, fold: kernel.Reduce, usual: int, occupancy: Occupancy
+    op: kernel.Generic, reduce: kernel.Reduce, usual: int, occupancy: Occupancy
 ) -> list[_Part]:
-    """How the first axes of a fold are divided; none where that is not worth it."""
-
-    count, length = _sizes_of(op, fold, usual)
-    along = kernel.folds_along_memory(op)
-    if along:
-        wanted = min(occupancy.light_blocks // max(count, 1), length // ROW)
+    """How the first axes of a reduction are divided; empty where that is not worth it."""
+    elements, steps = _sizes_of(op, reduce, usual)
+    along_memory = kernel.folds_along_memory(op)
+    if along_memory:
+        count = min(occupancy.light_blocks // max(elements, 1), steps // STEPS_OF_BLOCK)
     else:
-        wanted = min(occupancy.threads * NEIGHBOURS // max(count, 1), length // STEPS)
-    found: list[_Part] = []
-    last = len(fold.extents) - 1
-    for axis, extent in enumerate(fold.extents):
-        if wanted < 2:
+        threads = occupancy.threads * NEIGHBOURS
+        count = min(threads // max(elements, 1), steps // STEPS_OF_THREAD)
+    parts: list[_Part] = []
+    last = len(reduce.extents) - 1
+    for axis, extent in enumerate(reduce.extents):
+        if count < 2:
             break
-        known = _about(extent, usual)
-        if axis < last and known <= 2 * wanted:
-            found.append(_Part(extent, extent, 1))
-            wanted //= known
+        about = _about(extent, usual)
+        if axis < last and about <= 2 * count:
+            parts.append(_Part(extent, extent, 1))
+            count //= about
             continue
-        part = _divided(extent, wanted)
+        part = _divided(extent, count)
         # Where a row in memory is not divided evenly, its parts would not be read as rows.
-        return found if along and axis == last and not part.is_exact else [*found, part]
-    return found
+        return parts if along_memory and axis == last and not part.is_exact else [*parts, part]
+    return parts
 
 
-def _sizes_of(op: kernel.Generic, fold: kernel.Reduce, usual: int) -> tuple[int, int]:
-    """How many elements a kernel computes, and how many are folded for each."""
-    return _about(product(op.domain), usual), _about(product(fold.extents), usual)
+def _sizes_of(op: kernel.Generic, reduce: kernel.Reduce, usual: int) -> tuple[int, int]:
+    """About how many elements a kernel computes, and how many steps each of them is reduced from."""
+    return _about(product(op.domain), usual), _about(product(reduce.extents), usual)
 
 
 def _about(size: Size, usual: int) -> int:
+    """A size where every dim in it is `usual`."""
     return evaluate(size, dict.fromkeys(names(size), usual))
 
 
-def _divided(extent: Size, wanted: int) -> _Part:
-    """An axis in about as many parts, evenly if that can be."""
+def _divided(extent: Size, count: int) -> _Part:
+    """An axis divided into about `count` parts, evenly if that can be."""
     if isinstance(extent, int):
-        even = [parts for parts in range(wanted, wanted // 2, -1) if extent % parts == 0]
+        even = [parts for parts in range(count, count // 2, -1) if extent % parts == 0]
         if even:
             return _Part(extent, even[0], extent // even[0])
-    return _Part(extent, wanted, ceil_divide(extent, wanted))
+    return _Part(extent, count, ceil_divide(extent, count))
 
 
-def _split(op: kernel.Generic, fold_op: kernel.Reduce, parts: Sequence[_Part]) -> None:
-    """Fold in parts in a kernel before this one, and the parts in this one."""
+def _split(op: kernel.Generic, reduce: kernel.Reduce, parts: Sequence[_Part]) -> None:
+    """Reduce parts in a kernel before this one, and combine them in this one."""
     assert op.parent is not None
-    partial = Builder.before_op(op)(_partial(op, fold_op, parts))
+    partial = Builder.before_op(op)(_partial(op, reduce, parts))
     argument = op.add_input(partial)
-    inside = Builder.before_op(fold_op)
-
-    def part(deep: Builder, folded: list[Value]) -> Value:
-        return deep(kernel.Load(argument, [*folded, *op.indices]))
-
-    whole = fold(inside, tuple([p.parts for p in parts]), fold_op.combine, part)
-    fold_op.result.replace_by(whole)
+    emit = Builder.before_op(reduce)
+    partials, indices = Array(emit, argument), exprs(emit, op.indices)
+    counts = tuple([part.parts for part in parts])
+    total = fold(emit, counts, reduce.combine, lambda part: partials[[*part, *indices]])
+    reduce.result.replace_by(total.value)
     _erase_unused(op)
 
 
-def _partial(op: kernel.Generic, fold_op: kernel.Reduce, parts: Sequence[_Part]) -> kernel.Generic:
-    """The kernel that folds parts: its first indices say which."""
+def _partial(op: kernel.Generic, reduce: kernel.Reduce, parts: Sequence[_Part]) -> kernel.Generic:
+    """The kernel of the first stage, whose first indices are those of the part."""
     types = [value.type for value in op.inputs]
     domain: Shape = (*[part.parts for part in parts], *op.domain)
     body = Block([*[INDEX] * len(domain), *types])
-    which, indices = body.arguments[: len(parts)], body.arguments[len(parts) :]
-    inside = Builder(body, op.location)
-    clone_into(op.body, inside, indices)
-    place = list(op.body).index(fold_op)
-    made = list(body)[place]
-    assert isinstance(made, kernel.Reduce)
-    total = inside(_shorter(inside, made, which, parts))
-    inside.place(kernel.Yield([total]))
+    part_indices, indices = body.arguments[: len(parts)], body.arguments[len(parts) :]
+    emit = Builder(body, op.location)
+    clone_into(op.body, emit, indices)
+    clone = list(body)[list(op.body).index(reduce)]
+    assert isinstance(clone, kernel.Reduce)
+    total = emit(_reduce_part(emit, clone, exprs(emit, part_indices), parts))
+    emit.place(kernel.Yield([total]))
     partial = kernel.Generic(op.inputs, [], body, domain)
     _erase_unused(partial)
     return partial
 
 
-def _shorter(
-    emit: Builder, whole: kernel.Reduce, which: Sequence[Value], parts: Sequence[_Part]
+def _reduce_part(
+    emit: Builder, whole: kernel.Reduce, part_indices: Sequence[Expr], parts: Sequence[_Part]
 ) -> kernel.Reduce:
-    """The fold over the steps of one part, the one that `which` says along each divided axis."""
-    divided = [part.each for part in parts if part.each != 1]
-    extents: Shape = (*divided, *whole.extents[len(parts) :])
+    """The reduction over the steps of one part, given by its index along each divided axis."""
+    lengths = [part.length for part in parts if part.length != 1]
+    extents: Shape = (*lengths, *whole.extents[len(parts) :])
     body = Block([INDEX] * len(extents))
-    inside = Builder(body, emit.location)
-    steps, rest = body.arguments[: len(divided)], body.arguments[len(divided) :]
-    places, is_within = _places(inside, parts, which, steps)
-    (value,) = clone_into(whole.body, inside, [*places, *rest])
-    if is_within is not None:
-        dtype = element(value.type)
-        nothing = number(inside, kernel.identity(whole.combine, dtype), dtype)
-        value = inside(scalar.Select(is_within, value, nothing))
-    inside.place(kernel.Yield([value]))
+    with emit.into(body):
+        steps, rest = body.arguments[: len(lengths)], body.arguments[len(lengths) :]
+        indices, is_within = _whole_indices(parts, part_indices, exprs(emit, steps))
+        (result,) = clone_into(whole.body, emit, [*values(indices), *rest])
+        value = Expr(emit, result)
+        if is_within is not True:
+            neutral = constant(emit, kernel.identity(whole.combine, value.dtype), value.dtype)
+            value = select(is_within, value, neutral)
+        emit.place(kernel.Yield([value.value]))
     return kernel.Reduce(body, extents, whole.combine)
 
 
-def _places(
-    emit: Builder, parts: Sequence[_Part], which: Sequence[Value], steps: Sequence[Value]
-) -> tuple[list[Value], Value | None]:
-    """Where along each axis a step of a part is, and whether it is there, where it may not be.
+def _whole_indices(
+    parts: Sequence[_Part], part_indices: Sequence[Expr], steps: Sequence[Expr]
+) -> tuple[list[Expr], Condition]:
+    """The index along each divided axis of a part's step, and whether the axis is that long.
 
-    A step beyond the end of its axis has the last place. One axis at most is divided unevenly.
+    A step beyond the end of its axis has the last index. One axis at most is divided unevenly.
     """
-    places: list[Value] = []
-    is_within: Value | None = None
+    indices: list[Expr] = []
+    is_within: Condition = True
     remaining = iter(steps)
-    for part, number_of_part in zip(parts, which, strict=True):
-        if part.each == 1:
-            places.append(number_of_part)
+    for part, part_index in zip(parts, part_indices, strict=True):
+        if part.length == 1:
+            indices.append(part_index)
             continue
-        place = _place(emit, part, number_of_part, next(remaining))
+        index = part_index * part.length + next(remaining)
         if not part.is_exact:
-            is_within = emit(scalar.Compare(place, size(emit, part.extent), "lt"))
-            place = emit(scalar.Minimum(place, size(emit, part.extent - 1)))
-        places.append(place)
-    return places, is_within
-
-
-def _place(emit: Builder, part: _Part, which: Value, step: Value) -> Value:
-    """Where along its axis a step of a part is."""
-    start = emit(scalar.Multiply(which, size(emit, part.each)))
-    return emit(scalar.Add(start, step))
+            is_within = index < part.extent
+            index = minimum(index, part.extent - 1)
+        indices.append(index)
+    return indices, is_within
 
 
 def _erase_unused(op: kernel.Generic) -> None:
