@@ -1,8 +1,8 @@
 """`kernel.attention_gradient` of f16, bf16 and tf32 for a GPU, by matrix instructions.
 
 A block has 64 rows or 16, a warp 16 of them. Tiles of columns are double-buffered in shared memory: the
-next one is copied (`cp.async`) while the warps compute with one. Weights and score gradients of a warp, rounded
-to the columns' dtype, stay in the registers from which the products with the columns read them.
+next one is copied (`cp.async`) while the warps compute with one. A warp's weights and score gradients,
+rounded to the columns' dtype, stay in the registers from which the products with the columns read them.
 """
 
 from __future__ import annotations
