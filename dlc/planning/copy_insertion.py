@@ -1,7 +1,7 @@
-"""Making every region hand over values of its own, so that each can be written where it is wanted.
+"""Copy insertion: every region yields distinct values that it computed, so each can be written in place.
 
-A region may hand over its arguments, constants, or one value twice, and a loop may use its index or walk
-along an axis that leaves no row in one piece. Where that is so, a copying kernel comes in between.
+A region may yield its arguments, constants, or one value twice, and a loop may use its index or walk along
+an axis whose slices are not contiguous. Copies are inserted there, as in XLA's pass of this name.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def insert_copies(function: func.Func) -> None:
                 _walk_index(op)
                 _copy_slices(op)
                 ys = op.body.terminator.operands[len(op.initial) :]
-                _own(op.body, dict(zip(ys, op.y_axes, strict=True)))
+                _own_results(op.body, dict(zip(ys, op.y_axes, strict=True)))
             case flow.While():
-                _own(op.body, {})
+                _own_results(op.body, {})
             case flow.If():
-                _own(op.then, {})
-                _own(op.otherwise, {})
+                _own_results(op.then, {})
+                _own_results(op.otherwise, {})
             case _:
                 pass
-    _own(function.body, {})
+    _own_results(function.body, {})
 
 
 def copy(emit: Builder, value: Value) -> Value:
@@ -42,17 +42,17 @@ def copy(emit: Builder, value: Value) -> Value:
     return generic(emit, (value,), type.shape, lambda at, arrays: arrays[0][at])
 
 
-def _own(block: Block, stacked: dict[Value, int]) -> None:
-    """Copy what a block hands over but does not compute, or hands over twice."""
+def _own_results(block: Block, stacked: dict[Value, int]) -> None:
+    """Copy values that a block yields without computing them, or yields twice."""
     terminator = block.terminator
     seen: set[Value] = set()
     results: list[Value] = []
     for value in terminator.operands:
         origin = computed(value)
-        mine = origin.block is block and isinstance(
+        is_own = origin.block is block and isinstance(
             origin.op, kernel.Kernel | flow.Scan | flow.While | flow.If | Join
         )
-        if not mine or origin in seen or not _fits_stack(value, origin, stacked):
+        if not is_own or origin in seen or not _fits_stack(value, origin, stacked):
             value = origin = copy(Builder.before_op(terminator), value)
         seen.add(origin)
         results.append(value)
@@ -60,33 +60,35 @@ def _own(block: Block, stacked: dict[Value, int]) -> None:
 
 
 def _fits_stack(value: Value, origin: Value, stacked: dict[Value, int]) -> bool:
-    """Whether a value can be computed in its place in a stack, where its rows may lie apart."""
+    """Whether a value can be computed in its slice of a stack, where it may be strided."""
     axis = stacked.get(value, 0)
     if axis == 0:
         return True
     innermost = axis == kernel.array_type(value).rank
-    made = isinstance(origin.op, kernel.Kernel) and origin.op.writes in _apart(innermost)
+    is_written = isinstance(origin.op, kernel.Kernel) and origin.op.writes in _strided_accesses(
+        innermost
+    )
     if isinstance(origin.op, Send) and origin.op.crosses:
-        return False  # what comes from other memory comes in one piece
+        return False  # a transfer between memories is contiguous
     readers = [use for use in value.uses if not isinstance(use, flow.Yield)]
-    return value is origin and made and _read_apart(readers, value, innermost)
+    return value is origin and is_written and _can_read_strided(readers, value, innermost)
 
 
-def _apart(innermost: bool) -> Sequence[kernel.Access]:
-    """What kernels must be able to do with an array whose rows, or else elements, lie apart."""
-    some = (kernel.Access.STRIDED,)
-    return some if innermost else (*some, kernel.Access.UNIT_STRIDE)
+def _strided_accesses(innermost: bool) -> Sequence[kernel.Access]:
+    """The accesses of kernels that allow strided rows, or with `innermost` strided elements."""
+    strided = (kernel.Access.STRIDED,)
+    return strided if innermost else (*strided, kernel.Access.UNIT_STRIDE)
 
 
-def _read_apart(readers: Sequence[Op], value: Value, innermost: bool) -> bool:
-    """Whether these operations can read an array whose rows, or else elements, lie apart.
+def _can_read_strided(readers: Sequence[Op], value: Value, innermost: bool) -> bool:
+    """Whether these operations can read an array whose rows, or with `innermost` elements, are strided.
 
-    A reshape is no other array than its source, and a nested loop takes slices: both want it dense.
+    A reshape is a view of its source, and a nested loop takes slices: both need it dense.
     """
     return all(
         isinstance(reader, kernel.Kernel)
         and all(
-            reader.reads(number) in _apart(innermost)
+            reader.reads(number) in _strided_accesses(innermost)
             for number, operand in enumerate(reader.operands)
             if operand is value
         )
@@ -105,28 +107,28 @@ def _walk_index(op: flow.Scan) -> None:
     dtype = counter.dtype
     numbers = generic(Builder.before_op(op), (), (op.length,), lambda at, _: at[0].cast(dtype))
     initial, xs, constants = op.segments
-    place = initial + xs
-    operands = [*op.operands[:place], numbers, *op.operands[place:]]
+    position = initial + xs
+    operands = [*op.operands[:position], numbers, *op.operands[position:]]
     op.attributes["segments"] = (initial, xs + 1, constants)
     op.attributes["x_axes"] = (*op.x_axes, 0)
     op.set_operands(operands)
-    argument = op.body.insert_argument(1 + place, counter)
+    argument = op.body.insert_argument(1 + position, counter)
     index.replace_by(argument)
 
 
 def _copy_slices(op: flow.Scan) -> None:
-    """Copy slices whose elements lie apart where a reshape, a product or a nested loop wants them."""
+    """Copy strided slices that a reshape, a product or a nested loop needs dense."""
     first = 1 + len(op.initial)
     for argument, source, axis in zip(
         op.body.arguments[first : first + len(op.xs)], op.xs, op.x_axes, strict=True
     ):
         rank = kernel.array_type(source).rank
-        wanted = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
-        if axis == 0 or _read_apart(wanted, argument, axis == rank - 1):
+        readers = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
+        if axis == 0 or _can_read_strided(readers, argument, axis == rank - 1):
             continue
         assert op.body.first is not None
         whole = copy(Builder(op.body, op.location, op.body.first), argument)
-        for use in [use for use in wanted if use.parent is not None]:
+        for use in [use for use in readers if use.parent is not None]:
             use.replace_operand(argument, whole)
 
 

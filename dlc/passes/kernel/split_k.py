@@ -1,9 +1,9 @@
-"""Products of few tiles and a long k become two kernels for a GPU: parts of the sums, then these together.
+"""Split-K: products of few tiles and a long k become two kernels for a GPU: partial sums, reduction.
 
-The gradient of a weight is such a product: its rows and columns are few, and k goes over the batch. So are
+The gradient of a weight is such a product: its rows and columns are few, and k runs over the batch. So are
 the last convolutions of a network on one picture, whose channels are divided. A block computes a tile, and
 a few blocks leave most of a GPU idle; so the first kernel has a tile for each part of k, and the second one
-adds the parts up, in order, and applies the epilogue. How many parts there are follows from the sizes, so
+adds the parts up, in order, and applies the epilogue. The number of parts follows from the sizes alone, so
 the bits are the same in every run.
 """
 
@@ -30,16 +30,16 @@ TILE = 64
 MOST = 32
 """Parts that one thread adds up."""
 WORTH = 2
-"""So many times as many steps are to be saved: a second launch takes time, too."""
+"""The steps saved must be this multiple of the least of a part: a second launch takes time, too."""
 WHOLE = 64
-"""What the steps of a part are a multiple of: a strip of a product is of one part."""
+"""The steps of a part are a multiple of this, so that no k-tile belongs to two parts."""
 
 
 @define_pass("split_k")
 def split_k(module: Op, context: Context, *, gpu_only: bool = False) -> None:
-    """Compute products of few tiles in parts of their sums.
+    """Divide k of products of few tiles.
 
-    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    `gpu_only` skips kernels that are not placed on a GPU.
     """
     chosen = set(ops_of(module, gpu_only=gpu_only))
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
@@ -52,7 +52,7 @@ def split_k(module: Op, context: Context, *, gpu_only: bool = False) -> None:
 
 
 def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
-    """In how many parts k is divided; 1 where that is not worth it, or the result may be of any size."""
+    """The number of parts of k; 1 where that is not worth it, or the result may be of any size."""
     options = context.options
     gpu = gpu_of(options)
     occupancy = gpu.occupancy
@@ -70,7 +70,7 @@ def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
     dtype = kernel.array_type(op.lhs).dtype
     by_matrices = gpu.has_matrix_instructions(dtype, options.matmul_precision)
     least = occupancy.matrix_steps if by_matrices else occupancy.fma_steps
-    length = _divided(op)
+    length = _divided_length(op)
     steps = evaluate(length, dict.fromkeys(names(length), options.batch or USUAL))
     each = prod(op.window) if isinstance(op, Conv) else 1
     parts = min(MOST, occupancy.blocks // tiles, steps * each // least, steps // WHOLE)
@@ -86,29 +86,29 @@ def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
     return -(-steps // (-(-steps // (parts * WHOLE)) * WHOLE))
 
 
-def _divided(op: Gemm | Conv) -> Size:
-    """What is divided: the steps along k, or the channels, of which each tap of a window has its own."""
+def _divided_length(op: Gemm | Conv) -> Size:
+    """The length that is divided: the steps along k, or the channels under each tap of a window."""
     return op.inner if isinstance(op, Gemm) else kernel.array_type(op.lhs).shape[-1]
 
 
 def _split(op: Gemm | Conv, parts: int) -> None:
-    """Add up in parts in a kernel before this one, and make of this one the sum of them."""
+    """Compute the partial sums in a kernel before this one, and replace this one by their reduction."""
     emit = Builder.before_op(op)
-    part = ceil_divide(_divided(op), parts * WHOLE) * WHOLE
-    sums = emit(_in_parts(op, (parts, *op.domain), SplitK(part)))
-    whole = emit.all(_together(op, sums, parts))
+    part = ceil_divide(_divided_length(op), parts * WHOLE) * WHOLE
+    sums = emit(_partial_sums(op, (parts, *op.domain), SplitK(part)))
+    whole = emit.all(_reduction(op, sums, parts))
     for old, new in zip(op.results, whole, strict=True):
         old.replace_by(new)
     op.erase()
 
 
-def _in_parts(op: Gemm | Conv, domain: Shape, part: SplitK) -> Gemm | Conv:
-    """The product whose sums are over parts, and handed on as they are."""
+def _partial_sums(op: Gemm | Conv, domain: Shape, part: SplitK) -> Gemm | Conv:
+    """The product of partial sums, whose epilogue yields them as they are."""
     epilogue = Block([*[INDEX] * len(domain), op.accumulator])
     Builder(epilogue, op.location).place(kernel.Yield([epilogue.arguments[-1]]))
     if isinstance(op, Gemm):
-        turned = op.lhs_transposed, op.rhs_transposed, op.rhs_shared
-        return Gemm(op.lhs, op.rhs, [], [], epilogue, domain, op.inner, *turned, schedule=part)
+        flags = op.lhs_transposed, op.rhs_transposed, op.rhs_shared
+        return Gemm(op.lhs, op.rhs, [], [], epilogue, domain, op.inner, *flags, schedule=part)
     return Conv(
         lhs=op.lhs,
         rhs=op.rhs,
@@ -125,8 +125,8 @@ def _in_parts(op: Gemm | Conv, domain: Shape, part: SplitK) -> Gemm | Conv:
     )
 
 
-def _together(op: Gemm | Conv, sums: Value, parts: int) -> kernel.Generic:
-    """The kernel that adds the parts up, and applies the epilogue of the product."""
+def _reduction(op: Gemm | Conv, sums: Value, parts: int) -> kernel.Generic:
+    """The kernel that adds up the partial sums and applies the epilogue of the product."""
     inputs = [sums, *op.extras]
     body = Block([*[INDEX] * len(op.domain), *[value.type for value in inputs]])
     indices, arrays = body.arguments[: len(op.domain)], body.arguments[len(op.domain) :]

@@ -1,9 +1,9 @@
-"""Long folds of few elements become two kernels for a GPU: parts of each fold, then the parts together.
+"""Two-stage reduction: a GPU reduces many elements to few in parts, then the partial results.
 
-The gradient of a bias is such a fold: few columns, many rows. Whole axes of the fold, and perhaps a
-part of the next one, become axes of a first kernel that has enough elements for all threads; the kernel
-itself folds what that gives. How many parts there are follows from the sizes, so the bits are the same in
-every run, and the plan has the parts in memory as any other value.
+The gradient of a bias is such a reduction: few columns, many rows. Whole reduced axes, and perhaps a part
+of the next one, become axes of a first kernel that has enough elements for all threads; the kernel itself
+reduces its results. The number of parts follows from the sizes alone, so the bits are the same in every
+run, and the plan has the partials in memory as any other value.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ USUAL = 64
 
 @define_pass("split_reductions")
 def split_reductions(module: Op, context: Context, *, gpu_only: bool = False) -> None:
-    """Compute long folds of few elements in parts.
+    """Divide long reductions to few elements in two stages.
 
-    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    `gpu_only` skips kernels that are not placed on a GPU.
     """
     usual, occupancy = context.options.batch or USUAL, gpu_of(context.options).occupancy
     for op in ops_of(module, gpu_only=gpu_only):
@@ -56,7 +56,7 @@ def split_reductions(module: Op, context: Context, *, gpu_only: bool = False) ->
 
 
 def _is_alone(fold: kernel.Reduce, op: kernel.Generic) -> bool:
-    """Whether what is folded depends on no other fold, and has none in it."""
+    """Whether a reduction depends on no other one, and contains none."""
     pending: list[Op] = [fold]
     seen: set[Op] = set()
     while pending:
@@ -64,8 +64,8 @@ def _is_alone(fold: kernel.Reduce, op: kernel.Generic) -> bool:
         for inner in current.walk():
             if isinstance(inner, kernel.Inner) and inner is not fold:
                 return False
-            made = [value.op for value in inner.operands if value.op is not None]
-            new = [other for other in made if other.parent is op.body and other not in seen]
+            producers = [value.op for value in inner.operands if value.op is not None]
+            new = [other for other in producers if other.parent is op.body and other not in seen]
             seen.update(new)
             pending += new
     return True
@@ -203,7 +203,7 @@ def _whole_indices(
 
 
 def _erase_unused(op: kernel.Generic) -> None:
-    """Erase what nothing uses, and stop reading what is not read."""
+    """Erase operations without users, then inputs that nothing reads."""
     inner = op.body.last
     while inner is not None:
         previous = inner.previous
