@@ -1,4 +1,4 @@
-"""Which values lie in each root of the arena, and why: the alias classes of a program."""
+"""Alias classes: the values that share each root of the arena, and why they do."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dlc.runtime.artifact.arena_values import ArenaValues, How, ValueRecord
 def arena_values(
     program: mem.Program, placed: Sequence[Placed], calls: Mapping[mem.Call, int], ops: int
 ) -> ArenaValues:
-    """The values in the roots of a program, of which `calls` gives the op ids, all of which are `ops`."""
-    told, uses = _Labels(program), _Uses(program.limit_of)
+    """The values in the roots of a program; `calls` are its calls' op ids, below `ops`."""
+    op_labels, uses = _Labels(program), _Uses(program.limit_of)
     labels = [""] * ops
-    for call, number in calls.items():
-        labels[number] = told.of(call)
-        uses.add(call, number)
-    roots = {each.root.result: number for number, each in enumerate(placed)}
+    for call, op_id in calls.items():
+        labels[op_id] = op_labels.of(call)
+        uses.add(call, op_id)
+    roots = {each.root.result: index for index, each in enumerate(placed)}
     views = [
         op
         for op in program.body
@@ -61,26 +61,26 @@ class _Uses:
     pieces: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     """The ops that write pieces of a root."""
     entire: set[Value] = field(default_factory=set[Value])
-    """The roots that some op writes at once, and not over what is there."""
+    """The roots that some op writes as a whole, not over what it reads."""
 
-    def add(self, call: mem.Call, number: int) -> None:
+    def add(self, call: mem.Call, op_id: int) -> None:
         split = len(call.views) - call.writes
         reads, writes = call.views[:split], call.views[split:]
         for view in dict.fromkeys(reads):
-            self.read_by.setdefault(view, []).append(number)
+            self.read_by.setdefault(view, []).append(op_id)
         for view in dict.fromkeys(writes):
-            self.made_by.setdefault(view, []).append(number)
+            self.made_by.setdefault(view, []).append(op_id)
             self.sources.setdefault(view, set()).update(reads)
             if isinstance(view.op, mem.View):
-                over = any(_same_stretch(view.op, source) for source in reads)
-                self._add_written(view.op, number, over)
+                over = any(_same_bytes(view.op, source) for source in reads)
+                self._add_written(view.op, op_id, over)
 
-    def _add_written(self, view: mem.View, number: int, over: bool) -> None:
-        """An op writes a view, perhaps over what it reads there."""
+    def _add_written(self, view: mem.View, op_id: int, over: bool) -> None:
+        """Note that an op writes a view, perhaps over what it reads there."""
         if view.offset == 0 and not view.counters:
-            self.whole.setdefault(view.root, number)
+            self.whole.setdefault(view.root, op_id)
         if self.is_piece(view):
-            self.pieces.setdefault(view.root, []).append(number)
+            self.pieces.setdefault(view.root, []).append(op_id)
         elif not over:
             self.entire.add(view.root)
 
@@ -91,8 +91,8 @@ class _Uses:
         return bool(view.counters) or upper_bound(_bytes(view), self.limits) != root.bytes
 
     def joined(self, views: Sequence[mem.View]) -> dict[mem.View, list[int]]:
-        """The views of all of a root that is written in pieces only, one for each, with the ops that do."""
-        found: dict[Value, mem.View] = {}
+        """One view of each whole root that is written only in pieces, with the ops that write them."""
+        whole_views: dict[Value, mem.View] = {}
         for view in views:
             if (
                 view.root in self.pieces
@@ -100,31 +100,31 @@ class _Uses:
                 and view.result not in self.made_by
                 and not self.is_piece(view)
             ):
-                found.setdefault(view.root, view)
-        return {view: list(dict.fromkeys(self.pieces[root])) for root, view in found.items()}
+                whole_views.setdefault(view.root, view)
+        return {view: list(dict.fromkeys(self.pieces[root])) for root, view in whole_views.items()}
 
 
 def _how(view: mem.View, uses: _Uses) -> How:
-    """Why a value is where it is."""
+    """Why a value shares its root, or has its own."""
     made_by = uses.made_by.get(view.result)
     if made_by is None:
         return "view"
-    if any(_same_stretch(view, source) for source in uses.sources[view.result]):
+    if any(_same_bytes(view, source) for source in uses.sources[view.result]):
         return "in place"
     if uses.is_piece(view):
         return "part"
     return "own" if uses.whole.get(view.root) in made_by else "again"
 
 
-def _same_stretch(view: mem.View, other: Value) -> bool:
+def _same_bytes(view: mem.View, other: Value) -> bool:
     """Whether two views are of the same bytes."""
     match other.op:
-        case mem.View() as found:
+        case mem.View() as other_view:
             return (
-                found.root is view.root
-                and (found.offset, found.counters, found.steps)
+                other_view.root is view.root
+                and (other_view.offset, other_view.counters, other_view.steps)
                 == (view.offset, view.counters, view.steps)
-                and _bytes(found) == _bytes(view)
+                and _bytes(other_view) == _bytes(view)
             )
         case _:
             return False
@@ -146,28 +146,28 @@ def _type(view: mem.View) -> str:
 
 
 class _Labels:
-    """What calls compute, with the layer whose weights they read."""
+    """Labels of calls: what they compute, and the layer whose weights they read."""
 
     def __init__(self, program: mem.Program) -> None:
         self._sources: dict[str, tuple[str, ...]] = {}
-        """Of what is derived or constant, the trained weights that it comes from."""
+        """The trained weights that each derived or constant weight comes from."""
         for op in program.parent or ():
             match op:
                 case weight.Source(sym_name=name, constant=True):
                     self._sources[name] = ()
                 case weight.Derived(sym_name=name, sources=sources):
-                    found = [leaf for source in sources for leaf in self._leaves(source.name)]
-                    self._sources[name] = tuple(found)
+                    leaves = [leaf for source in sources for leaf in self._leaves(source.name)]
+                    self._sources[name] = tuple(leaves)
                 case _:
                     pass
 
     def of(self, call: mem.Call) -> str:
-        """Both, as far as they are known."""
+        """The label of a call; empty if neither part is known."""
         weights = [name for view in call.views for name in self._weights(view)]
         return " ".join(text for text in (call.label, _layer(weights)) if text)
 
     def _weights(self, view: Value) -> tuple[str, ...]:
-        """The weights that a view is of; training has them as inputs."""
+        """The trained weights in a view; training has them as inputs."""
         match view.op:
             case mem.Weight(symbol=symbol):
                 return self._leaves(symbol.name)
@@ -182,7 +182,7 @@ class _Labels:
 
 
 def _layer(weights: Sequence[str]) -> str:
-    """The path of the module that has all of these weights; where names have no dots, what they share."""
+    """The path of the module that has all of these weights; for names without dots, their common prefix."""
     dotted = all("." in name for name in weights)
     paths = [name.split(".")[:-1] if dotted else re.split("(?=_)", name) for name in weights]
     shared: list[str] = []

@@ -1,8 +1,9 @@
-"""The certificate of a plan: where everything lies in the arena, and how good that is.
+"""The certificate of a plan: the offset of every value in the arena, and two lower bounds on its size.
 
-Two bounds go with it. No placement for this order of the work can do with less than what is in use at
-once; and no order can do with less than what some kernel reads and writes, with what its predecessors have
-made for its successors (`dlc.planning.scheduling.lower_bound`).
+The peak of the schedule, the most bytes in use in one wave, bounds every assignment of offsets for this
+order of the work. The schedule-independent bound holds for every order: while some kernel runs, what it
+reads and writes is held, and what its predecessors have computed for its successors
+(`dlc.planning.scheduling.lower_bound`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dlc.codegen.program.memory_lower_bound import held_in_any_order, may_be_empty
+from dlc.codegen.program.memory_lower_bound import may_be_empty, schedule_independent_witnesses
 from dlc.codegen.program.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
@@ -32,11 +33,11 @@ class Placed:
 def certificate(
     program: mem.Program, placed: Sequence[Placed], arena: Entry, sizes: Sizes
 ) -> Certificate:
-    """The certificate of a program whose roots lie where `placed` says. Adds to `sizes`."""
-    bound, calls = _held_at_once(program, placed, sizes)
+    """The certificate of a program whose roots have the offsets in `placed`. Adds entries to `sizes`."""
+    bound, calls = _schedule_independent_bound(program, placed, sizes)
     return Certificate(
         str(arena),
-        order_bound=str(_most_in_use(placed, sizes)),
+        order_bound=str(_peak_of_schedule(placed, sizes)),
         any_order_bound=str(bound),
         witnesses=tuple(sorted(calls)),
         roots=tuple(
@@ -55,11 +56,11 @@ def certificate(
     )
 
 
-def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
-    """The largest sum of the roots that are in use in one wave.
+def _peak_of_schedule(placed: Sequence[Placed], sizes: Sizes) -> Entry:
+    """The most bytes of roots that are in use in one wave.
 
-    The sum goes up where a root begins and down after it ends, so it counts just before it goes down.
-    What is a number is kept apart, so that few sums are left for the call to compute.
+    The sum grows where a root begins and shrinks after it ends, so it is a peak just before it shrinks.
+    Constants are summed apart, so that a call has few sums to compute.
     """
     begins = [(each.root.first, 0, index) for index, each in enumerate(placed)]
     ends = [(each.root.last, 1, index) for index, each in enumerate(placed)]
@@ -71,36 +72,38 @@ def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
             peaks[moving] = max(fixed, peaks.get(moving, 0))
         grown = not ending
         entry = placed[index].bytes
-        known = sizes.known(entry)
-        if known is not None:
-            fixed += -known if ending else known
+        constant = sizes.constant(entry)
+        if constant is not None:
+            fixed += -constant if ending else constant
         else:
             moving = (sizes.difference if ending else sizes.sum)(moving, entry)
     return sizes.maximum([sizes.sum(e, sizes.number(most)) for e, most in peaks.items()])
 
 
-def _held_at_once(
+def _schedule_independent_bound(
     program: mem.Program, placed: Sequence[Placed], sizes: Sizes
 ) -> tuple[Entry, set[int]]:
-    """The most bytes that are held while some call runs, whatever the order, and the calls that show it.
+    """The schedule-independent bound on peak memory, and the calls that witness it.
 
-    An empty value ties no call to another. So what may be empty counts where none of it is, and the bound
-    without all of it holds in any case.
+    An empty value orders no two calls. So the bound with the values that may be empty holds only where none
+    of them is, and the bound without them holds in every case.
     """
     roots = [each.root for each in placed]
-    held = held_in_any_order(program, roots)
+    held = schedule_independent_witnesses(program, roots)
     most = sizes.maximum([_sum(placed, each, sizes) for each in held.values()])
     empty = {root for root in roots if may_be_empty(root, program)}
     if not empty:
         return most, set(held)
-    some = sizes.minimum([sizes.number(1), *[each.bytes for each in placed if each.root in empty]])
-    rest = held_in_any_order(program, roots, empty)
+    none_empty = sizes.minimum(
+        [sizes.number(1), *[each.bytes for each in placed if each.root in empty]]
+    )
+    rest = schedule_independent_witnesses(program, roots, empty)
     least = [_sum(placed, each, sizes) for each in rest.values()]
-    return sizes.maximum([sizes.product(most, some), *least]), {*held, *rest}
+    return sizes.maximum([sizes.product(most, none_empty), *least]), {*held, *rest}
 
 
 def _sum(placed: Sequence[Placed], roots: Iterable[int], sizes: Sizes) -> Entry:
-    """The bytes of roots together."""
+    """The sum of the bytes of roots."""
     total = sizes.number(0)
     for root in sorted(roots):
         total = sizes.sum(total, placed[root].bytes)
@@ -111,37 +114,37 @@ def _sum(placed: Sequence[Placed], roots: Iterable[int], sizes: Sizes) -> Entry:
 
 
 def _views(program: mem.Program, placed: Sequence[Placed], sizes: Sizes) -> Iterator[ViewRecord]:
-    """What lies in each root; of what moves in loops, all of the way.
+    """The bytes that each view takes in its root; for one that moves in loops, over all iterations.
 
-    The same stretch stands there once, with the name of a value that has one.
+    Equal ranges of bytes are listed once, with the name of a value that has one.
     """
-    place = {each.root.result: index for index, each in enumerate(placed)}
-    found: dict[tuple[int, Size, Size], mem.View] = {}
+    root_numbers = {each.root.result: index for index, each in enumerate(placed)}
+    views: dict[tuple[int, Size, Size], mem.View] = {}
     for op in program.body:
-        if isinstance(op, mem.View) and op.root in place and op.result.uses:
-            stretch = _stretch(op, _rounds(op))
-            offset, size = (upper_bound(part, program.limit_of) for part in stretch)
-            key = (place[op.root], offset, size)
-            if key not in found or (op.result.name and not found[key].result.name):
-                found[key] = op
-    for (root, offset, size), op in found.items():
+        if isinstance(op, mem.View) and op.root in root_numbers and op.result.uses:
+            byte_range = _byte_range(op, _rounds(op))
+            offset, size = (upper_bound(part, program.limit_of) for part in byte_range)
+            key = (root_numbers[op.root], offset, size)
+            if key not in views or (op.result.name and not views[key].result.name):
+                views[key] = op
+    for (root, offset, size), op in views.items():
         texts = sizes.text(offset), sizes.text(size)
         yield ViewRecord(op.result.name or "", root, *texts, str(op.location.place or ""))
 
 
 def _rounds(view: mem.View) -> dict[int, Size]:
-    """How many rounds each loop has that a view moves with: those around its users."""
-    found: dict[int, Size] = {}
+    """The iterations of each loop that a view moves with: those around its users."""
+    rounds: dict[int, Size] = {}
     outer = next(iter(view.result.uses), None) if view.counters else None
     while outer is not None:
         if isinstance(outer, mem.Loop) and outer.counter in view.counters:
-            found[outer.counter] = outer.length
+            rounds[outer.counter] = outer.length
         outer = outer.parent.parent if outer.parent is not None else None
-    return found
+    return rounds
 
 
-def _stretch(view: mem.View, rounds: dict[int, Size]) -> tuple[Size, Size]:
-    """The first byte of a view in its root, over all rounds of its loops, and how many there are."""
+def _byte_range(view: mem.View, rounds: dict[int, Size]) -> tuple[Size, Size]:
+    """The range of bytes of a view in its root, over all iterations of its loops: first and count."""
     type = view.type
     assert isinstance(type, ViewType)
     if type.is_contiguous and not rounds:
@@ -158,9 +161,9 @@ def _stretch(view: mem.View, rounds: dict[int, Size]) -> tuple[Size, Size]:
 
 
 def first_byte(view: mem.View, program: mem.Program) -> Size:
-    """Where a view begins in its root, before its loops move it; 0 where it may be and is empty.
+    """The offset of a view in its root, before its loops move it; 0 where it may be and is empty.
 
-    Elements that are not there may have a place outside of the root, such as the last row of none.
+    The offset of an empty view may be outside of the root, such as that of the last row of none.
     """
     sizes = [upper_bound(n, program.limit_of) for n in (*view.type.shape, *_rounds(view).values())]
     bounds = program.bounds
@@ -168,12 +171,12 @@ def first_byte(view: mem.View, program: mem.Program) -> Size:
 
 
 def _exists(sizes: Iterable[Size]) -> Size:
-    """1, or 0 where one of these is 0: where a loop has no rounds, or an axis no elements."""
+    """1, or 0 where one of these sizes is 0: a loop without iterations, or an axis without elements."""
     return product(dict.fromkeys(minimum(1, size) for size in sizes))
 
 
 def _last_element(type: ViewType) -> Size:
-    """How many bytes after the first element of a view its last one begins."""
+    """The bytes from the first element of a view to its last one."""
     total: Size = 0
     for size, stride in zip(type.shape, type.strides, strict=True):
         total = total + (size - 1) * stride

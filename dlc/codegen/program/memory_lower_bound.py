@@ -1,4 +1,4 @@
-"""The calls of a program beside which so much must be held that no order of the work does with less."""
+"""Calls that witness the schedule-independent lower bound on peak memory."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dlc.ir.dims import evaluate, interval
 from dlc.planning.arena import align
 from dlc.planning.scheduling import Footprint, witnesses
 
-LARGE = 4096
-"""What a dim without an upper bound is taken to be where sizes are compared."""
-POWERS = (1, 1 << 4, 1 << 8, 1 << 62)
-"""What all dims are taken to be, as far as their bounds allow."""
+UNBOUNDED_SIZE = 4096
+"""The value assumed for a dim without an upper bound where sizes are compared."""
+SAMPLE_SIZES = (1, 1 << 4, 1 << 8, 1 << 62)
+"""Values assumed for all dims, as far as their bounds allow."""
 
 
-def held_in_any_order(
+def schedule_independent_witnesses(
     program: mem.Program, roots: Sequence[mem.Root], empty: Collection[mem.Root] = ()
 ) -> dict[int, frozenset[int]]:
-    """Witnesses: calls, by number, with the roots that are held while they run, by their places in `roots`.
+    """Witnesses: numbers of calls, with the indices in `roots` of what is held while they run in any order.
 
-    There is one for each of some cases of sizes. What is `empty` is not held and ties no call to another.
+    There is one for each of some samples of the dims. Roots in `empty` are not held and order no calls.
     """
     waves = [op for op in program.walk() if isinstance(op, mem.Wave)]
-    moments = [number for number, wave in enumerate(waves) for _ in _calls(wave)]
+    moments = [wave_number for wave_number, wave in enumerate(waves) for _ in _calls(wave)]
     sizes = [[align(evaluate(root.bytes, dims)) for root in roots] for dims in _cases(program)]
     alive = [_alive(roots, case, len(waves)) for case in sizes]
     in_use = [[each[moment] for moment in moments] for each in alive]
@@ -45,8 +45,8 @@ def may_be_empty(root: mem.Root, program: mem.Program) -> bool:
 def _tasks(
     waves: Sequence[mem.Wave], roots: Sequence[mem.Root], empty: Collection[mem.Root]
 ) -> list[Footprint]:
-    """All calls, with what they read and write of the arena, but for what is empty."""
-    number = {
+    """All calls, with the roots that they read and write, except those in `empty`."""
+    root_numbers = {
         root.result: index
         for index, root in enumerate(roots)
         if root.bytes != 0 and root not in empty
@@ -56,55 +56,58 @@ def _tasks(
     for index, (_, loop) in enumerate(calls):
         if loop is not None:
             extents[loop] = extents.get(loop, (index, index))[0], index
-    return [_task(call, number, extents.get(loop) if loop else None) for call, loop in calls]
+    return [_task(call, root_numbers, extents.get(loop) if loop else None) for call, loop in calls]
 
 
 def _loop_around(wave: mem.Wave) -> Op | None:
-    """The outermost loop that a wave is in."""
-    found: Op | None = None
+    """The outermost loop around a wave."""
+    outermost: Op | None = None
     block = wave.parent
     while block is not None and block.parent is not None:
         if isinstance(block.parent, mem.Loop | mem.While):
-            found = block.parent
+            outermost = block.parent
         block = block.parent.parent
-    return found
+    return outermost
 
 
-def _task(call: mem.Call, number: Mapping[Value, int], loop: tuple[int, int] | None) -> Footprint:
+def _task(
+    call: mem.Call, root_numbers: Mapping[Value, int], loop: tuple[int, int] | None
+) -> Footprint:
     split = len(call.views) - call.writes
     return Footprint(
-        _roots_of(call.views[:split], number),
-        _roots_of(call.views[split:], number),
-        _roots_of([call.views[k] for k in call.over], number),
+        _roots_of(call.views[:split], root_numbers),
+        _roots_of(call.views[split:], root_numbers),
+        _roots_of([call.views[k] for k in call.over], root_numbers),
         loop,
-        # What is not written from its start on is surely written in part only.
-        _roots_of([view for view in call.views[split:] if _begins_inside(view)], number),
+        # A root that is not written from its start on is surely written in part only.
+        _roots_of([view for view in call.views[split:] if _begins_inside(view)], root_numbers),
     )
 
 
 def _begins_inside(view: Value) -> bool:
-    """Whether a view begins behind the start of its root, at all sizes."""
+    """Whether a view begins after the start of its root, at all sizes."""
     return isinstance(view.op, mem.View) and isinstance(view.op.offset, int) and view.op.offset > 0
 
 
-def _roots_of(views: Sequence[Value], number: Mapping[Value, int]) -> frozenset[int]:
-    found = [view.op for view in views if isinstance(view.op, mem.View)]
-    return frozenset(number[view.root] for view in found if view.root in number)
+def _roots_of(views: Sequence[Value], root_numbers: Mapping[Value, int]) -> frozenset[int]:
+    ops = [view.op for view in views if isinstance(view.op, mem.View)]
+    return frozenset(root_numbers[view.root] for view in ops if view.root in root_numbers)
 
 
 def _cases(program: mem.Program) -> list[dict[str, int]]:
-    """The smallest sizes, the largest, and such in between."""
+    """Samples of the dims: the smallest values, the largest, and some in between."""
     ends = {
-        name: (low, LARGE if high is None else high) for name, (low, high) in program.bounds.items()
+        name: (low, UNBOUNDED_SIZE if high is None else high)
+        for name, (low, high) in program.bounds.items()
     }
-    powers = POWERS if ends else POWERS[:1]
+    powers = SAMPLE_SIZES if ends else SAMPLE_SIZES[:1]
     return [
         {name: max(low, min(high, power)) for name, (low, high) in ends.items()} for power in powers
     ]
 
 
 def _alive(roots: Sequence[mem.Root], sizes: Sequence[int], waves: int) -> list[int]:
-    """What this order holds in each wave."""
+    """The bytes in use in each wave of this schedule."""
     changes = [0] * (waves + 1)
     for root, size in zip(roots, sizes, strict=True):
         changes[root.first] += size

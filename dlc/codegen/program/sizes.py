@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from dlc.ir.dims import Atom, Dim, Extreme, Quotient, Size, product, symbol
 
 LONG = 120
-"""Letters of a size that is written as it is."""
+"""The longest text of a size that is not divided into entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A place in the list."""
+    """The number of a size in the list."""
 
     index: int
 
@@ -34,7 +34,7 @@ class Sizes:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self._known: dict[str, Entry] = {}
+        self._entries: dict[str, Entry] = {}
 
     def number(self, size: Size) -> Entry:
         """The entry for a size. A long one is made of entries for its quotients and extremes.
@@ -66,8 +66,8 @@ class Sizes:
         """The entry for the product of two entries."""
         return self._fold("{} * {}", one, other, int.__mul__)
 
-    def known(self, entry: Entry) -> int | None:
-        """What an entry is, if that depends on no dim."""
+    def constant(self, entry: Entry) -> int | None:
+        """The number that an entry is; None if it depends on a dim."""
         text = self.texts[entry.index]
         return int(text) if text.isdecimal() else None
 
@@ -92,7 +92,7 @@ class Sizes:
         return self.number((size + (to - 1)) // to * to)
 
     def _short(self, size: Dim) -> str:
-        """A polynomial in entries instead of what is not a plain name."""
+        """A polynomial with entries in place of its quotients and extremes."""
         total: Size = 0
         for monomial, factor in size.terms:
             names = [self._name(atom) for atom, power in monomial for _ in range(power)]
@@ -109,15 +109,15 @@ class Sizes:
                 return str(self._add(f"{which}({self.number(one)}, {self.number(other)})"))
 
     def _add(self, text: str) -> Entry:
-        if text not in self._known:
-            self._known[text] = Entry(len(self.texts))
+        if text not in self._entries:
+            self._entries[text] = Entry(len(self.texts))
             self.texts.append(text)
-        return self._known[text]
+        return self._entries[text]
 
     def _fold(
         self, form: str, one: Entry, other: Entry, compute: Callable[[int, int], int]
     ) -> Entry:
-        known = self.texts[one.index], self.texts[other.index]
-        if all(text.lstrip("-").isdecimal() for text in known):
-            return self._add(str(compute(int(known[0]), int(known[1]))))
+        texts = self.texts[one.index], self.texts[other.index]
+        if all(text.lstrip("-").isdecimal() for text in texts):
+            return self._add(str(compute(int(texts[0]), int(texts[1]))))
         return self._add(form.format(one, other))

@@ -1,6 +1,6 @@
-"""From the plan to what the engine runs: the table of steps, the sizes, and the certificate.
+"""The step table, the program that the engine walks, with its sizes and its certificate, from the plan.
 
-Nothing is decided here; `dlc.runtime.abi` says what the words mean.
+Nothing is decided here; `dlc.runtime.abi` defines the words of the table.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dlc.runtime.artifact.arena_values import ArenaValues
 from dlc.runtime.artifact.certificate import Certificate
 from dlc.runtime.artifact.manifest import Op as OpRecord
 
-NOTHING = -1
+NONE = -1
 
 COMBINED = abi.MAX_COUNTERS - 1
-"""The first counter for places in nests of loops; further ones count down, loops count up from 0."""
+"""The first counter for offsets in nests of loops; further ones count down, loops count up from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledEntry:
-    """One entry point as the engine needs it. `arena` and what follows are texts of sizes."""
+    """One entry point for the engine. `arena`, `scratch` and `gpu_scratch` are texts of sizes in bytes."""
 
     words: bytes
     sizes: tuple[str, ...]
@@ -47,20 +47,20 @@ class CompiledEntry:
 def compile_program(
     program: mem.Program,
     entries: Mapping[str, int],
-    weights: Mapping[str, Place],
-    results: Sequence[Place] = (),
+    weights: Mapping[str, RootOffset],
+    results: Sequence[RootOffset] = (),
 ) -> CompiledEntry:
     """The table for one program.
 
-    `entries` has the offset of each kernel in the image, `weights` the place of each weight symbol.
-    Results are outputs of the call unless `results` says where they go.
+    `entries` has the offset of each kernel in the image, `weights` the location of each weight symbol.
+    Results are outputs of the call unless `results` has their locations.
     """
     return _Writer(program, entries, weights, results).write()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Bytes from `offset` on in a root of the call."""
+class RootOffset:
+    """A location in memory: the byte at `offset` of a root of the call."""
 
     root: abi.Root
     offset: int
@@ -68,7 +68,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """Where a view begins: a root of the call, an offset into it, and steps of bytes in loops."""
+    """The address of a view: a root of the call, an offset into it, and its steps in bytes by loop."""
 
     root: int
     offset: Entry
@@ -83,8 +83,8 @@ _Argument: TypeAlias = tuple[abi.ArgKind, int, Entry, int, int]
 class _Writer:
     program: mem.Program
     entries: Mapping[str, int]
-    weights: Mapping[str, Place]
-    results: Sequence[Place]
+    weights: Mapping[str, RootOffset]
+    results: Sequence[RootOffset]
     sizes: Sizes = field(default_factory=Sizes)
     steps: list[list[int]] = field(default_factory=list[list[int]])
     arguments: list[list[int]] = field(default_factory=list[list[int]])
@@ -92,7 +92,7 @@ class _Writer:
     addresses: dict[Value, _Address] = field(default_factory=dict[Value, _Address])
     scratch: list[Entry] = field(default_factory=list[Entry])
     gpu_scratch: list[Entry] = field(default_factory=list[Entry])
-    """Of kernels of a GPU beside those of a processor: all its threads share one piece."""
+    """The scratch of GPU kernels, which all threads of a launch share."""
     measured: dict[str, Value] = field(default_factory=dict[str, Value])
     """The view that each measured dim is in."""
     calls: dict[mem.Call, int] = field(default_factory=dict[mem.Call, int])
@@ -122,7 +122,7 @@ class _Writer:
     # Memory.
 
     def _roots(self) -> list[Placed]:
-        """Where every arena root lies."""
+        """Assign addresses to all roots; the arena roots with their offsets."""
         ends: dict[int, Entry] = {}
         placed: list[Placed] = []
         roots = [op for op in self.program.body if isinstance(op, mem.Root)]
@@ -142,8 +142,8 @@ class _Writer:
                 self.addresses[root.result] = _Address(first + root.number, zero)
         return placed
 
-    def _fixed(self, place: Place) -> _Address:
-        return _Address(place.root, self.sizes.number(place.offset))
+    def _fixed(self, location: RootOffset) -> _Address:
+        return _Address(location.root, self.sizes.number(location.offset))
 
     def _offset(self, root: mem.Root, ends: Mapping[int, Entry]) -> Entry:
         if root.offset is not None:
@@ -151,19 +151,19 @@ class _Writer:
         return self.sizes.maximum([ends[other] for other in root.above or ()])
 
     def _place(self, op: Op) -> None:
-        """The address of a view, constant or weight."""
+        """Note the address of a view, constant or weight."""
         match op:
             case mem.View(root=root):
                 base = self.addresses[root]
                 first = self.sizes.number(first_byte(op, self.program))
-                moved = self.sizes.sum(base.offset, first)
+                offset = self.sizes.sum(base.offset, first)
                 steps = tuple(
                     (counter, self.sizes.number(step))
                     for counter, step in zip(op.counters, op.steps, strict=True)
                 )
-                self.addresses[op.result] = _Address(base.root, moved, steps)
+                self.addresses[op.result] = _Address(base.root, offset, steps)
             case mem.Constant(offset=offset):
-                self.addresses[op.result] = self._fixed(Place(abi.Root.CONSTANTS, offset))
+                self.addresses[op.result] = self._fixed(RootOffset(abi.Root.CONSTANTS, offset))
             case mem.Weight(symbol=symbol):
                 if symbol.name not in self.weights:
                     raise op.fail(f"{symbol} is no stored weight, and nothing derives it")
@@ -176,7 +176,7 @@ class _Writer:
     # Steps.
 
     def _step(self, opcode: abi.Opcode, *fields: int) -> int:
-        """Add a step; its number."""
+        """Add a step; returns its number."""
         padding = [0] * (abi.STEP_WORDS - 1 - len(fields))
         self.steps.append([opcode, *fields, *padding])
         return len(self.steps) - 1
@@ -200,8 +200,8 @@ class _Writer:
         self.combined = 0
         arguments = [self._arguments(call) for call in calls]
         self._step(abi.Opcode.WAVE, len(calls), int(wave.barrier), int(wave.serial))
-        for call, given in zip(calls, arguments, strict=True):
-            self._call(call, given)
+        for call, call_arguments in zip(calls, arguments, strict=True):
+            self._call(call, call_arguments)
 
     def _arguments(self, call: mem.Call) -> list[_Argument]:
         """The views and sizes of a call."""
@@ -213,10 +213,10 @@ class _Writer:
         return abi.ArgKind.POINTER, address.root, address.offset, counter, step
 
     def _size(self, size: Size) -> _Argument:
-        """A size that is known before the call, or a measured dim, which is loaded."""
+        """A size, which is computed before the call, or a measured dim, which is loaded in it."""
         view = self.measured.get(str(size))
         if view is None:
-            return abi.ArgKind.SIZE, 0, self.sizes.number(size), NOTHING, NOTHING
+            return abi.ArgKind.SIZE, 0, self.sizes.number(size), NONE, NONE
         _, root, offset, counter, step = self._pointer(view)
         return abi.ArgKind.LOADED, root, offset, counter, step
 
@@ -227,7 +227,7 @@ class _Writer:
         """
         address = self.addresses[view]
         if not address.steps:
-            return address, NOTHING, NOTHING
+            return address, NONE, NONE
         (counter, step), *rest = address.steps
         if rest:
             combined = COMBINED - self.combined
@@ -240,7 +240,7 @@ class _Writer:
     def _loop(self, loop: mem.Loop) -> None:
         self._argument(self._size(loop.length))
         length = len(self.arguments) - 1
-        start = self._step(abi.Opcode.LOOP, loop.counter, length, NOTHING)
+        start = self._step(abi.Opcode.LOOP, loop.counter, length, NONE)
         self._work(loop.body)
         self._step(abi.Opcode.NEXT, loop.counter, 0, start + 1)
         self.steps[start][abi.StepWord.C] = len(self.steps)
@@ -261,21 +261,20 @@ class _Writer:
     def _choose(self, choice: mem.Choose) -> None:
         branch = self._branch(choice.condition)
         self._work(choice.then)
-        end = self._step(abi.Opcode.JUMP, NOTHING)
+        end = self._step(abi.Opcode.JUMP, NONE)
         self.steps[branch][abi.StepWord.B] = len(self.steps)
         self._work(choice.otherwise)
         self.steps[end][abi.StepWord.A] = len(self.steps)
 
     def _branch(self, condition: Value) -> int:
-        """A branch that goes on if the condition is true; where it goes otherwise comes later."""
-        given = self._pointer(condition)
-        argument = len(self.arguments)
-        self._argument(given)
-        return self._step(abi.Opcode.BRANCH, argument, NOTHING, len(self.steps) + 1)
+        """A branch to the next step if the condition is true; its other target is patched later."""
+        number = len(self.arguments)
+        self._argument(self._pointer(condition))
+        return self._step(abi.Opcode.BRANCH, number, NONE, len(self.steps) + 1)
 
-    def _call(self, call: mem.Call, given: Sequence[_Argument]) -> None:
+    def _call(self, call: mem.Call, arguments: Sequence[_Argument]) -> None:
         first = len(self.arguments)
-        for argument in given:
+        for argument in arguments:
             self._argument(argument)
         entry = self.entries[call.kernel.name]
         if call.scratch != 0:
@@ -295,13 +294,13 @@ class _Writer:
 
     def _scratch(self, size: Size, *, on_gpu: bool) -> None:
         """The last argument of a call that asks for scratch."""
-        needed = self.gpu_scratch if on_gpu else self.scratch
-        needed.append(self.sizes.aligned(size, ALIGNMENT))
-        share = (NOTHING, NOTHING) if on_gpu else (abi.THREAD, SCRATCH_STRIDE)
+        sizes = self.gpu_scratch if on_gpu else self.scratch
+        sizes.append(self.sizes.aligned(size, ALIGNMENT))
+        share = (NONE, NONE) if on_gpu else (abi.THREAD, SCRATCH_STRIDE)
         self.arguments.append([abi.ArgKind.POINTER, abi.Root.SCRATCH, SCRATCH_OFFSET, *share])
 
-    def _argument(self, given: _Argument) -> None:
-        kind, root, offset, counter, step = given
+    def _argument(self, argument: _Argument) -> None:
+        kind, root, offset, counter, step = argument
         self.arguments.append([kind, root, offset.index, counter, step])
 
     def _record(self, call: mem.Call) -> OpRecord:
@@ -309,13 +308,13 @@ class _Writer:
         return self._record_of(call, name, call.kernel.name)
 
     def _record_of(self, op: Op, name: str, kernel: str = "") -> OpRecord:
-        place = op.location.place
-        if place is None:
+        location = op.location.place
+        if location is None:
             return OpRecord(name, kernel=kernel)
-        return OpRecord(name, str(place), kernel, end=place.end)
+        return OpRecord(name, str(location), kernel, end=location.end)
 
     def _patch_scratch(self) -> Entry:
-        """Every thread's scratch is as large as the largest that a kernel asks for."""
+        """Set every thread's scratch to the largest that a kernel asks for; returns that."""
         largest = self.sizes.maximum(self.scratch)
         zero = self.sizes.number(0)
         for argument in self.arguments:
@@ -336,7 +335,7 @@ SCRATCH_STRIDE = -2
 
 
 def _lowest_first(roots: list[mem.Root]) -> list[mem.Root]:
-    """Roots in an order in which each comes after those that it lies above."""
+    """Roots in a topological order: each after those that it lies above in the arena."""
     by_number = {root.number: root for root in roots}
     done: dict[int, mem.Root] = {}
     pending = list(reversed(roots))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dlc.codegen.program.step_table import CompiledEntry, Place, compile_program
+from dlc.codegen.program.step_table import CompiledEntry, RootOffset, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import is_gpu
@@ -119,15 +119,15 @@ def build_artifact(
 class _Derived:
     """The offset of each derived weight in the block that `prepare` writes, and the size of that block."""
 
-    places: dict[str, Place]
+    places: dict[str, RootOffset]
     bytes: int
 
 
-def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, Place], _Derived]:
+def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, RootOffset], _Derived]:
     """Sources are read where they are stored; derived weights have a block of their own."""
-    places = {row.name: Place(abi.Root.SOURCES, row.offset) for row in weights.table}
+    places = {row.name: RootOffset(abi.Root.SOURCES, row.offset) for row in weights.table}
     program = module.symbol(PREPARE)
-    derived: dict[str, Place] = {}
+    derived: dict[str, RootOffset] = {}
     end = 0
     if isinstance(program, mem.Program):
         names = program.attributes["dlc.results"]
@@ -141,7 +141,7 @@ def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, Place], 
         for name in sorted(sizes, key=_gpu_last(module)):
             starts[name] = end
             end += sizes[name]
-        derived = {name: Place(abi.Root.WEIGHTS, starts[name]) for name in sizes}
+        derived = {name: RootOffset(abi.Root.WEIGHTS, starts[name]) for name in sizes}
     return {**places, **derived}, _Derived(derived, end)
 
 

@@ -1,12 +1,12 @@
-"""`kernel.attention` as loops: a block of keys at a time, with the softmax corrected as larger scores come.
+"""`kernel.attention` on a CPU: online softmax over blocks of keys, as in FlashAttention (Dao et al. 2022).
 
 A tile is some queries of one batch. For each block of keys the scores of a few queries are computed, a
-micro-tile of sums; they become powers relative to the largest score so far, and the products of these
-with the values are added to the results. Where a block has a larger score than those before, what was
-added up before is scaled down. At the end each row of results is divided by the sum of its powers.
+micro-tile of sums; their exponentials, relative to the running maximum, replace them, and the products of
+these with the values are added to the results. Where a block raises the maximum, what was summed before is
+rescaled (Milakov & Gimelshein 2018). At the end each row is divided by its sum of exponentials.
 
-A row whose scores are all -inf so far has powers relative to 0: they are 0, as are its sums, and at the
-end 0 / 0 is NaN, which is what the softmax of nothing is.
+While all scores of a row are -inf, exponentials are relative to 0: they and the sums are 0, and at the end
+0 / 0 is NaN, which is the softmax of a row that is masked throughout.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
 from dlc.target.work import nanoseconds
 
-LOWEST = float("-inf")
+MINUS_INFINITY = float("-inf")
 
 
 def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
-    """The function for one attention whose keys and values are in panels."""
+    """The function for one attention whose keys and values are packed into panels."""
     assert isinstance(op, Attention)
     return _Attention(op, context).lower()
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
-    """Memory of a tile: scores of a micro-tile; for each query the largest score, the sum of powers,
-    and the sums of weighted values."""
+class _SoftmaxState:
+    """The softmax state of a tile in memory: scores of a micro-tile; for each query the running maximum,
+    the sum of exponentials, and the sums of weighted values."""
 
     scores: Pointer
     largest: Pointer
@@ -62,7 +62,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Queries from `top` to before `bottom` of a batch, and where their operands are."""
+    """The queries of a batch from `top` up to `bottom`, the addresses of their operands, their state."""
 
     batch: list[Expr]
     top: Expr
@@ -70,7 +70,7 @@ class _Tile:
     query: Pointer
     keys: Pointer
     values: Pointer
-    state: _State
+    state: _SoftmaxState
 
 
 class _Attention:
@@ -86,8 +86,8 @@ class _Attention:
         self.lanes = self.shape.register.lanes
         self.block = self.cpu.products.attention_panels * op.panel
         tall = self.shape.rows * self.cpu.products.attention_blocks
-        several = ceil_divide(self.m, self.shape.rows) * self.shape.rows
-        self.height = min(tall, several) if isinstance(several, int) else tall
+        rounded_rows = ceil_divide(self.m, self.shape.rows) * self.shape.rows
+        self.height = min(tall, rounded_rows) if isinstance(rounded_rows, int) else tall
 
     def lower(self) -> Lowered:
         writer = self.writer
@@ -118,9 +118,9 @@ class _Attention:
             count = smaller(writer.size(op.count, "n") - start, self.block)
             with for_each(emit, top, bottom, self.shape.rows) as row:
                 self._scores(tile, row, first, last)
-                self._powers(tile, row, start, count)
-                self._weighted(tile, row, start, count)
-        self._finish(tile)
+                self._update_softmax(tile, row, start, count)
+                self._add_values(tile, row, start, count)
+        self._write_results(tile)
 
     def _panels(self, bottom: Expr) -> Expr:
         """The panels up to the last key that a query before `bottom` sees."""
@@ -142,22 +142,22 @@ class _Attention:
         """Elements of a row of sums, whole panels."""
         return self.out_panels * self.op.panel
 
-    def _state(self) -> _State:
+    def _state(self) -> _SoftmaxState:
         sizes = self.shape.rows * self.block, self.height, self.height, self.height * self._width
-        return _State(*(self.writer.buffer(size, F32) for size in sizes))
+        return _SoftmaxState(*(self.writer.buffer(size, F32) for size in sizes))
 
-    def _clear(self, state: _State) -> None:
-        """No scores yet, and sums of nothing."""
+    def _clear(self, state: _SoftmaxState) -> None:
+        """Set the state to that before any key."""
         emit = self.writer.emit
-        zero, lowest = constant(emit, 0, F32), constant(emit, LOWEST, F32)
+        zero, lowest = constant(emit, 0, F32), constant(emit, MINUS_INFINITY, F32)
         zeros = constant(emit, 0, self.shape.register)
         with for_each(emit, 0, self.height) as row:
             state.largest[row] = lowest
             state.total[row] = zero
-        with for_each(emit, 0, self.height * self._width, self.lanes) as place:
-            state.sums.store(place, zeros)
+        with for_each(emit, 0, self.height * self._width, self.lanes) as offset:
+            state.sums.store(offset, zeros)
 
-    # The steps for a few queries and one block of keys.
+    # One step: a few queries and one block of keys.
 
     def _scores(self, tile: _Tile, row: Expr, first: Expr, last: Expr) -> None:
         """The products of the queries from `row` on with the keys of some panels."""
@@ -173,22 +173,22 @@ class _Attention:
             scores = tile.state.scores + (p - first) * shape.panel
             store(shape, sums, scores, self.block)
 
-    def _powers(self, tile: _Tile, row: Expr, start: Expr, count: Expr) -> None:
-        """Scores become powers relative to the largest so far; what was summed before is corrected."""
+    def _update_softmax(self, tile: _Tile, row: Expr, start: Expr, count: Expr) -> None:
+        """Online softmax: exponentials replace the scores; the state is rescaled to the new maxima."""
         state = tile.state
         rows = smaller(tile.bottom - row, self.shape.rows)
         with for_each(self.writer.emit, 0, rows) as r:
-            at = row - tile.top + r
+            tile_row = row - tile.top + r
             scores = state.scores + r * self.block
             most = self._masked(tile, scores, row + r, start, count)
-            before = state.largest[at]
+            before = state.largest[tile_row]
             largest = maximum(before, most)
-            state.largest[at] = largest
-            base = _base(largest)
+            state.largest[tile_row] = largest
+            base = _softmax_base(largest)
             factor = (before - base).exp()
             sum = self._exponentials(scores, base, count)
-            state.total[at] = state.total[at] * factor + sum
-            self._scale(state, at, factor)
+            state.total[tile_row] = state.total[tile_row] * factor + sum
+            self._scale(state, tile_row, factor)
 
     def _masked(self, tile: _Tile, scores: Pointer, query: Expr, start: Expr, count: Expr) -> Expr:
         """Scale and mask the scores of a query, in place; the largest of them."""
@@ -198,44 +198,46 @@ class _Attention:
             value = scores.load(j, lanes) * self.op.scale
             if mask is not None:
                 hidden = mask.load(j, lanes)
-                value = select(hidden, value, LOWEST) if mask.dtype is BOOL else value + hidden
+                value = (
+                    select(hidden, value, MINUS_INFINITY) if mask.dtype is BOOL else value + hidden
+                )
             if self.op.causal is not None:
                 last = query + self.writer.size(self.op.causal, "causal")
                 key = ramp(start + j, lanes)
-                value = select(key <= broadcast(last, lanes), value, LOWEST)
+                value = select(key <= broadcast(last, lanes), value, MINUS_INFINITY)
             scores.store(j, value)
             return value
 
-        return self._reduce("maximum", LOWEST, count, score)
+        return self._reduce("maximum", MINUS_INFINITY, count, score)
 
     def _mask_row(self, tile: _Tile, query: Expr, start: Expr) -> Pointer | None:
-        """Where the mask of a query begins for a block of keys."""
+        """The mask of a query for a block of keys."""
         if not self.op.mask:
             return None
         return self.writer.part(3, tile.batch) + (query * self._stride(3, -2) + start)
 
     def _exponentials(self, scores: Pointer, base: Expr, count: Expr) -> Expr:
-        """Replace scores by their powers; the sum of these."""
+        """Replace scores by their exponentials; returns the sum of these."""
 
-        def power(j: Expr, lanes: int) -> Expr:
+        def exponential(j: Expr, lanes: int) -> Expr:
             below = broadcast(base, lanes)
             value = (scores.load(j, lanes) - below).exp()
             scores.store(j, value)
             return value
 
-        return self._reduce("add", 0, count, power)
+        return self._reduce("add", 0, count, exponential)
 
-    def _scale(self, state: _State, at: Expr, factor: Expr) -> None:
+    def _scale(self, state: _SoftmaxState, tile_row: Expr, factor: Expr) -> None:
         """Scale the sums of a query."""
-        sums = state.sums + at * self._width
+        sums = state.sums + tile_row * self._width
         by = broadcast(factor, self.lanes)
         with for_each(self.writer.emit, 0, self._width, self.lanes) as j:
             sums.store(j, sums.load(j, self.lanes) * by)
 
-    def _weighted(self, tile: _Tile, row: Expr, start: Expr, count: Expr) -> None:
-        """Add the values of a block of keys, weighted by the powers."""
+    def _add_values(self, tile: _Tile, row: Expr, start: Expr, count: Expr) -> None:
+        """Add the values of a block of keys, weighted by the exponentials."""
         shape, width = self.shape, self._width
-        powers = [tile.state.scores + r * self.block for r in range(shape.rows)]
+        exponentials = [tile.state.scores + r * self.block for r in range(shape.rows)]
         begin = (row - tile.top) * width
         down = start * shape.panel
         with for_each(self.writer.emit, 0, self.out_panels) as p:
@@ -246,34 +248,36 @@ class _Attention:
                 for r in range(shape.rows)
                 for v in range(shape.across)
             ]
-            sums = multiply(shape, powers, [values], count, before)
+            sums = multiply(shape, exponentials, [values], count, before)
             store(shape, sums, own, width)
 
-    def _finish(self, tile: _Tile) -> None:
-        """Divide each row of sums by the sum of its powers, and write the logarithm of that."""
+    def _write_results(self, tile: _Tile) -> None:
+        """Divide each row of sums by its sum of exponentials, and write the logarithm of that."""
         writer, first = self.writer, len(self.op.operands) - len(self.op.outs)
         results, *logarithms = (
             writer.part(view, tile.batch) for view in range(first, len(self.op.operands))
         )
         width = writer.size(self.op.width, "width")
         with for_each(writer.emit, tile.top, tile.bottom) as m:
-            at = m - tile.top
-            total = tile.state.total[at]
-            sums = tile.state.sums + at * self._width
+            tile_row = m - tile.top
+            total = tile.state.total[tile_row]
+            sums = tile.state.sums + tile_row * self._width
             result = results.of(F32) + m * self._stride(first, -2)
-            for begin, end, lanes in self._stretches(width):
+            for begin, end, lanes in self._register_ranges(width):
                 with for_each(writer.emit, begin, end, lanes) as j:
                     by = broadcast(total, lanes)
                     result.store(j, sums.load(j, lanes) / by)
             for pointer in logarithms:
-                base = _base(tile.state.largest[at])
+                base = _softmax_base(tile.state.largest[tile_row])
                 logarithm = total.log() + base
                 pointer[m * self._stride(first + 1, -1)] = logarithm
 
-    # Registers and what is left of a row.
+    # Registers and the remainder of a row.
 
-    def _stretches(self, length: Expr) -> tuple[tuple[Index, Expr, int], tuple[Expr, Expr, int]]:
-        """The whole registers of a row, and its single elements: from, to, and how many at a time."""
+    def _register_ranges(
+        self, length: Expr
+    ) -> tuple[tuple[Index, Expr, int], tuple[Expr, Expr, int]]:
+        """The whole registers of a row, and the remainder: begin, end and elements of a step."""
         whole = whole_registers(index(length.emit, 0), length, self.lanes)
         return (0, whole, self.lanes), (whole, length, 1)
 
@@ -283,7 +287,7 @@ class _Attention:
         """Elements along a row combined: registers first, then single ones."""
         emit = length.emit
         total = constant(emit, start, VectorType(F32, self.lanes))
-        for begin, end, lanes in self._stretches(length):
+        for begin, end, lanes in self._register_ranges(length):
 
             def step(j: Expr, totals: list[Expr], lanes: int = lanes) -> list[Expr]:
                 return [combine(name, totals[0], element(j, lanes))]
@@ -294,6 +298,6 @@ class _Attention:
         return total
 
 
-def _base(largest: Expr) -> Expr:
-    """What powers are relative to where this is the largest score."""
-    return select(largest.equals(LOWEST), 0, largest)
+def _softmax_base(largest: Expr) -> Expr:
+    """The number subtracted from scores whose maximum is `largest`: it, or 0 where it is -inf."""
+    return select(largest.equals(MINUS_INFINITY), 0, largest)

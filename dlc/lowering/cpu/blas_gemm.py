@@ -32,7 +32,7 @@ MIN_ROWS = 64
 MIN_COLUMNS = 128
 
 
-def lower_gemm(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_blas_gemm(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product in destination form."""
     assert isinstance(op, Gemm)
     return _BlasGemm(op, cpu_of(context.options)).lower()
@@ -60,8 +60,8 @@ class _BlasGemm:
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(down, "down"), writer.size(across, "across")]
         with for_each(writer.emit, writer.first, writer.last) as number:
-            *where, i, j = unravel(number, counts)
-            self._tile(where, i, j, rows, columns)
+            *batch_index, i, j = unravel(number, counts)
+            self._tile(batch_index, i, j, rows, columns)
         costs = self.costs
         work = rows * columns * (op.inner * costs.blas_product + costs.blas_element)
         return writer.finish(product(batch) * down * across, nanoseconds(work))
@@ -84,22 +84,24 @@ class _BlasGemm:
     def _epilogue(
         self, leading: list[Expr], column: Expr, height: Expr, width: Expr, target: Pointer
     ) -> None:
-        """The epilogue over a finished tile, whose sums stand where the results go."""
+        """The epilogue over a finished tile, whose sums are in the memory of the results."""
         op, writer = self.op, self.writer
         body = epilogue_body(op, writer, self.lanes)
         stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
         sums = target.of(op.accumulator)
         *batch, first = leading
         with for_each(writer.emit, 0, height) as i:
-            place = sums + i * stride
-            write_epilogue(op, body, [*batch, first + i], column, width, place, [place])
+            row = sums + i * stride
+            write_epilogue(op, body, [*batch, first + i], column, width, row, [row])
 
     def _operand(
-        self, view: int, batch: Sequence[Expr], place: tuple[Index, Index], transposed: bool
+        self, view: int, batch: Sequence[Expr], position: tuple[Index, Index], transposed: bool
     ) -> Pointer:
-        """Where the part of an operand begins that a tile needs."""
-        where = [index(self.writer.emit, axis) for axis in place]
-        return self.writer.part(view, [*batch, *(reversed(where) if transposed else where)])
+        """The first element of an operand that a tile reads."""
+        matrix_index = [index(self.writer.emit, axis) for axis in position]
+        if transposed:
+            matrix_index.reverse()
+        return self.writer.part(view, [*batch, *matrix_index])
 
     def _leading(self, view: int) -> Index:
         """The distance between rows of a stored operand, at least 1 as BLAS demands."""

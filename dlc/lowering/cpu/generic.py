@@ -27,7 +27,7 @@ from dlc.lowering.kernel_code.row_access import (
     row_in_result,
     turned_arrays,
 )
-from dlc.lowering.kernel_code.words import following, for_each, iterate, unravel
+from dlc.lowering.kernel_code.words import for_each, iterate, next_index, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
@@ -60,7 +60,7 @@ class _Generic:
             self.lanes,
             folds_in_registers=self.folds_in_registers,
             branches=True,
-            room=self._room,
+            allocate_row=self._allocate_row,
         )
         self.scratch: Size = 0
         self._scratch: Value | None = None
@@ -124,7 +124,7 @@ class _Generic:
 
         def row(_: Expr, places: list[Expr]) -> list[Expr]:
             write(places)
-            return following(places, extents)
+            return next_index(places, extents)
 
         # A tile may be there for no rows at all, where there is an axis without elements.
         nonzero = [maximum(extent, 1) for extent in extents]
@@ -137,7 +137,7 @@ class _Generic:
     def _down_the_rows(self, lower: Expr, upper: Expr, extents: Sequence[Expr], stop: Expr) -> None:
         """The rows of a tile one register wide at a time: what they read lies side by side down there."""
         *outer, last = self.op.indices
-        for lanes, position in self.body.stretch_loops(0, stop):
+        for lanes, position in self.body.register_loops(0, stop):
             column = neighbours(position, lanes)
 
             def row(
@@ -170,7 +170,7 @@ class _Generic:
         outside, inside = split(self.op.body, [last])
         point = self.body.ops(outside, Point(1, known))
         together = _columns_together(self.op)
-        for lanes, position in self.body.stretch_loops(lower, upper, together):
+        for lanes, position in self.body.register_loops(lower, upper, together):
             place = neighbours(position, lanes)
             element = self.body.ops(inside, point.at(lanes, {last: place}))
             self._store(element, [*map(Uniform, indices), place])
@@ -181,7 +181,7 @@ class _Generic:
         columns = self.op.domain[-1]
         assert isinstance(columns, int)
         known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
-        for lanes, position in self.body.stretch_loops(lower, upper):
+        for lanes, position in self.body.register_loops(lower, upper):
             rows = neighbours(position, lanes)
             for number in range(columns):
                 column = Uniform(index(self.writer.emit, number))
@@ -189,7 +189,7 @@ class _Generic:
                 places: list[Lane] = [*map(Uniform, indices), rows, column]
                 self._store(self.body.run(self.op.body, point), places)
 
-    def _room(self, op: kernel.Stage, point: Point, extents: list[Expr]) -> Row:
+    def _allocate_row(self, op: kernel.Stage, point: Point, extents: list[Expr]) -> Row:
         """Where a staged row goes: into the result that it is, else into the thread's scratch."""
         row = row_in_result(self.body, self.op, op, point)
         if row is not None:

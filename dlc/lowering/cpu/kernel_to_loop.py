@@ -13,13 +13,13 @@ from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.cpu.attention import lower_attention
-from dlc.lowering.cpu.blas_gemm import lower_gemm
+from dlc.lowering.cpu.blas_gemm import lower_blas_gemm
 from dlc.lowering.cpu.concatenate import lower_concatenate
 from dlc.lowering.cpu.depthwise import lower_depthwise
 from dlc.lowering.cpu.generic import lower_generic
 from dlc.lowering.cpu.nonzero import lower_nonzero
-from dlc.lowering.cpu.packed_gemm import lower_panels
-from dlc.lowering.cpu.packing_gemm import lower_blocks
+from dlc.lowering.cpu.packed_gemm import lower_packed_product
+from dlc.lowering.cpu.packing_gemm import lower_packing_gemm
 from dlc.lowering.cpu.prefix_scan import lower_running
 from dlc.lowering.cpu.scatter import lower_scatter
 from dlc.lowering.cpu.send import lower_send
@@ -30,23 +30,23 @@ from dlc.lowering.kernel_code.writer import Lowered
 
 
 def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
-    """A product by BLAS, or by our own loops if its right operand is in panels or they put it there."""
+    """A product by BLAS, or by generated loops: its right operand is packed before, or by each tile."""
     assert isinstance(op, Gemm)
     match op.schedule:
         case Packed():
-            return lower_panels(op, context)
+            return lower_packed_product(op, context)
         case PackInline():
-            return lower_blocks(op, context)
+            return lower_packing_gemm(op, context)
         case Blas() | None:
-            return lower_gemm(op, context)
+            return lower_blas_gemm(op, context)
         case SplitK():
             raise AssertionError("sums are split for GPUs only")
 
 
 def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
-    """A convolution channel by channel, or on panels."""
+    """A depthwise convolution channel by channel, any other one as an implicit GEMM on packed weights."""
     assert isinstance(op, Conv)
-    return lower_panels(op, context) if op.schedule else lower_depthwise(op, context)
+    return lower_packed_product(op, context) if op.schedule else lower_depthwise(op, context)
 
 
 LOWERINGS: dict[type[Op], Lowering] = {

@@ -1,10 +1,10 @@
-"""The innermost loop of every generated product: a few rows times a few panels, sums in registers.
+"""The micro-kernel of every generated product (BLIS): MR rows times some panels, sums in registers.
 
-The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. For each k the
-panel's row is loaded once and multiplied by one element of each row of the left operand. The shape is
-chosen so that sums, one panel row and one broadcast element fill the registers
-(`dlc.passes.kernel.panel_width`). Products of few rows take several panels at a time instead:
-additions that wait for each other must be many, and one stream from memory is slower than four.
+The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. Each step of k is
+a rank-1 update: the panel's row is loaded once and multiplied by one broadcast element of each row of the
+left operand. The shape is chosen so that sums, one panel row and one broadcast element fill the registers
+(`dlc.passes.kernel.panel_width`). Products of few rows take several panels at a time instead: they need
+enough independent additions to hide their latency, and four streams from memory are faster than one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dlc.passes.kernel.panel_width import rows_of
 from dlc.target.cpu import CpuTarget
 
 UNROLL = 2
-"""Steps of k per round: enough to hide the counting, and short code."""
+"""Steps of k per iteration: enough to hide the loop overhead, and short code."""
 MAX_PANELS = 4
 """Panels that are read at the same time."""
-STRETCH = 4096
-"""Products added to one sum before it joins a total: a sum loses digits with each addition."""
+SUM_LENGTH = 4096
+"""Products added to one sum before it is added to a total: blocked summation bounds rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The tile of sums: rows, panels side by side, registers in a row of a panel, and the register."""
+    """The micro-tile: rows (MR), panels side by side, registers in a row of a panel, and the register."""
 
     rows: int
     panels: int
@@ -40,24 +40,24 @@ class Shape:
 
     @property
     def panel(self) -> int:
-        """Columns of a panel."""
+        """Columns of a panel (NR)."""
         return self.registers * self.register.lanes
 
     @property
     def columns(self) -> int:
-        """Columns of the tile."""
+        """Columns of the micro-tile."""
         return self.panels * self.panel
 
     @property
     def across(self) -> int:
-        """Registers in a row of the tile."""
+        """Registers in a row of the micro-tile."""
         return self.panels * self.registers
 
 
 def shape_for(dtype: DType, m: Size, panel: int, beside: Size, cpu: CpuTarget) -> Shape:
-    """The tile of sums for a product of `m` rows with panels of so many columns on the target.
+    """The micro-tile for a product of `m` rows with panels of `panel` columns on the target.
 
-    `beside` counts the panels that a tile may go through: of a group of products, or of all columns.
+    `beside` counts the panels that it may take together: those of a group, or of all columns.
     """
     register = VectorType(dtype, cpu.lanes(dtype))
     registers = panel // register.lanes
@@ -75,7 +75,7 @@ Sums = list[Expr]
 
 
 def zeros(emit: Builder, shape: Shape) -> Sums:
-    """Sums of nothing."""
+    """Sums of no products."""
     return [constant(emit, 0, shape.register)] * (shape.rows * shape.across)
 
 
@@ -93,33 +93,33 @@ def multiply(
     """
     even = depth // UNROLL * UNROLL
 
-    def several(k: Expr, sums: Sums) -> Sums:
+    def unrolled(k: Expr, sums: Sums) -> Sums:
         for step in range(UNROLL):
             sums = _step(shape, rows, panels, k + step if step else k, sums, stride)
         return sums
 
-    def one(k: Expr, sums: Sums) -> Sums:
+    def single(k: Expr, sums: Sums) -> Sums:
         return _step(shape, rows, panels, k, sums, stride)
 
-    sums = iterate(depth.emit, 0, even, sums, several, UNROLL)
-    return iterate(depth.emit, even, depth, sums, one)
+    sums = iterate(depth.emit, 0, even, sums, unrolled, UNROLL)
+    return iterate(depth.emit, even, depth, sums, single)
 
 
 def multiply_long(
     shape: Shape, rows: Sequence[Pointer], panels: Sequence[Pointer], depth: Expr
 ) -> Sums:
-    """The sums of `depth` products, however many: stretches of them are summed, then these sums."""
+    """The sums of any number of products: blocks of `SUM_LENGTH` are summed, then their sums."""
     emit = depth.emit
 
-    def stretch(start: Expr, totals: Sums) -> Sums:
-        length = minimum(depth - start, STRETCH)
+    def block(start: Expr, totals: Sums) -> Sums:
+        length = minimum(depth - start, SUM_LENGTH)
         down = start * shape.panel
         later_rows = [row + start for row in rows]
         later_panels = [panel + down for panel in panels]
         sums = multiply(shape, later_rows, later_panels, length, zeros(emit, shape))
         return [total + sum for total, sum in zip(totals, sums, strict=True)]
 
-    return iterate(emit, 0, depth, zeros(emit, shape), stretch, STRETCH)
+    return iterate(emit, 0, depth, zeros(emit, shape), block, SUM_LENGTH)
 
 
 def _step(
@@ -130,7 +130,7 @@ def _step(
     sums: Sums,
     stride: int,
 ) -> Sums:
-    """The sums with one product added to each."""
+    """The sums after one step of k."""
     along, start, lanes = k * stride, k * shape.panel, shape.register.lanes
     across = [
         panel.load(start + r * lanes, lanes) for panel in panels for r in range(shape.registers)
@@ -143,12 +143,12 @@ def _step(
     return totals
 
 
-def _add(shape: Shape, one: Expr, other: Expr, sum: Expr) -> Expr:
-    return fma(one, other, sum) if shape.fma else one * other + sum
+def _add(shape: Shape, single: Expr, other: Expr, sum: Expr) -> Expr:
+    return fma(single, other, sum) if shape.fma else single * other + sum
 
 
 def store(shape: Shape, sums: Sums, buffer: Pointer, stride: int | None = None) -> None:
-    """Write the tile of sums to memory, row by row, `stride` elements apart, by default the columns."""
+    """Store the micro-tile row by row, `stride` elements apart, by default without gaps."""
     lanes = shape.register.lanes
     for number, register in enumerate(sums):
         row, across = divmod(number, shape.across)
@@ -156,6 +156,6 @@ def store(shape: Shape, sums: Sums, buffer: Pointer, stride: int | None = None) 
 
 
 def load(shape: Shape, buffer: Pointer) -> Sums:
-    """The tile of sums that `store` wrote to memory, its rows one behind the other."""
+    """The micro-tile that `store` wrote without gaps."""
     lanes = shape.register.lanes
-    return [buffer.load(place, lanes) for place in range(0, shape.rows * shape.columns, lanes)]
+    return [buffer.load(offset, lanes) for offset in range(0, shape.rows * shape.columns, lanes)]

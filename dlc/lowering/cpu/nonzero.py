@@ -1,4 +1,4 @@
-"""`kernel.nonzero` as loops: one tile goes through the elements in order and notes where true ones are."""
+"""`kernel.nonzero` on a CPU: stream compaction by one tile, which notes the indices of true elements."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`kernel.gemm` and `kernel.conv` on panels: our own products, tile by tile.
+"""`kernel.gemm` and `kernel.conv` whose right operand is packed into panels before (BLIS), tile by tile.
 
-A tile of the result is some rows times some panels. Inside, each panel meets all rows of the tile while
-it is in the cache. Rows that would be beyond the last are computed from the last one and not stored, so
-one loop serves every height; panels likewise.
+A tile of the result is some rows (MC) times some panels (NC). Within a tile each panel stays in the cache
+while the micro-kernel goes through all rows. Rows beyond the last are computed from the last one and not
+stored, so one loop serves every height; panels likewise. A convolution is an implicit GEMM: its rows are
+the windows of pixels, read from the picture in place.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U64
-from dlc.lowering.cpu.micro_kernel import STRETCH, Shape, Sums, multiply, multiply_long, zeros
+from dlc.lowering.cpu.micro_kernel import SUM_LENGTH, Shape, Sums, multiply, multiply_long, zeros
 from dlc.lowering.cpu.product_tiles import Corner, ProductTiles
 from dlc.lowering.kernel_code.words import for_each, iterate, unravel
 from dlc.lowering.kernel_code.writer import Lowered
@@ -26,9 +27,9 @@ from dlc.target.work import nanoseconds
 
 
 def tile_rows(m: Size, bytes: Size, rows: int, blocking: ProductBlocking) -> Size:
-    """Rows of a tile, when each reads so many bytes: a multiple of the micro-kernel's.
+    """MC, the rows of a tile, each of which reads `bytes`: a multiple of the micro-kernel's `rows` (MR).
 
-    As many as stay in the cache, and about as many in the last tile as in the others.
+    They stay in the cache, and all tiles have about as many.
     """
     fits = maximum(floor_divide(blocking.tile_left_bytes, maximum(bytes, 1)), rows)
     tiles = ceil_divide(maximum(m, 1), fits)
@@ -36,35 +37,35 @@ def tile_rows(m: Size, bytes: Size, rows: int, blocking: ProductBlocking) -> Siz
 
 
 def tile_panels(across: Size, work: Size, shape: Shape, blocking: ProductBlocking) -> Size:
-    """Panels of a tile, each column `work` products, for a tile of the usual work.
+    """NC as panels of a tile, of which each column has `work` products, for a tile of the usual work.
 
-    They are a multiple of the micro-kernel's.
+    They are a multiple of the micro-kernel's panels.
     """
     each = maximum(work * shape.columns, 1)
-    wanted = maximum(floor_divide(blocking.tile_products, each), 1)
+    fitting = maximum(floor_divide(blocking.tile_products, each), 1)
     several = ceil_divide(maximum(across, 1), shape.panels)
-    tiles = ceil_divide(several, minimum(wanted, several))
+    tiles = ceil_divide(several, minimum(fitting, several))
     return ceil_divide(several, tiles) * shape.panels
 
 
-def lower_panels(op: kernel.Kernel, context: Context) -> Lowered:
-    """The function for one product whose right operand is in panels."""
+def lower_packed_product(op: kernel.Kernel, context: Context) -> Lowered:
+    """The function for one product whose right operand is packed."""
     match op:
         case Gemm():
-            writer: _Panels = _Matrix(op, context)
+            writer: _PackedProduct = _PackedGemm(op, context)
         case Conv():
-            writer = _Pictures(op, context)
+            writer = _PackedConv(op, context)
         case _:
             raise AssertionError(op.name)
     return writer.lower()
 
 
-Place = list[Expr]
-"""Where the first row of a micro-tile is; what is in it is the subclass's affair."""
+RowPosition = list[Expr]
+"""The position of a row of the left operand, as the subclass represents it."""
 
 
-class _Panels(ProductTiles):
-    """A product on panels. Subclasses say where the rows of the left operand are."""
+class _PackedProduct(ProductTiles):
+    """A product with packed panels. Subclasses read the rows of the left operand."""
 
     depth: Size
     """Products in one sum."""
@@ -72,12 +73,12 @@ class _Panels(ProductTiles):
     footprint: Size
     """Elements of the left operand that a row reads and the rows beside it do not."""
 
-    def first(self, batch: list[Expr], row: Expr) -> Place:
-        """The place of a row."""
+    def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
+        """The position of a row."""
         raise NotImplementedError
 
-    def sums(self, start: _Start, panels: Sequence[Pointer]) -> tuple[Sums, Place]:
-        """The sums of the rows of a micro-tile, and the place after them."""
+    def sums(self, start: _RowStart, panels: Sequence[Pointer]) -> tuple[Sums, RowPosition]:
+        """The sums of a micro-tile, and the position after its rows."""
         raise NotImplementedError
 
     def lower(self) -> Lowered:
@@ -91,8 +92,8 @@ class _Panels(ProductTiles):
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
         with for_each(writer.emit, writer.first, writer.last) as number:
-            *where, j, i = unravel(number, counts)
-            self._tile(where, i, j, height, width)
+            *batch_index, j, i = unravel(number, counts)
+            self._tile(batch_index, i, j, height, width)
         work = height * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
 
@@ -110,22 +111,22 @@ class _Panels(ProductTiles):
         shared = isinstance(op, Conv) or op.rhs_shared
         rhs = writer.part(1, [] if shared else batch)
         targets = self.targets(batch)
-        place = self.first(batch, top)
+        position = self.row_position(batch, top)
         with for_each(emit, left, right, shape.panels) as p:
             panels = self._panels(rhs, p, across)
-            group, stretch = self.stretch(p)
+            group, columns = self.columns_of(p)
 
-            def rows(row: Expr, place: Place) -> Place:
-                corner = Corner(batch, row, bottom, stretch)
+            def rows(row: Expr, position: RowPosition) -> RowPosition:
+                corner = Corner(batch, row, bottom, columns)
                 self.prefetch(corner)
-                sums, after = self.sums(_Start(place, row, bottom, group), panels)
+                sums, after = self.sums(_RowStart(position, row, bottom, group), panels)
                 self.finish(corner, sums, buffer, targets)
                 return after
 
-            iterate(emit, top, bottom, place, rows, shape.rows)
+            iterate(emit, top, bottom, position, rows, shape.rows)
 
     def _panels(self, rhs: Pointer, p: Expr, across: Expr) -> list[Pointer]:
-        """Where the panels of a micro-tile are, the last one again beyond the end."""
+        """The panels of a micro-tile, the last one again beyond the end."""
         stride = self.writer.stride(1, len(self.writer.views[1].shape) - 3)
         panels: list[Pointer] = []
         for number in range(self.shape.panels):
@@ -138,28 +139,28 @@ class _Panels(ProductTiles):
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """Where the rows of a micro-tile begin: none from `bottom` on; of which group of channels."""
+class _RowStart:
+    """The first row of a micro-tile, the `bottom` of its tile, and the group of channels."""
 
-    place: Place
+    position: RowPosition
     row: Expr
     bottom: Expr
     group: Expr | None
 
 
-class _Matrix(_Panels):
-    """Rows of a matrix: a place is where the matrix begins."""
+class _PackedGemm(_PackedProduct):
+    """The rows of a matrix, which need no position."""
 
     def __init__(self, op: Gemm, context: Context) -> None:
         super().__init__(op, context)
         self.op = op
         self.depth = self.footprint = op.inner
 
-    def first(self, batch: list[Expr], row: Expr) -> Place:
+    def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
         self.lhs = self.writer.part(0, batch)
         return []
 
-    def sums(self, start: _Start, panels: Sequence[Pointer]) -> tuple[Sums, Place]:
+    def sums(self, start: _RowStart, panels: Sequence[Pointer]) -> tuple[Sums, RowPosition]:
         shape = self.shape
         last = start.bottom - 1
         stride = self.writer.stride(0, len(self.op.domain) - 2)
@@ -168,23 +169,23 @@ class _Matrix(_Panels):
             for number in range(shape.rows)
         ]
         depth = self.writer.size(self.op.inner, "inner")
-        if isinstance(self.op.inner, int) and self.op.inner <= STRETCH:
+        if isinstance(self.op.inner, int) and self.op.inner <= SUM_LENGTH:
             return multiply(shape, rows, panels, depth, zeros(depth.emit, shape)), []
         return multiply_long(shape, rows, panels, depth), []
 
 
 @dataclass(frozen=True, slots=True)
 class _Pixel:
-    """Where the window of a pixel begins: its row and column in the picture, which may lie outside,
-    and the offset of that element."""
+    """The first element of a pixel's window: its row and column in the picture, which may be out of
+    bounds, and its offset."""
 
     row: Expr
     column: Expr
     offset: Expr
 
 
-class _Pictures(_Panels):
-    """Rows are pixels of results: a place is the picture, row and column of the first pixel."""
+class _PackedConv(_PackedProduct):
+    """The rows of an implicit GEMM, pixels of the result: a position is (image, row, column)."""
 
     def __init__(self, op: Conv, context: Context) -> None:
         super().__init__(op, context)
@@ -195,22 +196,22 @@ class _Pictures(_Panels):
         self.footprint = op.strides[0] * op.strides[1] * self.inputs
 
     @property
-    def _joined(self) -> bool:
-        """Whether the elements that a row of the window meets are neighbours in memory."""
+    def _row_is_contiguous(self) -> bool:
+        """Whether the elements under one row of the window are contiguous in memory."""
         beside = self.writer.views[0].strides[2] == self.inputs
-        # A row above or below the picture is read from the zeros, which are as many as the channels.
+        # A row above or below the picture is read from the zeros, of which there is one for each channel.
         blank = self.op.padding[0] == (0, 0) or self.op.window[1] <= self.op.groups
         return blank and beside and self.op.padding[1] == (0, 0) and self.op.dilations[1] == 1
 
-    def first(self, batch: list[Expr], row: Expr) -> Place:
+    def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
         height, width = self.op.extents
         counts = [row, self.writer.size(height, "rows"), self.writer.size(width, "columns")]
         return unravel(row, counts)
 
-    def sums(self, start: _Start, panels: Sequence[Pointer]) -> tuple[Sums, Place]:
+    def sums(self, start: _RowStart, panels: Sequence[Pointer]) -> tuple[Sums, RowPosition]:
         emit = self.writer.emit
-        places, after = self._places(start)
-        pixels = [self._pixel(start.group, *where) for where in places]
+        positions, after = self._positions(start)
+        pixels = [self._pixel(start.group, *batch_index) for batch_index in positions]
 
         def tap_row(h: Expr, sums: Sums) -> Sums:
             return self._tap_row(pixels, h, panels, sums)
@@ -220,40 +221,40 @@ class _Pictures(_Panels):
     def _tap_row(
         self, pixels: Sequence[_Pixel], h: Expr, panels: Sequence[Pointer], sums: Sums
     ) -> Sums:
-        """Add what one row of the window meets."""
+        """Add the products of one row of the window."""
         taps = self.op.window[1]
-        if self._joined:
+        if self._row_is_contiguous:
             depth = self.writer.size(self.inputs * taps, "row")
             rows = self._taps(pixels, h, None)
-            return multiply(self.shape, rows, self._from(panels, h, depth), depth, sums)
+            return multiply(self.shape, rows, self._panels_from(panels, h, depth), depth, sums)
         channels = self.writer.size(self.inputs, "channels")
 
         def across(w: Expr, sums: Sums) -> Sums:
             rows = self._taps(pixels, h, w)
-            weights = self._from(panels, h * taps + w, channels)
+            weights = self._panels_from(panels, h * taps + w, channels)
             return multiply(self.shape, rows, weights, channels, sums)
 
         return iterate(self.writer.emit, 0, taps, sums, across)
 
-    def _from(self, panels: Sequence[Pointer], tap: Expr, depth: Expr) -> list[Pointer]:
+    def _panels_from(self, panels: Sequence[Pointer], tap: Expr, depth: Expr) -> list[Pointer]:
         """The panels from a tap on, each tap being `depth` rows of them."""
         start = tap * depth * self.shape.panel
         return [panel + start for panel in panels]
 
-    def _places(self, start: _Start) -> tuple[list[Place], Place]:
-        """The places of the rows of a micro-tile, the last one again beyond the end; and the next."""
-        places = [start.place]
+    def _positions(self, start: _RowStart) -> tuple[list[RowPosition], RowPosition]:
+        """The positions of a micro-tile's rows, the last one again beyond the end; and the next."""
+        positions = [start.position]
         for number in range(1, self.shape.rows + 1):
-            following = self._next(places[-1])
+            following = self._next(positions[-1])
             if number < self.shape.rows:
                 inside = start.row + number < start.bottom
-                pairs = zip(following, places[-1], strict=True)
+                pairs = zip(following, positions[-1], strict=True)
                 following = [select(inside, new, old) for new, old in pairs]
-            places.append(following)
-        return places[:-1], places[-1]
+            positions.append(following)
+        return positions[:-1], positions[-1]
 
-    def _next(self, place: Place) -> Place:
-        picture, i, j = place
+    def _next(self, position: RowPosition) -> RowPosition:
+        picture, i, j = position
         rows, columns = self.op.extents
         height, width = self.writer.size(rows, "rows"), self.writer.size(columns, "columns")
         j = j + 1
@@ -265,23 +266,23 @@ class _Pictures(_Panels):
         return [select(ends, picture + 1, picture), i, j]
 
     def _pixel(self, group: Expr | None, picture: Expr, i: Expr, j: Expr) -> _Pixel:
-        """Where the window begins for the pixel (i, j) of a result, in a group of channels."""
+        """The window's first element for the pixel (i, j) of the result, in a group of channels."""
         writer = self.writer
         corner: list[Expr] = []
         offset = picture * writer.stride(0, 0)
         if group is not None:
             offset = offset + group * writer.size(self.inputs, "channels")
-        for axis, at in enumerate((i, j)):
-            place = at * self.op.strides[axis]
+        for axis, index in enumerate((i, j)):
+            position = index * self.op.strides[axis]
             low, high = self.op.padding[axis]
             if (low, high) != (0, 0):
-                place = place - writer.size(low, "low", axis)
-            corner.append(place)
-            offset = offset + place * writer.stride(0, 1 + axis)
+                position = position - writer.size(low, "low", axis)
+            corner.append(position)
+            offset = offset + position * writer.stride(0, 1 + axis)
         return _Pixel(corner[0], corner[1], offset)
 
     def _taps(self, pixels: Sequence[_Pixel], h: Expr, w: Expr | None) -> list[Pointer]:
-        """Where the channels are that a tap of each window meets, or zeros outside the picture.
+        """The channels under a tap of each window, or zeros outside the picture.
 
         Without `w` it is the first tap of the row.
         """
@@ -301,14 +302,14 @@ class _Pictures(_Panels):
         return pointers
 
     def _inside(self, corner: tuple[Expr, Expr], step: tuple[Expr, Expr | None]) -> Condition:
-        """Whether a step from a corner leads into the picture."""
+        """Whether an element `step` away from a window's first one is in the picture."""
         _, *extents, _ = kernel.array_type(self.op.lhs).shape
         inside: Condition = True
         for axis, (at, by) in enumerate(zip(corner, step, strict=True)):
             if by is None or self.op.padding[axis] == (0, 0):
                 continue
-            # What is below zero is a very large unsigned number.
-            place = (at + by).cast(U64)
-            within = place < self.writer.size(extents[axis], "extent", axis).cast(U64)
+            # As unsigned numbers, negative positions are larger than every extent.
+            position = (at + by).cast(U64)
+            within = position < self.writer.size(extents[axis], "extent", axis).cast(U64)
             inside = all_of([inside, within])
         return inside

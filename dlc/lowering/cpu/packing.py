@@ -1,9 +1,9 @@
-"""Putting parts of matrices in order for the micro-kernel, in memory of the thread's own.
+"""Packing of matrix blocks into micro-panels, as in GotoBLAS (Goto & van de Geijn 2008) and BLIS.
 
-A *strip* is `strip[k][width]`: for each k so many neighbouring rows of the left operand, or columns of the
-right one, side by side. A panel is a strip of columns. Where the matrix has them side by side, too, they
-are copied a register at a time, all strips of a line together, since lines are often pages apart. Where it
-has the k side by side, squares of registers are transposed.
+A *micro-panel* is `panel[k][width]`: for each k, `width` neighbouring rows of the left operand (MR), or
+columns of the right one (NR). Where these are contiguous in the matrix, too, they are copied a register at
+a time, for all micro-panels of a line together, since lines are often pages apart. Where k is contiguous,
+squares of registers are transposed.
 """
 
 from __future__ import annotations
@@ -17,106 +17,106 @@ from dlc.dialects.expr import Expr, Index, Pointer, index, minimum
 from dlc.lowering.kernel_code.words import for_each, whole_registers
 
 AHEAD = 16
-"""Lines that are asked for before they are copied: a processor does not look ahead from page to page."""
+"""Lines by which prefetches run ahead: hardware prefetchers stop at the end of a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A matrix in memory: its lines `stride` elements apart, elements of a line side by side.
+class Matrix:
+    """A stored matrix of contiguous lines that are `stride` elements apart; `pointer` is at k = 0.
 
-    With `along` a line holds neighbours for one k; else it holds all k of one row or column, and they are
-    neighbours from line to line. There are `count` of them in all. `pointer` is at k = 0.
+    With `side_contiguous` a line holds the rows (or columns) for one k; else it holds all k of one row (or
+    column). There are `count` rows (or columns) in all.
     """
 
     pointer: Pointer
     stride: Index
-    along: bool
+    side_contiguous: bool
     count: Expr
     lanes: int
 
     def line(self, number: Expr) -> Pointer:
-        """Where a line begins."""
+        """The address of a line."""
         return self.pointer + number * self.stride
 
 
 @dataclass(frozen=True, slots=True)
-class Strips:
-    """Where the strips go: the first one, the elements in a row of one, and those from one to the next."""
+class MicroPanels:
+    """The packed block: its buffer, the width of a micro-panel, and the elements from one to the next."""
 
     buffer: Pointer
     width: int
     stride: Expr
 
 
-def pack(source: Source, strips: Strips, first: Expr, last: Expr, depth: Expr) -> None:
-    """Write the strips of the rows or columns from `first` up to `last`, for `depth` values of k.
+def pack(matrix: Matrix, panels: MicroPanels, first: Expr, last: Expr, depth: Expr) -> None:
+    """Pack the rows or columns from `first` up to `last`, for `depth` steps of k.
 
-    Beyond the end of the matrix its last row or column is taken again.
+    Beyond the end of the matrix its last row or column is repeated.
     """
-    _Packing(source, strips, first, depth).write(last)
+    _Packing(matrix, panels, first, depth).write(last)
 
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    source: Source
-    strips: Strips
+    matrix: Matrix
+    panels: MicroPanels
     first: Expr
     depth: Expr
 
     def write(self, last: Expr) -> None:
-        width = self.strips.width
+        width = self.panels.width
         count = (last - self.first + (width - 1)) // width
-        if not self.source.along:
-            with self._each(0, count) as (first, strip):
-                self._transpose(first, strip)
+        if not self.matrix.side_contiguous:
+            with self._each(0, count) as (first, panel):
+                self._transpose(first, panel)
             return
-        whole = (minimum(last, self.source.count) - self.first) // width
-        self._by_lines(whole)
-        with self._each(whole, count) as (first, strip):
-            self._one_by_one(first, strip)
+        whole = (minimum(last, self.matrix.count) - self.first) // width
+        self._copy_lines(whole)
+        with self._each(whole, count) as (first, panel):
+            self._copy_edge(first, panel)
 
     @contextmanager
     def _each(self, lower: Index, upper: Expr) -> Generator[tuple[Expr, Pointer]]:
-        """A loop over some strips: the first row or column of each, and where the strip is."""
+        """A loop over micro-panels: the first row or column of each, and its address."""
         with for_each(self.depth.emit, lower, upper) as number:
-            moved = number * self.strips.width
-            strip = self.strips.buffer + number * self.strips.stride
-            yield self.first + moved, strip
+            offset = number * self.panels.width
+            panel = self.panels.buffer + number * self.panels.stride
+            yield self.first + offset, panel
 
-    # Neighbours side by side.
+    # Rows or columns are contiguous.
 
-    def _by_lines(self, count: Expr) -> None:
-        """All of the first strips, line after line."""
+    def _copy_lines(self, count: Expr) -> None:
+        """The micro-panels that the matrix fills, line after line."""
         with for_each(self.depth.emit, 0, self.depth) as k:
-            line, down = self.source.line(k), k * self.strips.width
-            later = self.source.line(k + AHEAD)
-            with self._each(0, count) as (first, strip):
-                later.prefetch(first)
-                source, target = line + first, strip + down
-                for place, lanes in _pieces(self.strips.width, self.source.lanes):
-                    target.store(place, source.load(place, lanes))
+            line, down = self.matrix.line(k), k * self.panels.width
+            ahead = self.matrix.line(k + AHEAD)
+            with self._each(0, count) as (first, panel):
+                ahead.prefetch(first)
+                matrix, target = line + first, panel + down
+                for position, lanes in _register_runs(self.panels.width, self.matrix.lanes):
+                    target.store(position, matrix.load(position, lanes))
 
-    def _one_by_one(self, first: Expr, strip: Pointer) -> None:
-        """A strip of which the matrix has a part only."""
-        places = self._places(first)
+    def _copy_edge(self, first: Expr, panel: Pointer) -> None:
+        """A micro-panel at the edge, which the matrix fills in part."""
+        positions = self._positions(first)
         with for_each(self.depth.emit, 0, self.depth) as k:
-            line, down = self.source.line(k), k * self.strips.width
-            for number, place in enumerate(places):
-                element = line[place]
-                strip[down + number] = element
+            line, down = self.matrix.line(k), k * self.panels.width
+            for column, position in enumerate(positions):
+                element = line[position]
+                panel[down + column] = element
 
-    def _places(self, first: Expr) -> list[Expr]:
-        """The rows or columns of a strip: the last one again beyond the end."""
-        last = self.source.count - 1
-        return [minimum(first + number, last) for number in range(self.strips.width)]
+    def _positions(self, first: Expr) -> list[Expr]:
+        """The rows or columns of a micro-panel: the last one again beyond the end."""
+        last = self.matrix.count - 1
+        return [minimum(first + number, last) for number in range(self.panels.width)]
 
-    # All k side by side.
+    # k is contiguous.
 
-    def _transpose(self, first: Expr, strip: Pointer) -> None:
-        """A strip whose rows or columns are lines: squares of registers, and what is left one by one."""
-        emit, width = self.depth.emit, self.strips.width
-        lines = [self.source.line(place) for place in self._places(first)]
-        lanes = self.source.lanes if width % self.source.lanes == 0 else 1
+    def _transpose(self, first: Expr, panel: Pointer) -> None:
+        """A micro-panel whose rows or columns are lines: squares of registers, then single elements."""
+        emit, width = self.depth.emit, self.panels.width
+        lines = [self.matrix.line(position) for position in self._positions(first)]
+        lanes = self.matrix.lanes if width % self.matrix.lanes == 0 else 1
         whole: Index = 0
         if lanes > 1:
             whole = whole_registers(index(emit, 0), self.depth, lanes)
@@ -124,31 +124,31 @@ class _Packing:
                 for start in range(0, width, lanes):
                     square = [line.load(k, lanes) for line in lines[start : start + lanes]]
                     for number, register in enumerate(_transposed(square)):
-                        strip.store((k + number) * width + start, register)
+                        panel.store((k + number) * width + start, register)
         with for_each(emit, whole, self.depth) as k:
             down = k * width
             for number, line in enumerate(lines):
                 element = line[k]
-                strip[down + number] = element
+                panel[down + number] = element
 
 
-def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
-    """Registers that cover so many elements: where each begins, and its lanes."""
-    found: list[tuple[int, int]] = []
+def _register_runs(width: int, lanes: int) -> list[tuple[int, int]]:
+    """Registers that cover `width` elements: the first element of each, and its lanes."""
+    runs: list[tuple[int, int]] = []
     start = 0
     while start < width:
         while lanes > width - start:
             lanes //= 2
-        found.append((start, lanes))
+        runs.append((start, lanes))
         start += lanes
-    return found
+    return runs
 
 
 def _transposed(rows: Sequence[Expr]) -> list[Expr]:
-    """A square of as many registers as each has lanes, transposed.
+    """The transpose of a square: as many registers as each has lanes.
 
-    In each round blocks of half the size change corners: the second half of the lanes of one register
-    with the first half of those of another.
+    In each round, halves of registers change places: the second half of one with the first half of another,
+    in blocks half as large as in the round before.
     """
     square, lanes = list(rows), len(rows)
     half = lanes // 2

@@ -1,9 +1,10 @@
-"""`kernel.gemm` on matrices as they are: each tile puts the parts that it needs in order by itself.
+"""`kernel.gemm` on matrices as they are stored: each tile packs its operands itself, as in BLIS.
 
-The right operand need not be in panels: a tile copies the panel that its rows meet next into memory of the
-thread's own, and a left operand that is stored transposed likewise, in strips as high as the micro-kernel.
-Nothing of that size is ever in the arena, and a matrix is read once for every tile of rows. Long sums are
-cut into blocks: those of a whole tile wait in the thread's memory for the next block.
+A task computes a tile of MC x NC results (`_tile_rows`, `_tile_panels`). k is cut into blocks of KC steps
+(`_block_depth`); for each, the task packs the right operand into micro-panels of NR columns, and a left
+operand that is stored transposed into micro-panels of MR rows, both in a workspace of the thread. So the
+arena has no packed copy, and the right matrix is read once for every tile of rows. Between two blocks of k
+the partial sums of the tile stay in the workspace.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, produ
 from dlc.ir.passes import Context
 from dlc.ir.types import POINTER
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, load, multiply, store, zeros
-from dlc.lowering.cpu.packing import Source, Strips, pack
+from dlc.lowering.cpu.packing import Matrix, MicroPanels, pack
 from dlc.lowering.cpu.product_tiles import Corner, ProductTiles
 from dlc.lowering.cpu.register_epilogue import Target
 from dlc.lowering.kernel_code.words import either, for_each, unravel
@@ -29,15 +30,15 @@ from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds
 
 
-def lower_blocks(op: kernel.Kernel, context: Context) -> Lowered:
-    """The function for one product that puts its operands in order by itself."""
+def lower_packing_gemm(op: kernel.Kernel, context: Context) -> Lowered:
+    """The function for one product that packs its operands itself."""
     assert isinstance(op, Gemm)
-    return _Blocks(op, context).lower()
+    return _PackingGemm(op, context).lower()
 
 
 @dataclass(frozen=True, slots=True)
-class _Extent:
-    """The tile: its first row and panel and those behind its last, and where its batch is."""
+class _Tile:
+    """A tile of results: its rows from `top` to `bottom`, its panels from `left` to `right`."""
 
     batch: list[Expr]
     top: Expr
@@ -47,14 +48,14 @@ class _Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A stretch of the sums: its first k and its length; None says that it is all of them."""
+class _KBlock:
+    """A block of k: its first step, or None where one block has all of them, and its length."""
 
     start: Expr | None
     length: Expr
 
 
-class _Blocks(ProductTiles):
+class _PackingGemm(ProductTiles):
     def __init__(self, op: Gemm, context: Context) -> None:
         super().__init__(op, context)
         self.op = op
@@ -63,191 +64,191 @@ class _Blocks(ProductTiles):
         self.lanes = self.shape.register.lanes
         self.scratch: Size = 0
         argument = self.writer.block.add_argument(POINTER, "scratch")
-        self.room = Pointer(self.writer.emit, argument, op.accumulator)
+        self.workspace = Pointer(self.writer.emit, argument, op.accumulator)
 
     @property
     def is_whole(self) -> bool:
-        """Whether a block has all products of a sum."""
+        """Whether one block has all of k."""
         return self.block == self.op.inner
 
     def lower(self) -> Lowered:
         op, writer, shape = self.op, self.writer, self.shape
         *batch, m, _ = op.domain
         depth_bytes, blocking = self.block * self.bytes, self.cpu.products
-        height = _height(op, depth_bytes, shape.rows, blocking)
-        width = _width(op, self.across, depth_bytes, shape, blocking)
+        height = _tile_rows(op, depth_bytes, shape.rows, blocking)
+        width = _tile_panels(op, self.across, depth_bytes, shape, blocking)
         down, along = ceil_divide(m, height), ceil_divide(self.across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
-        self._lay_out(height, width)
+        self._allocate_workspace(height, width)
         with for_each(writer.emit, writer.first, writer.last) as number:
-            *where, j, i = unravel(number, counts)
+            *batch_index, j, i = unravel(number, counts)
             tall, wide = writer.size(height, "height"), writer.size(width, "width")
             top, left = i * tall, j * wide
             bottom = smaller(top + tall, writer.size(m, "m"))
             right = smaller(left + wide, writer.size(self.across, "panels"))
-            self._tile(_Extent(where, top, bottom, left, right))
+            self._tile(_Tile(batch_index, top, bottom, left, right))
         work = height * width * shape.panel * maximum(op.inner, 8) * self.cpu.costs.product
         tiles = product(batch) * down * along
-        return writer.finish(tiles, nanoseconds(work), self.scratch, (self.room.value,))
+        return writer.finish(tiles, nanoseconds(work), self.scratch, (self.workspace.value,))
 
-    def _lay_out(self, height: Size, width: Size) -> None:
-        """Divide the thread's memory: panels, strips of the left operand, sums that wait."""
+    def _allocate_workspace(self, height: Size, width: Size) -> None:
+        """Divide the thread's workspace: packed right operand, packed left operand, partial sums."""
         shape = self.shape
-        self.in_panels = self._buffer(width * shape.panel * self.block, "panels")
+        self.packed_rhs = self._buffer(width * shape.panel * self.block, "panels")
         if self.op.lhs_transposed:
             count = ceil_divide(height, shape.rows)
-            self.strips = self._buffer(count * self._strip_elements, "strips")
+            self.packed_lhs = self._buffer(count * self._lhs_panel_elements, "strips")
         if not self.is_whole:
-            self.waiting = self._buffer(height * width * shape.panel, "waiting")
+            self.partial_sums = self._buffer(height * width * shape.panel, "waiting")
 
     def _buffer(self, elements: Size, name: str) -> Pointer:
         start = self.writer.size(self.scratch, "scratch", name)
         self.scratch = self.scratch + ceil_divide(maximum(elements, 1) * self.bytes, 64) * 64
-        return self.room.skip(start)
+        return self.workspace.skip(start)
 
-    def _tile(self, tile: _Extent) -> None:
+    def _tile(self, tile: _Tile) -> None:
         inner = self.writer.size(self.op.inner, "inner")
         if self.is_whole:
-            self._block(tile, _Part(None, inner))
+            self._block(tile, _KBlock(None, inner))
             return
         step = self.block if isinstance(self.block, int) else self.cpu.products.block_depth
-        # Sums of nothing are made by one block, too.
+        # An empty sum takes one block, too.
         with for_each(self.writer.emit, 0, larger(inner, 1), step) as start:
-            self._block(tile, _Part(start, smaller(inner - start, step)))
+            self._block(tile, _KBlock(start, smaller(inner - start, step)))
 
-    def _block(self, tile: _Extent, part: _Part) -> None:
-        """All rows of a tile times all its panels, for some k."""
+    def _block(self, tile: _Tile, k_block: _KBlock) -> None:
+        """Pack a block of k, then multiply all rows of the tile by all its panels."""
         shape, writer = self.shape, self.writer
         emit = writer.emit
-        self._pack(tile, part)
+        self._pack(tile, k_block)
         targets = self.targets(tile.batch)
         buffer = writer.buffer(shape.rows * shape.columns, self.op.accumulator)
         with for_each(emit, tile.left, tile.right, shape.panels) as p:
             panels = self._panels(tile, p)
-            _, stretch = self.stretch(p)
+            _, columns = self.columns_of(p)
             with for_each(emit, tile.top, tile.bottom, shape.rows) as row:
-                corner = Corner(tile.batch, row, tile.bottom, stretch)
+                corner = Corner(tile.batch, row, tile.bottom, columns)
                 self.prefetch(corner)
-                rows, stride = self._rows(tile, row, part)
-                waiting = self._waiting(tile, row, p)
-                sums = multiply(shape, rows, panels, part.length, zeros(emit, shape), stride)
-                sums = self._total(part, waiting, sums)
-                self._after(part, waiting, corner, sums, buffer, targets)
+                rows, stride = self._rows(tile, row, k_block)
+                partial_sums = self._partial_sums_of(tile, row, p)
+                sums = multiply(shape, rows, panels, k_block.length, zeros(emit, shape), stride)
+                sums = self._accumulate(k_block, partial_sums, sums)
+                self._finish_or_keep(k_block, partial_sums, corner, sums, buffer, targets)
 
     # Operands.
 
-    def _source(self, view: int, batch: Sequence[Expr], part: _Part) -> Source:
-        """An operand from the first k of a block on."""
+    def _matrix(self, view: int, batch: Sequence[Expr], k_block: _KBlock) -> Matrix:
+        """An operand from the first step of a block on."""
         op, writer = self.op, self.writer
         along = op.lhs_transposed if view == 0 else not op.rhs_transposed
         stride = writer.stride(view, len(writer.views[view].shape) - 2)
         pointer = writer.part(view, batch).of(op.accumulator)
-        if part.start is not None:
-            pointer = pointer + (part.start * stride if along else part.start)
+        if k_block.start is not None:
+            pointer = pointer + (k_block.start * stride if along else k_block.start)
         count = writer.size(op.domain[-2 + view], "mn"[view])
-        return Source(pointer, stride, along, count, self.lanes)
+        return Matrix(pointer, stride, along, count, self.lanes)
 
-    def _pack(self, tile: _Extent, part: _Part) -> None:
-        """Put the panels of a tile in order, and its rows if they are stored as columns."""
+    def _pack(self, tile: _Tile, k_block: _KBlock) -> None:
+        """Pack the panels of a tile, and its rows if they are stored as columns."""
         shape = self.shape
-        rhs = self._source(1, [] if self.op.rhs_shared else tile.batch, part)
+        rhs = self._matrix(1, [] if self.op.rhs_shared else tile.batch, k_block)
         left, right = tile.left * shape.panel, tile.right * shape.panel
-        panels = Strips(self.in_panels, shape.panel, self._from_panel_to_panel())
-        pack(rhs, panels, left, right, part.length)
+        panels = MicroPanels(self.packed_rhs, shape.panel, self._rhs_panel_stride())
+        pack(rhs, panels, left, right, k_block.length)
         if self.op.lhs_transposed:
-            lhs = self._source(0, tile.batch, part)
-            strips = Strips(self.strips, shape.rows, self._from_strip_to_strip())
-            pack(lhs, strips, tile.top, tile.bottom, part.length)
+            lhs = self._matrix(0, tile.batch, k_block)
+            packed_lhs = MicroPanels(self.packed_lhs, shape.rows, self._lhs_panel_stride())
+            pack(lhs, packed_lhs, tile.top, tile.bottom, k_block.length)
 
-    def _from_panel_to_panel(self) -> Expr:
+    def _rhs_panel_stride(self) -> Expr:
         return self.writer.size(self.block * self.shape.panel, "panel")
 
-    def _from_strip_to_strip(self) -> Expr:
-        return self.writer.size(self._strip_elements, "strip")
+    def _lhs_panel_stride(self) -> Expr:
+        return self.writer.size(self._lhs_panel_elements, "strip")
 
     @property
-    def _strip_elements(self) -> Size:
-        """From one strip to the next: strips are written side by side, so they begin in different sets of
-        a cache."""
+    def _lhs_panel_elements(self) -> Size:
+        """Elements from one left micro-panel to the next: a cache line more than its size, since they are
+        written side by side and are to begin in different sets of a cache."""
         return self.block * self.shape.rows + 64 // self.bytes
 
-    def _strip(self, tile: _Extent, row: Expr) -> Pointer:
-        """Where the strip of the left operand is that begins with a row of the tile."""
+    def _lhs_panel(self, tile: _Tile, row: Expr) -> Pointer:
+        """The micro-panel of the left operand that begins with a row of the tile."""
         number = (row - tile.top) // self.shape.rows
-        return self.strips + number * self._from_strip_to_strip()
+        return self.packed_lhs + number * self._lhs_panel_stride()
 
-    def _panels(self, tile: _Extent, p: Expr) -> list[Pointer]:
-        """Where the panels of a micro-tile are."""
+    def _panels(self, tile: _Tile, p: Expr) -> list[Pointer]:
+        """The panels of a micro-tile."""
         beside = p - tile.left
         return [
-            self.in_panels + (beside + number) * self._from_panel_to_panel()
+            self.packed_rhs + (beside + number) * self._rhs_panel_stride()
             for number in range(self.shape.panels)
         ]
 
-    def _rows(self, tile: _Extent, row: Expr, part: _Part) -> tuple[list[Pointer], int]:
-        """Where the rows of a micro-tile are, and how far apart their elements."""
+    def _rows(self, tile: _Tile, row: Expr, k_block: _KBlock) -> tuple[list[Pointer], int]:
+        """The rows of a micro-tile, and the stride of their elements along k."""
         numbers = range(self.shape.rows)
         if self.op.lhs_transposed:
-            strip = self._strip(tile, row)
-            return [strip + number for number in numbers], self.shape.rows
-        source = self._source(0, tile.batch, part)
+            panel = self._lhs_panel(tile, row)
+            return [panel + number for number in numbers], self.shape.rows
+        matrix = self._matrix(0, tile.batch, k_block)
         last = tile.bottom - 1
-        return [source.line(smaller(row + number, last)) for number in numbers], 1
+        return [matrix.line(smaller(row + number, last)) for number in numbers], 1
 
-    # Sums between blocks.
+    # Partial sums between blocks of k.
 
-    def _waiting(self, tile: _Extent, row: Expr, p: Expr) -> Pointer | None:
-        """Where the sums of a micro-tile wait for the next block; None if there is only one."""
+    def _partial_sums_of(self, tile: _Tile, row: Expr, p: Expr) -> Pointer | None:
+        """The memory of a micro-tile's partial sums; None if there is only one block."""
         if self.is_whole:
             return None
         shape = self.shape
         tall = (tile.bottom - tile.top + (shape.rows - 1)) // shape.rows * shape.rows
         wide = (p - tile.left) * tall * shape.panel
-        return self.waiting + (wide + (row - tile.top) * shape.columns)
+        return self.partial_sums + (wide + (row - tile.top) * shape.columns)
 
-    def _total(self, part: _Part, waiting: Pointer | None, sums: Sums) -> Sums:
-        """The sums of a block and of those before it: a sum of many sums keeps its digits."""
-        if waiting is None or part.start is None:
+    def _accumulate(self, k_block: _KBlock, partial_sums: Pointer | None, sums: Sums) -> Sums:
+        """The sums of a block added to those before it: blocked summation bounds rounding errors."""
+        if partial_sums is None or k_block.start is None:
             return sums
 
         def later() -> Sums:
-            before = load(self.shape, waiting)
+            before = load(self.shape, partial_sums)
             return [one + other for one, other in zip(before, sums, strict=True)]
 
-        return either(part.start.equals(0), lambda: sums, later)
+        return either(k_block.start.equals(0), lambda: sums, later)
 
-    def _after(
+    def _finish_or_keep(
         self,
-        part: _Part,
-        waiting: Pointer | None,
+        k_block: _KBlock,
+        partial_sums: Pointer | None,
         corner: Corner,
         sums: Sums,
         buffer: Pointer,
         targets: Sequence[Target],
     ) -> None:
-        """Finish the sums after the last block; before it they wait."""
-        if waiting is None or part.start is None:
+        """Apply the epilogue after the last block; before it store the partial sums."""
+        if partial_sums is None or k_block.start is None:
             self.finish(corner, sums, buffer, targets)
             return
-        ends = part.start + part.length >= self.writer.size(self.op.inner, "inner")
+        ends = k_block.start + k_block.length >= self.writer.size(self.op.inner, "inner")
         either(
             ends,
             lambda: self.finish(corner, sums, buffer, targets),
-            lambda: store(self.shape, sums, waiting),
+            lambda: store(self.shape, sums, partial_sums),
         )
 
 
 def _block_depth(inner: Size, most: int) -> Size:
-    """How many products of a sum a block has: about as many in the last as in the others."""
+    """KC, the steps of a block of k: at most `most`, and about equal in all blocks."""
     if not isinstance(inner, int):
         return minimum(inner, most)
     blocks = max(1, -(-inner // most))
     return -(-inner // blocks)
 
 
-def _height(op: Gemm, bytes: Size, rows: int, blocking: ProductBlocking) -> Size:
-    """Rows of a tile, when each reads so many bytes in a block: about as many in each tile."""
+def _tile_rows(op: Gemm, bytes: Size, rows: int, blocking: ProductBlocking) -> Size:
+    """MC, the rows of a tile, of `bytes` in a block each: about equal in all tiles."""
     m = op.domain[-2]
     most = blocking.packed_rows if op.lhs_transposed else blocking.block_rows
     cached = floor_divide(blocking.block_left_bytes, maximum(bytes, 1))
@@ -256,8 +257,10 @@ def _height(op: Gemm, bytes: Size, rows: int, blocking: ProductBlocking) -> Size
     return ceil_divide(ceil_divide(maximum(m, 1), tiles), rows) * rows
 
 
-def _width(op: Gemm, across: Size, bytes: Size, shape: Shape, blocking: ProductBlocking) -> Size:
-    """Panels of a tile, when a column takes so many bytes in a block: about as many in each tile."""
+def _tile_panels(
+    op: Gemm, across: Size, bytes: Size, shape: Shape, blocking: ProductBlocking
+) -> Size:
+    """NC as panels of a tile, of which a column has `bytes` in a block: about equal in all tiles."""
     cached = blocking.packed_panel_bytes if op.lhs_transposed else blocking.block_panel_bytes
     fits = maximum(floor_divide(cached, maximum(bytes * shape.columns, 1)), 1)
     several = ceil_divide(maximum(across, 1), shape.panels)

@@ -1,4 +1,4 @@
-"""`kernel.prefix_scan` as loops: along the last axis one by one, along others in registers side by side."""
+"""`kernel.prefix_scan` on a CPU: sequential along the last axis, vectorized along others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Running:
             *places, block = unravel(number, counts)
             lower = block * BLOCK
             upper = minimum(lower + BLOCK, end)
-            for lanes, position in self.body.stretch_loops(lower, upper):
+            for lanes, position in self.body.register_loops(lower, upper):
                 self._along(lanes, [*map(Uniform, places), neighbours(position, lanes)])
         work = self.shape[self.axis] * BLOCK * self.costs.scanned_element
         return writer.finish(product(outer) * across, nanoseconds(work))

@@ -1,7 +1,7 @@
-"""What all lowerings of products share: the tile of sums, the columns of groups, and how sums are finished.
+"""Micro-tiles and their epilogue, which all generated products for CPUs share.
 
 A *micro-tile* is the sums that fit into the registers: some rows times some panels. When they are complete
-the epilogue is applied to them, in the registers or from memory, as far as the micro-tile is inside.
+the epilogue is applied to them, in registers or from memory, as far as the micro-tile is within the result.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from dlc.target import cpu_of
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """Where the results of a micro-tile begin, and the row after the last one of its tile.
+    """The first row and column of a micro-tile, and the `bottom` of its tile, the row after the last.
 
-    `stretch` is the first column, and how many there are from it on.
+    `columns` is the first column, and how many there are from it on in its group.
     """
 
     batch: list[Expr]
     row: Expr
     bottom: Expr
-    stretch: tuple[Expr, Expr]
+    columns: tuple[Expr, Expr]
 
 
 class ProductTiles:
-    """A product being written; subclasses say where its operands are and in which order they meet."""
+    """Lowers a product; subclasses locate its operands and order its loops."""
 
     def __init__(self, op: Gemm | Conv, context: Context) -> None:
         self.product = op
         self.writer = Writer(op)
         assert isinstance(op.schedule, Packed | PackInline)
         columns = op.schedule.columns
-        # The panels of two groups do not meet the same rows.
+        # The panels of two groups are multiplied by different rows.
         beside = 1 if self.groups > 1 else panel_count(op.columns, columns)
         self.cpu = cpu_of(context.options)
         self.shape: Shape = shape_for(op.accumulator, op.domain[-2], columns, beside, self.cpu)
@@ -55,7 +55,7 @@ class ProductTiles:
 
     @property
     def groups(self) -> int:
-        """Products beside each other, each with columns and panels of its own."""
+        """Groups of a convolution, each with columns and panels of its own."""
         return self.product.groups if isinstance(self.product, Conv) else 1
 
     @property
@@ -68,7 +68,7 @@ class ProductTiles:
         """Columns of one group."""
         return self.product.columns // self.groups
 
-    def stretch(self, p: Expr) -> tuple[Expr | None, tuple[Expr, Expr]]:
+    def columns_of(self, p: Expr) -> tuple[Expr | None, tuple[Expr, Expr]]:
         """The group of a panel, if there are several; its first column, and how many are left there."""
         writer, width = self.writer, self.shape.panel
         columns = writer.size(self.columns, "n")
@@ -83,9 +83,9 @@ class ProductTiles:
     # The epilogue.
 
     def prefetch(self, corner: Corner) -> None:
-        """Ask for what the epilogue reads in a micro-tile: it comes while the sums are made."""
+        """Prefetch the epilogue's operands of a micro-tile while its sums are computed."""
         op, writer = self.product, self.writer
-        column, _ = corner.stretch
+        column, _ = corner.columns
         axis = len(op.domain) - 2
         for argument, view in self.body.arrays.items():
             if not argument.uses or not reads_only_own_element(op, argument):
@@ -95,7 +95,7 @@ class ProductTiles:
                 part.prefetch((corner.row + number) * writer.stride(view, axis) + column)
 
     def targets(self, batch: Sequence[Expr]) -> list[Target]:
-        """Where the results of a batch are, and the strides of their rows."""
+        """The results of a batch, and the strides of their rows."""
         op, writer = self.product, self.writer
         views = range(len(op.operands) - len(op.outs), len(op.operands))
         axis = len(op.domain) - 2
@@ -104,10 +104,10 @@ class ProductTiles:
     def finish(
         self, corner: Corner, sums: Sums, buffer: Pointer, targets: Sequence[Target]
     ) -> None:
-        """The epilogue over the part of a micro-tile that exists: from registers where all of it does."""
+        """Apply the epilogue to a micro-tile, from registers unless it is at the edge of the result."""
         op, shape = self.product, self.shape
         emit = self.writer.emit
-        _, columns = corner.stretch
+        _, columns = corner.columns
         rows = corner.bottom - corner.row
         height, width = index(emit, shape.rows), index(emit, shape.columns)
 
@@ -125,12 +125,12 @@ class ProductTiles:
             partly()
 
     def _registers(self, corner: Corner) -> Tile:
-        """Which elements the registers of a micro-tile are."""
-        column, _ = corner.stretch
+        """The indices of a micro-tile's registers."""
+        column, _ = corner.columns
         lanes = self.shape.register.lanes
         rows = [corner.row + r for r in range(self.shape.rows)]
-        places = [Linear(column + v * lanes) for v in range(self.shape.across)]
-        return Tile(corner.batch, rows, places, lanes)
+        columns = [Linear(column + v * lanes) for v in range(self.shape.across)]
+        return Tile(corner.batch, rows, columns, lanes)
 
     def _by_rows(
         self,
@@ -139,9 +139,9 @@ class ProductTiles:
         buffer: Pointer,
         targets: Sequence[Target],
     ) -> None:
-        """The epilogue row by row over sums in memory."""
+        """Apply the epilogue row by row to sums in memory."""
         height, width = extent
-        column, _ = corner.stretch
+        column, _ = corner.columns
         with for_each(self.writer.emit, 0, height) as r:
             sums = buffer + r * self.shape.columns
             m = corner.row + r

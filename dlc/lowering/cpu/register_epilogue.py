@@ -16,7 +16,7 @@ from dlc.lowering.kernel_code.body import Body, Point, Row, split
 from dlc.lowering.kernel_code.lanes import Lane, Uniform, varying
 
 MAX_OPERATIONS = 32
-"""Operations of an epilogue that is written once for each register of sums."""
+"""Operations of an epilogue that is unrolled for each register of sums."""
 
 
 def in_registers(op: Product, body: Body, shape: Shape) -> bool:
@@ -27,30 +27,30 @@ def in_registers(op: Product, body: Body, shape: Shape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Which elements some registers of sums are: `rows` and `places` are their indices along the last
-    two axes of the domain, `batch` those along the others. There are `lanes` elements in a register."""
+    """The indices of some registers of sums: `rows` and `columns` along the last two axes of the domain,
+    `batch` along the others. There are `lanes` elements in a register."""
 
     batch: Sequence[Expr]
     rows: Sequence[Expr]
-    places: Sequence[Lane]
+    columns: Sequence[Lane]
     lanes: int
 
 
 Target: TypeAlias = tuple[Pointer, Index]
-"""Where the results of a batch are, and the stride of their rows."""
+"""The results of a batch, and the stride of their rows."""
 
 
 def write_registers(
     op: Product, body: Body, tile: Tile, sums: Sums, targets: Sequence[Target]
 ) -> None:
-    """Apply the epilogue to sums in registers, which come row by row."""
+    """Apply the epilogue to sums in registers, which are in row-major order."""
     *outer, row, last, total = op.epilogue.arguments[: len(op.domain) + 1]
     batch: dict[Value, Lane | Row] = dict(zip(outer, map(Uniform, tile.batch), strict=True))
     once, each = split(op.epilogue, [row, total])
-    across = len(tile.places)
+    across = len(tile.columns)
     points: dict[tuple[int, int], Point] = {}
-    for v, place in enumerate(tile.places):
-        column = body.ops(once, Point(tile.lanes, {**batch, last: place}))
+    for v, column_lanes in enumerate(tile.columns):
+        column = body.ops(once, Point(tile.lanes, {**batch, last: column_lanes}))
         for r, m in enumerate(tile.rows):
             sum = varying(sums[r * across + v], tile.lanes)
             points[r, v] = body.ops(each, column.at(tile.lanes, {row: Uniform(m), total: sum}))
@@ -58,5 +58,5 @@ def write_registers(
     # that compares the last bits of addresses only would wait for the stores of the row before.
     for result, (pointer, stride) in zip(op.epilogue.terminator.operands, targets, strict=True):
         for (r, v), point in sorted(points.items(), key=itemgetter(0)):
-            indices: list[Lane] = [Uniform(tile.rows[r]), tile.places[v]]
+            indices: list[Lane] = [Uniform(tile.rows[r]), tile.columns[v]]
             body.store(point, point.lane(result), pointer, indices, [stride, 1])

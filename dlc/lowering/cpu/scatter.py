@@ -83,7 +83,7 @@ class _Scatter:
         if not self.rest:
             yield 1, Uniform(lower)
             return
-        for lanes, position in self.body.stretch_loops(lower, upper):
+        for lanes, position in self.body.register_loops(lower, upper):
             yield lanes, neighbours(position, lanes)
 
     def _copy(self, outer: list[Expr], lower: Expr, upper: Expr) -> None:

@@ -1,7 +1,7 @@
-"""`kernel.sort` as loops: each row's keys and places are merged from below in the thread's scratch.
+"""`kernel.sort` on a CPU: a bottom-up merge sort of each row's keys and indices in the thread's scratch.
 
-A merge sort is stable and takes the same steps for any keys. The results are then read at the places that
-were found, so they keep their bits.
+A merge sort is stable and takes the same steps for any keys. The results are then gathered by the sorted
+indices, so they keep their bits.
 """
 
 from __future__ import annotations

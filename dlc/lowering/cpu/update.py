@@ -65,7 +65,7 @@ class _Update:
     def _put(self, places: list[Expr], starts: list[Expr]) -> None:
         """Write a row of the update into the result; `places` count from where the update begins."""
         target = [k + start for k, start in zip(places, starts, strict=False)]
-        for lanes, position in self.body.stretch_loops(0, self.parts[-1]):
+        for lanes, position in self.body.register_loops(0, self.parts[-1]):
             moved = position + starts[-1]
             point = Point(lanes, {})
             source: list[Lane] = [*map(Uniform, places), neighbours(position, lanes)]
@@ -75,7 +75,7 @@ class _Update:
 
     def _copy_and_put(self, places: list[Expr], starts: list[Expr]) -> None:
         """Copy a row of the target and put what the update has of it over that."""
-        for lanes, position in self.body.stretch_loops(
+        for lanes, position in self.body.register_loops(
             0, self.writer.size(self.shape[-1], "across")
         ):
             point = Point(lanes, {})

@@ -1,9 +1,8 @@
-"""`kernel.sort` for a GPU: a block sorts a row by comparing pairs in the order of a bitonic network.
+"""`kernel.sort` for a GPU by a bitonic sorting network (K. Batcher, "Sorting networks", 1968).
 
-The keys and the places that they come from are in shared memory if the row is short, else in the kernel's
-scratch. Keys that are equal are ordered by their places, so the sort is stable; the row is filled up to a
-power of two with places beyond its end, which come last. (K. Batcher, "Sorting networks and their
-applications", 1968.)
+A block sorts a row. The keys and their original indices are in shared memory if the row is short, else in
+the kernel's scratch. Equal keys are ordered by their indices, so the sort is stable; the row is padded to a
+power of two with indices beyond its end, which come last.
 """
 
 from __future__ import annotations

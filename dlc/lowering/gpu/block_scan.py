@@ -1,7 +1,7 @@
-"""What the threads of a block have, combined up to each of them: the way to put things in order.
+"""Block scan: the values of a block's threads combined up to each of them (CUB: BlockScan).
 
-Threads of a warp exchange what they have over 1, 2, 4, ... places; the warps' totals meet in shared
-memory. The tree is fixed, so the bits are the same in every run.
+Threads of a warp shuffle partial results over distances of 1, 2, 4, ... (Hillis & Steele 1986); the warps'
+totals are combined in shared memory. The tree is fixed, so the bits are the same in every run.
 """
 
 from __future__ import annotations

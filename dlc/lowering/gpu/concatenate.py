@@ -1,4 +1,4 @@
-"""`kernel.concatenate` for a GPU: a thread finds the piece that its elements of the result are from."""
+"""`kernel.concatenate` for a GPU: each thread selects the source of its elements of the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.lowering.gpu.elements import (
     THREADS,
-    Place,
+    ElementIndex,
     copy_elements,
     groups_of,
     in_groups,
@@ -47,7 +47,7 @@ class _Pieces:
         self.widths = widths
         self.body = Body(writer, {}, group)
 
-    def write(self, places: list[Place], lanes: int) -> None:
+    def write(self, places: list[ElementIndex], lanes: int) -> None:
         """Write the groups of the result that begin at these places."""
         for row, column in places:
             self._from(lanes, row, column, column, 0)

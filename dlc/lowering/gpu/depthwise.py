@@ -1,7 +1,7 @@
-"""`kernel.conv` channel by channel for a GPU: a thread to some neighbouring channels of a pixel.
+"""Depthwise convolution for a GPU: each thread has some neighbouring channels of a pixel.
 
-What a window has outside of the picture is read at the border and counts as 0, so that all elements of a
-window are on their way at once.
+Elements of a window that are out of bounds are loaded from the border and count as 0, so that no branch
+delays the other loads of the window.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlc.dialects.expr import (
 )
 from dlc.dialects.kernel.products import Conv
 from dlc.ir.dims import product
-from dlc.lowering.gpu.elements import THREADS, Place, in_groups, lanes_at, over_groups
+from dlc.lowering.gpu.elements import THREADS, ElementIndex, in_groups, lanes_at, over_groups
 from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.kernel_code.body import Point
 from dlc.lowering.kernel_code.epilogue import epilogue_body
@@ -56,7 +56,7 @@ class _Depthwise:
     def lower(self) -> Lowered:
         op = self.op
 
-        def write(places: list[Place], lanes: int) -> None:
+        def write(places: list[ElementIndex], lanes: int) -> None:
             for place in places:
                 self._group(lanes, place)
 
@@ -64,7 +64,7 @@ class _Depthwise:
         work = THREADS * self.group * product(op.window) * self.gpu.costs.depthwise_product
         return self.writer.finish(tiles, nanoseconds(work))
 
-    def _group(self, lanes: int, place: Place) -> None:
+    def _group(self, lanes: int, place: ElementIndex) -> None:
         """Add up the windows of a pixel and a few channels, and write what the epilogue makes of it."""
         op, writer = self.op, self.writer
         pixels = (self.picture.shape[0], *op.extents)
@@ -127,7 +127,7 @@ class _Depthwise:
         inside = (place >= 0) & (place < size)
         return minimum(maximum(place, 0), last), inside
 
-    def _finish(self, lanes: int, place: Place, sum: Expr) -> None:
+    def _finish(self, lanes: int, place: ElementIndex, sum: Expr) -> None:
         op, body = self.op, self.body
         places = lanes_at(place, lanes)
         arguments = op.epilogue.arguments[: len(op.domain) + 1]

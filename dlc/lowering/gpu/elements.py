@@ -1,12 +1,12 @@
-"""`kernel.generic` for a GPU, a thread to some neighbouring elements.
+"""Element-wise `kernel.generic` on a GPU: coalesced vector accesses to neighbouring elements.
 
-What lies side by side in memory is loaded and stored 16 bytes at a time: the widest of the arrays says
-how many elements these are. Of narrower ones a thread has fewer bytes, so that the threads of a warp still
-move one whole stretch of each array together. With 16 bytes of the narrowest, each access to the others
-would touch half of every 32 bytes that memory moves, and there would be twice as many of those to move.
+Contiguous elements are loaded and stored 16 bytes at a time, counted in elements of the widest array. Of a
+narrower one a thread has fewer bytes, so that a warp still accesses one contiguous range of each array
+(coalescing). With 16 bytes of the narrowest array, each access to the others would use half of every
+sector of 32 bytes, and twice as many sectors would be moved.
 
 A thread whose formula is short has several such groups and loads all of them before it stores any, so that
-more is on its way at once. At the end of the domain what is left is done one by one.
+more loads are in flight. The remainder of the domain is computed element by element.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def lower_elements(op: kernel.Generic, gpu: GpuTarget) -> Lowered:
     short = op.is_map and sum(1 for _ in op.body) <= SHORT
     groups = groups_of(group) if short else 1
 
-    def write(starts: list[Place], lanes: int) -> None:
+    def write(starts: list[ElementIndex], lanes: int) -> None:
         places = [lanes_at(start, lanes) for start in starts]
         points = [_computed(op, body, lanes, place) for place in places]
         for place, point in zip(places, points, strict=True):
@@ -68,7 +68,7 @@ def _turned(op: kernel.Generic, group: int, costs: GpuCosts) -> Lowered:
     writer = GridWriter(op, THREADS)
     body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
 
-    def write(places: list[Place], lanes: int) -> None:
+    def write(places: list[ElementIndex], lanes: int) -> None:
         for *where, part, column in places:
             place: list[Lane] = [*map(Uniform, where), Linear(part * group), Uniform(column)]
             store_elements(op, body, _computed(op, body, group, place), place)
@@ -79,12 +79,12 @@ def _turned(op: kernel.Generic, group: int, costs: GpuCosts) -> Lowered:
 
 
 def groups_of(group: int) -> int:
-    """How many groups of neighbours a thread with a short formula has."""
+    """The groups of neighbouring elements of a thread with a short formula."""
     return TOGETHER if group > 1 else 2 * TOGETHER
 
 
 def _computed(op: kernel.Generic, body: Body, lanes: int, place: Sequence[Lane]) -> Point:
-    """The point that knows the elements at a place."""
+    """The point with the elements at an index."""
     return body.run(op.body, Point(lanes, dict(zip(op.indices, place, strict=True))))
 
 
@@ -119,32 +119,32 @@ def _widest(arrays: Sequence[Value]) -> int:
 
 
 def whole_stores(out: Value) -> int:
-    """The most neighbours of a result that surely are stored by one instruction.
+    """The most neighbouring elements of a result that one aligned store surely writes.
 
-    More of them would be several stores, each of which leaves gaps between the threads of a warp; loads
-    may, because the next one finds what lies in the gaps in the cache.
+    More of them would take several stores, each with gaps between the threads of a warp, uncoalesced; loads
+    may, because the cache has the gaps for the next one.
     """
     return max(1, unit_of(out) // kernel.array_type(out).dtype.bytes)
 
 
 def in_groups(length: Size, most: int) -> int:
     """The largest power of two up to `most` that a length is known to be a multiple of."""
-    known = known_multiple(length)
-    return most if known == 0 else min(most, known & -known)
+    multiple = known_multiple(length)
+    return most if multiple == 0 else min(most, multiple & -multiple)
 
 
-Place = list[Expr]
+ElementIndex = list[Expr]
 """The index along each axis."""
-WriteGroups = Callable[[list[Place], int], None]
-"""Writes groups of so many neighbours that begin at these places."""
+WriteGroups = Callable[[list[ElementIndex], int], None]
+"""Writes groups of neighbouring elements, from the first index of each and the elements of a group."""
 
 
 def over_groups(
     writer: GridWriter, domain: Shape, group: int, groups: int, write: WriteGroups
 ) -> Size:
-    """Have each thread do `groups` groups of neighbours; how many tiles that makes.
+    """Have each thread compute `groups` groups of neighbouring elements; returns the number of tiles.
 
-    What is left at the end of a domain of one axis is written one by one. With several axes the last is
+    The remainder of a domain of one axis is written element by element. With several axes the last is
     a multiple of `group`, and no group reaches beyond a row.
     """
     emit, count, step = writer.emit, product(domain), THREADS * group
@@ -162,7 +162,7 @@ def over_groups(
     def all_groups() -> None:
         write_at([first + k for k in range(0, span, step)], group)
 
-    def what_is_left() -> None:
+    def remainder() -> None:
         with for_each(emit, first, minimum(begin + span, end), step) as start:
             if even:
                 write_at([start], group)
@@ -171,11 +171,11 @@ def over_groups(
                     write_at([place], 1)
 
     one_whole_group = groups == 1 and even
-    either(beyond <= end, all_groups, (lambda: None) if one_whole_group else what_is_left)
+    either(beyond <= end, all_groups, (lambda: None) if one_whole_group else remainder)
     return ceil_divide(count, span)
 
 
-def lanes_at(place: Place, lanes: int) -> list[Lane]:
+def lanes_at(place: ElementIndex, lanes: int) -> list[Lane]:
     """The indices of a group of neighbours along the last axis."""
     lanes_of: list[Lane] = [Uniform(index) for index in place]
     if lanes > 1:
@@ -184,7 +184,7 @@ def lanes_at(place: Place, lanes: int) -> list[Lane]:
 
 
 def copy_elements(
-    body: Body, lanes: int, view: int, source: Place, out: int, target: Place
+    body: Body, lanes: int, view: int, source: ElementIndex, out: int, target: ElementIndex
 ) -> None:
     """Copy a group of neighbours from a place in one view to a place in another."""
     point = Point(lanes, {})

@@ -1,8 +1,8 @@
-"""`kernel.generic` for a GPU: which threads compute an element.
+"""The strategy for `kernel.generic` on a GPU: a thread, some threads of a warp, or a block for an element.
 
-Elements are a thread's work, some neighbours at a time. Where the elements are made from rows, by folds
-along contiguous memory or with staged rows, and where a few elements are long folds, threads compute an
-element together.
+A thread computes some neighbouring elements. Where elements are computed from rows, by reductions along
+contiguous memory or with staged rows, and where a few elements are long reductions, several threads compute
+an element together.
 """
 
 from __future__ import annotations

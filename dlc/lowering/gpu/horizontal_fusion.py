@@ -1,8 +1,8 @@
-"""Calls of a wave that do little become one launch on a GPU: each block finds the work that it is part of.
+"""Horizontal fusion: small calls of a wave become one launch on a GPU, whose blocks branch to their kernel.
 
-They are formulas of elements, such as the updates of small weights: the threads of a block have nothing to
-do with each other, so the code of several may stand in the branches of one kernel. Calls of a wave do not
-depend on each other, and so neither do the blocks of what they become.
+They are element-wise, such as the updates of small weights: the threads of a block are independent, so the
+code of several kernels may stand in the branches of one. Calls of a wave do not depend on each other, and
+so neither do the blocks of the fused kernel.
 """
 
 from __future__ import annotations

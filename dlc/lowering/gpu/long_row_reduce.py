@@ -1,6 +1,6 @@
-"""`kernel.generic` for a GPU where a block of threads computes one element from rows of any length.
+"""Row reductions on a GPU by blocks: the threads of a block compute one element from rows of any length.
 
-Its threads share the inner indices out, neighbours by neighbours; folds end in a fixed tree. A staged row
+The threads divide the inner indices, neighbours to neighbours; reductions end in a fixed tree. A staged row
 is in shared memory if it is short, else in the kernel's scratch.
 """
 

@@ -1,7 +1,7 @@
-"""`kernel.nonzero` for a GPU: one block goes through the elements in order and notes where true ones are.
+"""`kernel.nonzero` for a GPU: stream compaction by one block, which goes through the elements in order.
 
-Each thread has a few neighbours at a time; how many true ones the threads before it have says in which rows
-its own go.
+Each thread has a few neighbouring elements at a time; a block scan of the number of true ones gives the
+rows of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`kernel.prefix_scan` for a GPU: a block to each row, or a thread to each of many rows side by side.
+"""`kernel.prefix_scan` for a GPU: a block for each row, or a thread for each of many neighbouring rows.
 
-A block goes through a row some elements at a time, a few neighbours to a thread: each adds up its own, the
-block what the threads have, and what came before is carried on.
+A block scans a row in chunks, a few neighbouring elements per thread: each thread sums its own, a block
+scan combines the threads' sums, and the total is carried to the next chunk (CUB: BlockScan).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dlc.dialects.expr import Expr, combine, constant, minimum, select
 from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context
 from dlc.lowering.gpu.block_scan import scan
-from dlc.lowering.gpu.elements import THREADS, Place, over_groups
+from dlc.lowering.gpu.elements import THREADS, ElementIndex, over_groups
 from dlc.lowering.gpu.writer import GridWriter, threads_for
 from dlc.lowering.kernel_code.body import Body, Point
 from dlc.lowering.kernel_code.lanes import Lane, Uniform, in_lanes
@@ -56,7 +56,7 @@ class _Running:
     def columns(self) -> Lowered:
         """A thread goes along each row; neighbours are in neighbouring rows."""
 
-        def write(places: list[Place], lanes: int) -> None:
+        def write(places: list[ElementIndex], lanes: int) -> None:
             for place in places:
                 self._along(place)
 

@@ -1,9 +1,9 @@
-"""`kernel.generic` for a GPU where a few threads compute one element from rows that fit their registers.
+"""Row reductions on a GPU in registers: a few threads compute one element from rows that fit registers.
 
-A row is read once, 16 bytes at a time: what a thread has of it stays in its registers from one fold or
-stage to the next. Folds end in a fixed tree of exchanges, so the bits are the same in every run. Short rows
-take as many threads as there are pieces of 16 bytes, a warp or less, and a block does several of them; long
-rows take up to the whole block.
+A row is read once, 16 bytes at a time: a thread keeps its part in registers from one reduction or stage to
+the next. Reductions end in a fixed tree of shuffles, so the bits are the same in every run. Short rows take
+as many threads as they have units of 16 bytes, a warp or less, and a block has several of them; long rows
+take up to the whole block.
 """
 
 from __future__ import annotations

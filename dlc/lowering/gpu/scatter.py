@@ -1,4 +1,4 @@
-"""`kernel.scatter` for a GPU: each block owns a stretch of the places that are indexed.
+"""`kernel.scatter` for a GPU without atomics: each block owns a range of the indexed elements.
 
 A block goes through all indices, some at a time, and notes in order those that fall into its stretch: the
 updates of one place are then done by one thread, one after the other, in row-major order of the index

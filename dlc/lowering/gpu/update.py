@@ -14,7 +14,7 @@ from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
 from dlc.lowering.gpu.elements import (
     THREADS,
-    Place,
+    ElementIndex,
     copy_elements,
     groups_of,
     in_groups,
@@ -58,7 +58,7 @@ class _Update:
         if self.in_place:
             write, domain = self._put, self.part
 
-        def groups_at(places: list[Place], lanes: int) -> None:
+        def groups_at(places: list[ElementIndex], lanes: int) -> None:
             for place in places:
                 write(lanes, place, starts)
 
@@ -81,12 +81,12 @@ class _Update:
             writer.emit.place(failure)
         return index(writer.emit, 0) if self._is_whole(axis) else select(inside, place, 0)
 
-    def _put(self, lanes: int, place: Place, starts: Sequence[Expr]) -> None:
+    def _put(self, lanes: int, place: ElementIndex, starts: Sequence[Expr]) -> None:
         """Write a group of the update to where it belongs."""
         target = [k + start for k, start in zip(place, starts, strict=True)]
         copy_elements(self.body, lanes, 1, place, self.out, target)
 
-    def _choose(self, lanes: int, place: Place, starts: Sequence[Expr]) -> None:
+    def _choose(self, lanes: int, place: ElementIndex, starts: Sequence[Expr]) -> None:
         """Write an element of the result."""
         moved = [k - start for k, start in zip(place, starts, strict=True)]
         met: Condition = True

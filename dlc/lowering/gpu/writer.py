@@ -1,4 +1,4 @@
-"""Writing the function of a kernel for a GPU: what each thread of the block of a tile does."""
+"""`GridWriter`: writes the function of a GPU kernel, as each thread of a tile's block runs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_IN_32_BITS = (1 << 32) - 1
 
 
 class GridWriter(KernelWriter):
-    """Writes a kernel of which `threads` threads do each tile; a core is to hold so many `blocks`."""
+    """Writes a kernel with blocks of `threads` threads; a multiprocessor is to hold `blocks` of them."""
 
     def __init__(self, op: kernel.Kernel, threads: int, blocks: int = 1) -> None:
         super().__init__(op, ("tile", "thread"))
@@ -35,8 +35,8 @@ class GridWriter(KernelWriter):
             self.block.unlink(op)
             Builder(work, op.location).place(op)
         Builder(work, self.location).place(loop.Yield([]))
-        there = self.tile < Expr(self.emit, count)
-        self.emit.place(loop.If(there.value, work, empty(self.emit)))
+        exists = self.tile < Expr(self.emit, count)
+        self.emit.place(loop.If(exists.value, work, empty(self.emit)))
 
     def function(self) -> simt.Func:
         return simt.Func(self.block, "kernel", self.threads, self.blocks)
@@ -44,7 +44,7 @@ class GridWriter(KernelWriter):
     def unravel(self, number: Expr, extents: Sequence[Expr], count: Size) -> list[Expr]:
         """The index along each axis of one of `count` elements.
 
-        It is found in 32 bits where no call has more: divisions of 64 bits take several times as long.
+        It is computed in 32 bits where no call has more elements: 64-bit division is several times slower.
         """
         if len(extents) < 2:
             return [number] if extents else []
@@ -53,7 +53,7 @@ class GridWriter(KernelWriter):
         if most is None or most > MOST_IN_32_BITS:
             return unravel(number, extents)
         small, *sizes = [value.cast(U32) for value in (number, *extents)]
-        return [place.cast(INDEX) for place in unravel(small, sizes)]
+        return [index.cast(INDEX) for index in unravel(small, sizes)]
 
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
@@ -68,7 +68,7 @@ class GridWriter(KernelWriter):
         return lowered
 
     def once(self) -> Expr:
-        """Whether this is the first thread of the block, which does what is to be done once."""
+        """Whether this is the first thread of the block."""
         return self.thread.equals(0)
 
     # Shared memory.
@@ -78,35 +78,35 @@ class GridWriter(KernelWriter):
         return Pointer(self.emit, self.emit(simt.Shared(elements, dtype)), dtype)
 
     def barrier(self) -> None:
-        """Wait until all threads of the block are here."""
+        """Wait until all threads of the block have reached this barrier (`__syncthreads`)."""
         self.emit.place(simt.Barrier())
 
     def commit(self) -> None:
-        """Close a group of copies to shared memory."""
+        """Close a group of asynchronous copies to shared memory (`cp.async.commit_group`)."""
         self.emit.place(simt.Commit())
 
     def wait(self, pending: int = 0) -> None:
-        """Wait until all groups of copies are done, but for the last ones."""
+        """Wait until all but the last `pending` groups of copies are done (`cp.async.wait_group`)."""
         self.emit.place(simt.Wait(pending))
 
-    # What threads have together.
+    # Reductions over threads.
 
     def warp_reduce(self, name: str, value: Expr, threads: int = WARP) -> Expr:
-        """What neighbouring threads of a warp have, combined in a fixed tree; each of them gets it."""
+        """The values of neighbouring threads, combined in a fixed butterfly; all get the result."""
         while threads > 1:
             threads //= 2
             value = combine(name, value, shuffle_xor(value, threads))
         return value
 
     def block_reduce(self, name: str, value: Expr) -> Expr:
-        """What all threads of the block have, combined in a fixed tree; each of them gets it."""
+        """The values of all threads of the block, combined in a fixed tree; all get the result."""
         value = self.warp_reduce(name, value)
         warps = self.threads // WARP
         if warps == 1:
             return value
         partial = self.shared(warps, value.dtype)
         warp = self.thread // WARP
-        # Every thread of a warp has the same: the first one writes it.
+        # All threads of a warp have the same value: the first one writes it.
         with when(self.thread.equals(warp * WARP)):
             partial[warp] = value
         self.barrier()
@@ -123,27 +123,27 @@ def shuffle_xor(value: Expr, distance: int) -> Expr:
     return value.apply(simt.ShuffleXor(value.value, distance))
 
 
-def load_several(source: Pointer, place: Index, count: int) -> list[Expr]:
-    """Neighbouring elements, loaded at once: 4, 8 or 16 bytes, aligned."""
+def load_several(source: Pointer, offset: Index, count: int) -> list[Expr]:
+    """A vector load: neighbouring elements of 4, 8 or 16 bytes together, aligned."""
     emit = source.emit
-    load = simt.Load(source.value, index(emit, place).value, source.dtype, count)
+    load = simt.Load(source.value, index(emit, offset).value, source.dtype, count)
     return exprs(emit, emit.all(load))
 
 
-def store_several(target: Pointer, place: Index, elements: Sequence[Expr]) -> None:
-    """Write neighbouring elements at once: 4, 8 or 16 bytes, aligned."""
+def store_several(target: Pointer, offset: Index, elements: Sequence[Expr]) -> None:
+    """A vector store: neighbouring elements of 4, 8 or 16 bytes together, aligned."""
     emit = target.emit
-    emit.place(simt.Store(target.value, index(emit, place).value, values(elements)))
+    emit.place(simt.Store(target.value, index(emit, offset).value, values(elements)))
 
 
 def multiply_add(left: Sequence[Expr], right: Sequence[Expr], sums: Sequence[Expr]) -> list[Expr]:
-    """A product of matrices of which the threads of a warp have parts, added to sums."""
+    """`left @ right + sums` by a matrix instruction, of fragments that the threads of a warp hold."""
     emit = sums[0].emit
     return exprs(emit, emit.all(simt.Mma(values(left), values(right), values(sums))))
 
 
 def threads_for(count: Size, each: int, most: int) -> int:
-    """Threads of a block that goes through so many elements, `each` to a thread at a time."""
+    """Threads of a block that loops over `count` elements, `each` per thread at a time; at most `most`."""
     threads = WARP
     while threads < most and not (isinstance(count, int) and threads * each >= count):
         threads *= 2

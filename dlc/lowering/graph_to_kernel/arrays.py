@@ -1,7 +1,7 @@
 """From the graph to kernels: each `array` operation becomes the formula of one element.
 
-A row of the table below says, for one operation, what the element at an index is. Nothing is fused
-here: `dlc.passes.kernel.fuse` puts formulas together afterwards.
+Each lowering registered here gives the element at an index as a formula of the operands' elements.
+Nothing is fused here: `dlc.passes.kernel.fuse` puts formulas together afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.dialects.kernel.formula import convert, gemm, generic, load, number, reduce, size, times
+from dlc.dialects.expr import Expr, combine, constant, select, values
+from dlc.dialects.kernel.formulas import Array, gemm, generic, reduce, size
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import DType, TensorType, wide
@@ -40,10 +41,9 @@ def _elementwise(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Elementwise)
     type = tensor_type(op.result)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        elements = [load(inner, source, indices) for source in arrays]
-        result = inner(op.scalar(*elements))
-        return convert(inner, result, type.dtype)
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        elements = [array.wide(indices) for array in arrays]
+        return elements[0].apply(op.scalar(*values(elements))).cast(type.dtype)
 
     return (generic(emit, op.operands, type.shape, formula),)
 
@@ -52,9 +52,9 @@ def _elementwise(op: Op, emit: Builder) -> Sequence[Value]:
 def _compare(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Compare)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        lhs, rhs = (load(inner, source, indices) for source in arrays)
-        return inner(scalar.Compare(lhs, rhs, op.predicate))
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        lhs, rhs = (array.wide(indices) for array in arrays)
+        return lhs.apply(scalar.Compare(lhs.value, rhs.value, op.predicate))
 
     return (generic(emit, op.operands, tensor_type(op.lhs).shape, formula),)
 
@@ -63,9 +63,10 @@ def _compare(op: Op, emit: Builder) -> Sequence[Value]:
 def _select(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Select)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         # No arithmetic: 16-bit floats go through unconverted.
-        return inner(scalar.Select(*[inner(kernel.Load(source, indices)) for source in arrays]))
+        condition, yes, no = (array[indices] for array in arrays)
+        return select(condition, yes, no)
 
     return (generic(emit, op.operands, tensor_type(op.yes).shape, formula),)
 
@@ -73,19 +74,17 @@ def _select(op: Op, emit: Builder) -> Sequence[Value]:
 @lowers(array.Cast)
 def _cast(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Cast)
-
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        return convert(inner, inner(kernel.Load(arrays[0], indices)), op.dtype)
-
-    return (generic(emit, op.operands, tensor_type(op.source).shape, formula),)
+    shape = tensor_type(op.source).shape
+    return (generic(emit, op.operands, shape, lambda at, x: x[0][at].cast(op.dtype)),)
 
 
 @lowers(array.Bitcast)
 def _bitcast(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Bitcast)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        return inner(scalar.Bitcast(inner(kernel.Load(arrays[0], indices)), op.dtype))
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        element = arrays[0][indices]
+        return element.apply(scalar.Bitcast(element.value, op.dtype))
 
     return (generic(emit, op.operands, tensor_type(op.source).shape, formula),)
 
@@ -95,8 +94,8 @@ def _fill(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Fill)
     dtype = op.type.dtype
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        return convert(inner, number(inner, op.value, wide(dtype)), dtype)
+    def formula(_: list[Expr], arrays: list[Array]) -> Expr:
+        return constant(emit, op.value, wide(dtype)).cast(dtype)
 
     return (generic(emit, (), op.type.shape, formula),)
 
@@ -105,8 +104,8 @@ def _fill(op: Op, emit: Builder) -> Sequence[Value]:
 def _broadcast(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Broadcast)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        return inner(kernel.Load(arrays[0], [indices[axis] for axis in op.axes]))
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        return arrays[0][[indices[axis] for axis in op.axes]]
 
     return (generic(emit, op.operands, op.shape, formula),)
 
@@ -114,10 +113,10 @@ def _broadcast(op: Op, emit: Builder) -> Sequence[Value]:
 @lowers(array.Transpose)
 def _transpose(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Transpose)
-    back = array.inverse(op.axes)
+    inverse = array.inverse(op.axes)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        return inner(kernel.Load(arrays[0], [indices[axis] for axis in back]))
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        return arrays[0][[indices[axis] for axis in inverse]]
 
     return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
 
@@ -125,102 +124,98 @@ def _transpose(op: Op, emit: Builder) -> Sequence[Value]:
 @lowers(array.Reduction)
 def _reduction(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Reduction)
-    combine = op.scalar.name.removeprefix("scalar.")
-    return (_reduce(emit, op.source, op.axes, combine, tensor_type(op.result)),)
+    combiner = op.scalar.name.removeprefix("scalar.")
+    return (_reduce(emit, op.source, op.axes, combiner, tensor_type(op.result)),)
 
 
 def _reduce(
-    emit: Builder, source: Value, axes: tuple[int, ...], combine: str, result: TensorType
+    emit: Builder, source: Value, axes: tuple[int, ...], combiner: str, result: TensorType
 ) -> Value:
-    """The elements along some axes of an array as one, rounded to the result's dtype once."""
+    """An array reduced along some axes, and rounded to the result's dtype once."""
     shape = kernel.array_type(source).shape
     extents = tuple([shape[axis] for axis in axes])
-    length = _part_length(result.size, extents)
+    length = _chunk_length(result.size, extents)
     if length is not None:
-        return _reduce_in_parts(emit, source, axes, combine, result, length)
+        return _reduce_in_two_stages(emit, source, axes, combiner, result, length)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        def element(deep: Builder, folded: list[Value]) -> Value:
-            return load(deep, arrays[0], _along(axes, indices, folded))
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        def element(k: list[Expr]) -> Expr:
+            return arrays[0].wide(_source_index(axes, indices, k))
 
-        return convert(inner, reduce(inner, extents, combine, element), result.dtype)
+        return reduce(emit, extents, combiner, element).cast(result.dtype)
 
     return generic(emit, (source,), result.shape, formula)
 
 
-def _along(axes: tuple[int, ...], indices: list[Value], folded: list[Value]) -> list[Value]:
-    """The index of an element from those along the axes that stay and those that are folded."""
-    at: dict[int, Value] = dict(zip(axes, folded, strict=True))
-    staying = iter(indices)
-    rank = len(indices) + len(folded)
-    return [at[axis] if axis in at else next(staying) for axis in range(rank)]
+def _source_index(axes: tuple[int, ...], kept: list[Expr], reduced: list[Expr]) -> list[Expr]:
+    """The index of an element from its indices along the axes that stay and along the reduced `axes`."""
+    along = dict(zip(axes, reduced, strict=True))
+    staying = iter(kept)
+    rank = len(kept) + len(reduced)
+    return [along[axis] if axis in along else next(staying) for axis in range(rank)]
 
 
-FEW = 64
+FEW_RESULTS = 64
 """Results up to which a reduction has too few of them to share the work by results alone."""
-PART = 1 << 14
-"""Elements of one part of a reduction in parts, at least."""
+CHUNK_ELEMENTS = 1 << 14
+"""Elements that one chunk of a reduction in two stages has, at least."""
 
 
-def _part_length(results: Size, extents: Shape) -> int | None:
-    """Into stretches of which length a reduction cuts its first axis; None if it is better not cut."""
-    if not isinstance(results, int) or results > FEW:
+def _chunk_length(results: Size, extents: Shape) -> int | None:
+    """The chunk length along a reduction's first axis; None where one stage is enough."""
+    if not isinstance(results, int) or results > FEW_RESULTS:
         return None
     if not extents or not all(isinstance(extent, int) for extent in extents):
         return None
     first, *rest = (extent for extent in extents if isinstance(extent, int))
     inner = math.prod(rest)
-    if first * inner < 4 * PART:
+    if first * inner < 4 * CHUNK_ELEMENTS:
         return None
-    return max(1, PART // inner)
+    return max(1, CHUNK_ELEMENTS // inner)
 
 
-def _reduce_in_parts(
+def _reduce_in_two_stages(
     emit: Builder,
     source: Value,
     axes: tuple[int, ...],
-    combine: str,
+    combiner: str,
     result: TensorType,
     length: int,
 ) -> Value:
-    """A reduction in two steps, so that threads can share it.
+    """A two-stage reduction, so that threads can share it.
 
-    First parts whose size only the shape decides, then all parts of a result, and what is left over.
+    The first kernel reduces chunks of `length` along the first axis, so that the shape alone decides the
+    bits; the second one combines the chunks of a result, and the remainder of the axis.
     """
     shape = kernel.array_type(source).shape
     first, *rest = [shape[axis] for axis in axes]
     assert isinstance(first, int)
     count = first // length
 
-    def stretch(
-        inner: Builder, array: Value, outer: list[Value], start: Value, length: int
-    ) -> Value:
-        """The elements from `start` on along the first axis, and all along the others, as one."""
+    def chunk(array: Array, kept: list[Expr], start: Expr, length: int) -> Expr:
+        """`length` elements from `start` on along the first axis, and all along the others, as one."""
 
-        def element(deep: Builder, folded: list[Value]) -> Value:
-            place = deep(scalar.Add(start, folded[0]))
-            return load(deep, array, _along(axes, outer, [place, *folded[1:]]))
+        def element(k: list[Expr]) -> Expr:
+            return array.wide(_source_index(axes, kept, [start + k[0], *k[1:]]))
 
-        return reduce(inner, (length, *rest), combine, element)
+        return reduce(emit, (length, *rest), combiner, element)
 
-    def part(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        *outer, number = indices
-        return stretch(inner, arrays[0], outer, times(inner, number, length), length)
+    def partial(indices: list[Expr], arrays: list[Array]) -> Expr:
+        *kept, which = indices
+        return chunk(arrays[0], kept, which * length, length)
 
-    def total(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        parts, *whole = arrays
-        value = reduce(
-            inner, (count,), combine, lambda deep, k: deep(kernel.Load(parts, [*indices, *k]))
-        )
-        if whole:
-            done = size(inner, count * length)
-            left = stretch(inner, whole[0], indices, done, first - count * length)
-            value = inner(scalar.COMBINERS[combine](value, left))
-        return convert(inner, value, result.dtype)
+    def total(indices: list[Expr], arrays: list[Array]) -> Expr:
+        partials, *sources = arrays
+        value = reduce(emit, (count,), combiner, lambda k: partials[[*indices, *k]])
+        if sources:
+            start = size(emit, count * length)
+            rest = chunk(sources[0], indices, start, first - count * length)
+            value = combine(combiner, value, rest)
+        return value.cast(result.dtype)
 
-    parts = generic(emit, (source,), (*result.shape, count), part)
-    read = [parts] if count * length == first else [parts, source]
-    return generic(emit, read, result.shape, total)
+    partials = generic(emit, (source,), (*result.shape, count), partial)
+    inputs = [partials] if count * length == first else [partials, source]
+    return generic(emit, inputs, result.shape, total)
 
 
 @lowers(array.MatMul)
@@ -229,7 +224,7 @@ def _matmul(op: Op, emit: Builder) -> Sequence[Value]:
     type = tensor_type(op.result)
     inner = tensor_type(op.lhs).shape[-1]
     if not type.dtype.is_float:
-        return (_sum_of_products(op, emit, inner),)
+        return (_integer_matmul(op, emit, inner),)
     accumulator = wide(type.dtype)
     lhs, rhs = (cast_all(emit, operand, accumulator) for operand in op.operands)
     if type.shape[-2:] == (1, 1):
@@ -239,13 +234,12 @@ def _matmul(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 def _inner_product(emit: Builder, lhs: Value, rhs: Value, type: TensorType) -> Value:
-    """A row times a column, which is a sum: panels would be a register wide for one number of each."""
+    """A row times a column as a reduction: a packed panel would have one column of a whole register."""
     factors = kernel.array_type(lhs)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         *batch, m, k = indices
-        row = inner(kernel.Load(arrays[0], indices))
-        return inner(scalar.Multiply(row, inner(kernel.Load(arrays[1], [*batch, k, m]))))
+        return arrays[0][indices] * arrays[1][[*batch, k, m]]
 
     products = generic(emit, (lhs, rhs), factors.shape, formula)
     sums = type.with_shape(type.shape[:-1])
@@ -253,22 +247,19 @@ def _inner_product(emit: Builder, lhs: Value, rhs: Value, type: TensorType) -> V
     return emit(array.Reshape(value, type.shape))
 
 
-def _sum_of_products(op: array.MatMul, emit: Builder, length: Size) -> Value:
-    """A product of matrices of integers: no library has it."""
-    type = tensor_type(op.result)
+def _integer_matmul(op: array.MatMul, emit: Builder, length: Size) -> Value:
+    """A product of matrices of integers by its formula: micro-kernels and BLAS are for floats."""
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         *batch, m, n = indices
 
-        def element(deep: Builder, folded: list[Value]) -> Value:
-            (k,) = folded
-            lhs = deep(kernel.Load(arrays[0], [*batch, m, k]))
-            rhs = deep(kernel.Load(arrays[1], [*batch, k, n]))
-            return deep(scalar.Multiply(lhs, rhs))
+        def element(inner: list[Expr]) -> Expr:
+            (k,) = inner
+            return arrays[0][[*batch, m, k]] * arrays[1][[*batch, k, n]]
 
-        return reduce(inner, (length,), "add", element)
+        return reduce(emit, (length,), "add", element)
 
-    return generic(emit, op.operands, type.shape, formula)
+    return generic(emit, op.operands, tensor_type(op.result).shape, formula)
 
 
 def cast_all(emit: Builder, value: Value, dtype: DType) -> Value:
@@ -276,6 +267,4 @@ def cast_all(emit: Builder, value: Value, dtype: DType) -> Value:
     type = kernel.array_type(value)
     if type.dtype is dtype:
         return value
-    return generic(
-        emit, (value,), type.shape, lambda e, i, a: convert(e, e(kernel.Load(a[0], i)), dtype)
-    )
+    return generic(emit, (value,), type.shape, lambda at, x: x[0][at].cast(dtype))

@@ -12,7 +12,7 @@ from dlc.ir.bounded import never_negative
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.types import BOOL, I32, wide
 from dlc.lowering.graph_to_kernel.arrays import cast_all, lowers
-from dlc.lowering.graph_to_kernel.pieces import taken
+from dlc.lowering.graph_to_kernel.pieces import take_slice
 
 
 @lowers(array.Cumulative)
@@ -45,7 +45,7 @@ def _top_k(op: Op, emit: Builder) -> Sequence[Value]:
     ordered = emit.all(kernel.Sort(pair, (), op.axis, extent, op.largest))
     zeros, ones = (0,) * len(shape), (1,) * len(shape)
     limits = (*shape[: op.axis], op.k, *shape[op.axis + 1 :])
-    return [taken(emit, each, zeros, limits, ones, bounds) for each in ordered]
+    return [take_slice(emit, each, zeros, limits, ones, bounds) for each in ordered]
 
 
 @lowers(array.Scatter)

@@ -1,4 +1,4 @@
-"""Random bits as kernels: the rounds of Philox as scalar integer code."""
+"""Random bits as kernels: Philox-4x32 (Salmon et al., "Parallel random numbers", 2011) as integer code."""
 
 from __future__ import annotations
 

@@ -1,40 +1,43 @@
-"""Windows that move over tensors as kernels: pooling, convolution by its formula, places of extremes."""
+"""Windows that move over tensors as kernels: pooling, convolution, the index of a window's extreme.
+
+A convolution of pictures is an implicit GEMM (`kernel.conv`): a product whose left operand, the im2col
+matrix of windows, is read from the picture in place. Where the window is larger than the result, as in
+the gradient of a kernel, that matrix is stored (im2col). Everything else is a formula per element.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dlc.dialects import array, kernel, scalar
+from dlc.dialects import array, kernel
 from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.window import Windowed
+from dlc.dialects.expr import Condition, Expr, all_of, constant, select
 from dlc.dialects.interface import bounds_around
-from dlc.dialects.kernel.formula import (
-    between,
-    both,
-    choose,
-    convert,
+from dlc.dialects.kernel.formulas import (
+    Array,
+    check_index,
+    clamp,
     gemm,
     generic,
-    load,
-    number,
-    plus,
+    is_extreme,
     reduce,
+    shift,
     size,
-    times,
+    within,
 )
 from dlc.dialects.kernel.products import Conv
 from dlc.ir.attributes import Dense
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Size
-from dlc.ir.types import F32, F64, I64, INDEX, wide
+from dlc.ir.types import F32, F64, I64, INDEX
 from dlc.lowering.graph_to_kernel.arrays import lowers
-from dlc.lowering.graph_to_kernel.pieces import clamp
 
-NOWHERE = (1 << 63) - 1
-"""Stands for no place in a minimum of places."""
+NO_INDEX = (1 << 63) - 1
+"""The neutral element of a minimum of indices."""
 
 COMBINE = {"max": "maximum", "min": "minimum", "sum": "add"}
 
@@ -42,85 +45,82 @@ COMBINE = {"max": "maximum", "min": "minimum", "sum": "add"}
 @lowers(array.ReduceWindow)
 def _reduce_window(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.ReduceWindow)
-    source, result = tensor_type(op.source), tensor_type(op.result)
+    result = tensor_type(op.result)
     combine = COMBINE[op.function]
-    moving, extents = _moving(op)
+    axes, extents = _window_axes(op)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        def element(deep: Builder, folded: list[Value]) -> Value:
-            steps = dict(zip(moving, folded, strict=True))
-            places, conditions = _window_places(deep, op, indices, steps)
-            value = load(deep, arrays[0], places)
-            neutral = number(deep, kernel.identity(combine, wide(source.dtype)), wide(source.dtype))
-            return choose(deep, both(deep, conditions), value, neutral)
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        def element(taps: list[Expr]) -> Expr:
+            source_index, inside = _window_element(op, indices, dict(zip(axes, taps, strict=True)))
+            value = arrays[0].wide(source_index)
+            neutral = constant(emit, kernel.identity(combine, value.dtype), value.dtype)
+            return select(all_of(inside), value, neutral)
 
-        return convert(inner, reduce(inner, extents, combine, element), result.dtype)
+        return reduce(emit, extents, combine, element).cast(result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
 
 
-def _moving(op: Windowed) -> tuple[list[int], tuple[int, ...]]:
-    """The axes along which a window has more than one element, and how many."""
-    moving = [axis for axis, taps in enumerate(op.window) if taps > 1]
-    return moving, tuple([op.window[axis] for axis in moving])
+def _window_axes(op: Windowed) -> tuple[list[int], tuple[int, ...]]:
+    """The axes along which a window has more than one element, and its extents there."""
+    axes = [axis for axis, extent in enumerate(op.window) if extent > 1]
+    return axes, tuple([op.window[axis] for axis in axes])
 
 
-def _window_places(
-    emit: Builder, op: Windowed, indices: Sequence[Value], steps: Mapping[int, Value]
-) -> tuple[list[Value], list[Value]]:
-    """Where an element of a window is in the source, and when it is there; else some place in it."""
-    conditions: list[Value] = []
-    places: list[Value] = []
+def _window_element(
+    op: Windowed, indices: Sequence[Expr], taps: Mapping[int, Expr]
+) -> tuple[list[Expr], list[Condition]]:
+    """The source's index of a window's element, and the conditions that it is no padding.
+
+    `indices` is that of the window, `taps` has the element's index in it by axis. Where the conditions do
+    not hold, the index is that of some other element, so that it can be loaded.
+    """
+    conditions: list[Condition] = []
+    source_index: list[Expr] = []
     for axis, (index, extent) in enumerate(zip(indices, tensor_type(op.source).shape, strict=True)):
         low, high = op.padding[axis]
-        place = times(emit, index, op.strides[axis])
-        if axis in steps:
-            step = times(emit, steps[axis], op.dilations[axis])
-            place = emit(scalar.Add(place, step))
-        place = plus(emit, place, low * -1)
+        position = index * op.strides[axis]
+        if axis in taps:
+            position = position + taps[axis] * op.dilations[axis]
+        position = shift(position, low * -1)
         if (low, high) != (0, 0):
-            conditions.append(between(emit, place, 0, extent))
-            place = clamp(emit, place, extent)
-        places.append(place)
-    return places, conditions
+            conditions.append(within(position, 0, extent))
+            position = clamp(position, extent)
+        source_index.append(position)
+    return source_index, conditions
 
 
 @lowers(array.WindowIndex)
 def _window_index(op: Op, emit: Builder) -> Sequence[Value]:
-    """The extreme of a window, then the first place in the order of the window that has it."""
+    """The extreme of a window, then the smallest row-major index in the source that has it."""
     assert isinstance(op, array.WindowIndex)
     source = tensor_type(op.source)
     combine = COMBINE[op.function]
-    moving, extents = _moving(op)
+    axes, extents = _window_axes(op)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        def at(deep: Builder, folded: list[Value]) -> tuple[Value, list[Value], list[Value]]:
-            steps = dict(zip(moving, folded, strict=True))
-            places, conditions = _window_places(deep, op, indices, steps)
-            return load(deep, arrays[0], places), places, conditions
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        def load(taps: list[Expr]) -> tuple[Expr, list[Expr], list[Condition]]:
+            source_index, inside = _window_element(op, indices, dict(zip(axes, taps, strict=True)))
+            return arrays[0].wide(source_index), source_index, inside
 
-        def value_of(deep: Builder, folded: list[Value]) -> Value:
-            value, _, conditions = at(deep, folded)
-            neutral = number(deep, kernel.identity(combine, wide(source.dtype)), wide(source.dtype))
-            return choose(deep, both(deep, conditions), value, neutral)
+        def value_of(taps: list[Expr]) -> Expr:
+            value, _, inside = load(taps)
+            neutral = constant(emit, kernel.identity(combine, value.dtype), value.dtype)
+            return select(all_of(inside), value, neutral)
 
-        best = reduce(inner, extents, combine, value_of)
+        extreme = reduce(emit, extents, combine, value_of)
 
-        def place_of(deep: Builder, folded: list[Value]) -> Value:
-            value, places, conditions = at(deep, folded)
-            chosen = deep(scalar.Compare(value, best, "eq"))
-            if source.dtype.is_float:  # a NaN wins, and equals nothing
-                chosen = deep(scalar.Or(chosen, deep(scalar.Compare(value, value, "ne"))))
-            good = both(deep, [*conditions, chosen])
-            row_major: Value = size(deep, 0)
-            for place, extent in zip(places, source.shape, strict=True):
-                row_major = deep(scalar.Add(times(deep, row_major, extent), place))
-            # Rising places in a window have rising numbers, so the first is the smallest.
-            return choose(deep, good, row_major, size(deep, NOWHERE))
+        def index_of(taps: list[Expr]) -> Expr:
+            value, source_index, inside = load(taps)
+            chosen = all_of([*inside, is_extreme(value, extreme)])
+            row_major = size(emit, 0)
+            for index, extent in zip(source_index, source.shape, strict=True):
+                row_major = row_major * extent + index
+            # Row-major indices rise with the order of a window's elements: the first is the smallest.
+            return select(chosen, row_major, NO_INDEX)
 
-        first = reduce(inner, extents, "minimum", place_of)
-        found = inner(scalar.Compare(first, size(inner, NOWHERE), "ne"))
-        return convert(inner, inner(scalar.Select(found, first, size(inner, -1))), I64)
+        first = reduce(emit, extents, "minimum", index_of)
+        return select(first.differs(NO_INDEX), first, -1).cast(I64)
 
     return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
 
@@ -129,8 +129,8 @@ def _window_index(op: Op, emit: Builder) -> Sequence[Value]:
 def _convolution(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Convolution)
     if not _is_product(op):
-        return _by_formula(op, emit)
-    product = _columns if op.groups == 1 and _is_wide(op) else _product
+        return _direct_convolution(op, emit)
+    product = _im2col_product if op.groups == 1 and _is_wide(op) else _implicit_gemm
     if op.layout.channels_last:
         return (product(op, emit, op.source, op.kernel),)
     picture = emit(array.Transpose(op.source, (0, 2, 3, 1)))
@@ -139,7 +139,7 @@ def _convolution(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 def _is_product(op: array.Convolution) -> bool:
-    """Whether a convolution is one `kernel.conv`: of pictures, without gaps, in f32 or f64."""
+    """Whether a convolution is an implicit GEMM: of pictures, without source dilation, in f32 or f64."""
     return (
         op.layout.rank == 4
         and op.source_dilations == (1, 1)
@@ -150,7 +150,7 @@ def _is_product(op: array.Convolution) -> bool:
 
 
 def _is_wide(op: array.Convolution) -> bool:
-    """Whether the window is larger than what it leaves, as where a kernel's gradient is computed."""
+    """Whether the window is larger than the result, as where a kernel's gradient is computed."""
     layout = op.layout
     kernel_type, result = tensor_type(op.kernel), tensor_type(op.result)
     window = [kernel_type.shape[axis] for axis in layout.kernel_spatial]
@@ -160,11 +160,12 @@ def _is_wide(op: array.Convolution) -> bool:
     return is_negative(spatial[0] * spatial[1] - window[0] * window[1])
 
 
-def _columns(op: array.Convolution, emit: Builder, picture: Value, weights: Value) -> Value:
-    """A convolution as one product with a matrix that has all that a result needs in a column.
+def _im2col_product(op: array.Convolution, emit: Builder, picture: Value, weights: Value) -> Value:
+    """im2col: a convolution as a product with a stored matrix that has each window as a column.
 
-    The rows are numbered (channel, window), as a cotangent `[batch, height, width, outputs]` lies in
-    memory where it is the window of a kernel's gradient.
+    `picture` is `[batch, height, width, channels]`, `weights` are `[height, width, channels, outputs]`. The
+    rows of the matrix are numbered (channel, window): a cotangent `[batch, height, width, outputs]`, which
+    is the window of a kernel's gradient, lies in memory in this order.
     """
     type = tensor_type(picture)
     batch, height, width, channels = type.shape
@@ -172,12 +173,12 @@ def _columns(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
     spatial = [tensor_type(op.result).shape[axis] for axis in op.layout.spatial]
     shape = (channels, *window, *spatial, batch)
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        channel, *steps, row, column, number_in_batch = indices
-        places, conditions = _taps(inner, op, (row, column), steps, (height, width))
-        value = load(inner, arrays[0], [number_in_batch, *places, channel])
-        zero = number(inner, 0, wide(type.dtype))
-        return convert(inner, choose(inner, both(inner, conditions), value, zero), type.dtype)
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        channel, *taps, row, column, image = indices
+        pixel, inside = _source_pixel(op, (row, column), taps, (height, width))
+        value = arrays[0].wide([image, *pixel, channel])
+        zero = constant(emit, 0, value.dtype)
+        return select(all_of(inside), value, zero).cast(type.dtype)
 
     inner_size = channels * window[0] * window[1]
     rows = spatial[0] * spatial[1] * batch
@@ -189,8 +190,11 @@ def _columns(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
     return emit(array.Transpose(result, (2, 0, 1, 3)))
 
 
-def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Value) -> Value:
-    """The convolution of a picture with its channels last."""
+def _implicit_gemm(op: array.Convolution, emit: Builder, picture: Value, weights: Value) -> Value:
+    """A convolution as `kernel.conv`; one of 1 x 1 without stride and padding as a plain product.
+
+    `picture` is `[batch, height, width, channels]`, `weights` are `[height, width, channels, outputs]`.
+    """
     type = tensor_type(picture)
     batch, height, width, channels = type.shape
     *window, _, outputs = tensor_type(weights).shape
@@ -208,7 +212,7 @@ def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
     pixels = batch * spatial[0] * spatial[1]
     epilogue = Block([INDEX, INDEX, type.dtype], ["i0", "i1"])
     Builder(epilogue, emit.location).place(kernel.Yield([epilogue.arguments[-1]]))
-    made = Conv(
+    conv = Conv(
         lhs=picture,
         rhs=weights,
         blank=zeros,
@@ -216,172 +220,161 @@ def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
         outs=[],
         epilogue=epilogue,
         domain=(pixels, outputs),
-        window=(_number(window[0]), _number(window[1])),
+        window=(_static(window[0]), _static(window[1])),
         strides=(op.strides[0], op.strides[1]),
         padding=(op.padding[0], op.padding[1]),
         dilations=(op.dilations[0], op.dilations[1]),
         groups=op.groups,
     )
-    return emit(array.Reshape(emit(made), (batch, *spatial, outputs)))
+    return emit(array.Reshape(emit(conv), (batch, *spatial, outputs)))
 
 
-def _number(size: Size) -> int:
+def _static(size: Size) -> int:
     assert isinstance(size, int), "weights have no symbolic sizes"
     return size
 
 
-def _by_formula(op: array.Convolution, emit: Builder) -> Sequence[Value]:
-    """Any convolution, element by element."""
-    source, weights, result = (tensor_type(v) for v in (op.source, op.kernel, op.result))
+def _direct_convolution(op: array.Convolution, emit: Builder) -> Sequence[Value]:
+    """Direct convolution: each element of the result is a sum over taps and channels, in any layout."""
+    source, weights, result = (tensor_type(value) for value in (op.source, op.kernel, op.result))
     layout = op.layout
     channels, outputs = weights.shape[layout.kernel_in], weights.shape[layout.kernel_out]
     window = [weights.shape[axis] for axis in layout.kernel_spatial]
     extents = [source.shape[axis] for axis in layout.spatial]
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        picture, kernels = arrays
-        out, spatial = indices[layout.channel], [indices[axis] for axis in layout.spatial]
-        group = None
-        if op.groups > 1:
-            group = inner(scalar.RawDivide(out, size(inner, outputs // op.groups)))
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        picture, filters = arrays
+        image, output = indices[0], indices[layout.channel]
+        spatial = [indices[axis] for axis in layout.spatial]
+        group = output // (outputs // op.groups) if op.groups > 1 else None
 
-        def element(deep: Builder, folded: list[Value]) -> Value:
-            *steps, channel = folded
-            of_all = channel  # the channel of the source, of all groups
-            if group is not None:
-                of_all = deep(scalar.Add(times(deep, group, channels), channel))
-            taps, conditions = _taps(deep, op, spatial, steps, extents)
-            places = {0: indices[0], layout.channel: of_all}
-            places |= dict(zip(layout.spatial, taps, strict=True))
-            x = load(deep, picture, [places[axis] for axis in range(source.rank)])
-            w = load(deep, kernels, _kernel_places(layout, steps, channel, out))
-            product = deep(scalar.Multiply(x, w))
-            zero = number(deep, 0, wide(source.dtype))
-            return choose(deep, both(deep, conditions), product, zero)
+        def element(inner: list[Expr]) -> Expr:
+            *taps, channel = inner
+            source_channel = channel if group is None else group * channels + channel
+            pixel, inside = _source_pixel(op, spatial, taps, extents)
+            x = picture.wide(_source_index(layout, image, pixel, source_channel))
+            product = x * filters.wide(_kernel_index(layout, taps, channel, output))
+            zero = constant(emit, 0, x.dtype)
+            return select(all_of(inside), product, zero)
 
-        total = reduce(inner, (*window, channels), "add", element)
-        return convert(inner, total, result.dtype)
+        return reduce(emit, (*window, channels), "add", element).cast(result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
 
 
+def _source_index(layout: Layout, image: Expr, pixel: Sequence[Expr], channel: Expr) -> list[Expr]:
+    """The index of an element of a convolution's source in its layout."""
+    by_axis = {0: image, layout.channel: channel, **dict(zip(layout.spatial, pixel, strict=True))}
+    return [by_axis[axis] for axis in range(layout.rank)]
+
+
+def _kernel_index(layout: Layout, taps: Sequence[Expr], channel: Expr, output: Expr) -> list[Expr]:
+    """The index of an element of a convolution's kernel in its layout."""
+    by_axis = dict(zip(layout.kernel_spatial, taps, strict=True))
+    by_axis |= {layout.kernel_in: channel, layout.kernel_out: output}
+    return [by_axis[axis] for axis in range(layout.rank)]
+
+
 @lowers(array.DepthwiseGradient)
 def _depthwise_gradient(op: Op, emit: Builder) -> Sequence[Value]:
-    """The sums over the last spatial axis, which are short and lie in the cache, then those over all.
+    """A two-stage reduction: over the last spatial axis, then over the batch and the other axes.
 
-    So the source is read once from memory for all elements of the kernel.
+    A line along the last axis stays in the cache while all taps read it, so memory is read once.
     """
     assert isinstance(op, array.DepthwiseGradient)
     source, result = tensor_type(op.source), tensor_type(op.result)
     batch, *spatial, channels = tensor_type(op.cotangent).shape
     lines = (batch, *spatial[:-1])
-    dtype = wide(source.dtype)
 
-    def of_a_line(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+    def line_sum(indices: list[Expr], arrays: list[Array]) -> Expr:
         picture, cotangent = arrays
-        line, steps, channel = indices[: len(lines)], indices[len(lines) : -1], indices[-1]
+        line, taps, channel = indices[: len(lines)], indices[len(lines) : -1], indices[-1]
 
-        def element(deep: Builder, folded: list[Value]) -> Value:
-            at = [*line[1:], *folded]
-            places, conditions = _taps(deep, op, at, steps, source.shape[1:-1])
-            x = load(deep, picture, [line[0], *places, channel])
-            product = deep(scalar.Multiply(x, load(deep, cotangent, [*line, *folded, channel])))
-            return choose(deep, both(deep, conditions), product, number(deep, 0, dtype))
+        def element(inner: list[Expr]) -> Expr:
+            pixel, inside = _source_pixel(op, [*line[1:], *inner], taps, source.shape[1:-1])
+            x = picture.wide([line[0], *pixel, channel])
+            product = x * cotangent.wide([*line, *inner, channel])
+            conditions = all_of(inside)
+            return select(conditions, product, constant(emit, 0, x.dtype))
 
-        return reduce(inner, (spatial[-1],), "add", element)
+        return reduce(emit, (spatial[-1],), "add", element)
 
-    def of_all(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        *steps, _, channel = indices
+    def total(indices: list[Expr], arrays: list[Array]) -> Expr:
+        *taps, _, channel = indices
+        sums = reduce(emit, lines, "add", lambda line: arrays[0].wide([*line, *taps, channel]))
+        return sums.cast(result.dtype)
 
-        def element(deep: Builder, folded: list[Value]) -> Value:
-            return load(deep, arrays[0], [*folded, *steps, channel])
-
-        return convert(inner, reduce(inner, lines, "add", element), result.dtype)
-
-    partial = generic(emit, op.operands, (*lines, *op.window, channels), of_a_line)
-    return (generic(emit, (partial,), result.shape, of_all),)
+    line_sums = generic(emit, op.operands, (*lines, *op.window, channels), line_sum)
+    return (generic(emit, (line_sums,), result.shape, total),)
 
 
-def _taps(
-    emit: Builder,
+def _source_pixel(
     op: array.Convolution | array.DepthwiseGradient,
-    indices: Sequence[Value],
-    steps: Sequence[Value],
+    indices: Sequence[Expr],
+    taps: Sequence[Expr],
     extents: Sequence[Size],
-) -> tuple[list[Value], list[Value]]:
-    """Where one element of the kernel meets the source along each spatial axis, and when it does."""
-    places: list[Value] = []
-    conditions: list[Value] = []
-    for k, (index, step, extent) in enumerate(zip(indices, steps, extents, strict=True)):
-        place, inside = _tap(emit, op, k, index, step, extent)
-        places.append(place)
+) -> tuple[list[Expr], list[Condition]]:
+    """The source's spatial index that a tap of the kernel meets, and the conditions that there is one.
+
+    `indices` is the result's spatial index. Where the conditions do not hold, the source's index is that of
+    some other element, so that it can be loaded.
+    """
+    pixel: list[Expr] = []
+    conditions: list[Condition] = []
+    for axis, (index, tap, extent) in enumerate(zip(indices, taps, extents, strict=True)):
+        position, inside = _source_position(op, axis, index, tap, extent)
+        pixel.append(position)
         conditions += inside
-    return places, conditions
+    return pixel, conditions
 
 
-def _tap(
-    emit: Builder,
+def _source_position(
     op: array.Convolution | array.DepthwiseGradient,
-    k: int,
-    index: Value,
-    step: Value,
+    axis: int,
+    index: Expr,
+    tap: Expr,
     extent: Size,
-) -> tuple[Value, list[Value]]:
-    """Where one element of the kernel meets the source along a spatial axis, and when it does."""
-    low, high = op.padding[k]
-    spread = op.source_dilations[k] if isinstance(op, array.Convolution) else 1
-    moved = times(emit, index, op.strides[k])
-    place = emit(scalar.Add(moved, times(emit, step, op.dilations[k])))
-    place = plus(emit, place, low * -1)
-    if spread == 1 and (low, high) == (0, 0):
-        return place, []
-    conditions = [between(emit, place, 0, (extent - 1) * spread + 1)]
-    if spread > 1:
-        whole = emit(scalar.RawDivide(place, size(emit, spread)))
-        conditions.append(emit(scalar.Compare(times(emit, whole, spread), place, "eq")))
-        place = whole
-    return clamp(emit, place, extent), conditions
-
-
-def _kernel_places(
-    layout: Layout, steps: Sequence[Value], channel: Value, out: Value
-) -> list[Value]:
-    by_axis = dict(zip(layout.kernel_spatial, steps, strict=True))
-    by_axis |= {layout.kernel_in: channel, layout.kernel_out: out}
-    return [by_axis[axis] for axis in range(layout.rank)]
+) -> tuple[Expr, list[Condition]]:
+    """`_source_pixel` along one spatial axis."""
+    low, high = op.padding[axis]
+    dilation = op.source_dilations[axis] if isinstance(op, array.Convolution) else 1
+    position = shift(index * op.strides[axis] + tap * op.dilations[axis], low * -1)
+    if dilation == 1 and (low, high) == (0, 0):
+        return position, []
+    conditions: list[Condition] = [within(position, 0, (extent - 1) * dilation + 1)]
+    if dilation > 1:
+        quotient = position // dilation
+        conditions.append((quotient * dilation).equals(position))
+        position = quotient
+    return clamp(position, extent), conditions
 
 
 @lowers(array.ArgMax, array.ArgMin)
 def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
+    """The extreme along an axis, then the smallest index that has it."""
     assert isinstance(op, array.ArgMax | array.ArgMin)
     source, result = tensor_type(op.source), tensor_type(op.result)
     combine = "maximum" if isinstance(op, array.ArgMax) else "minimum"
     extent = source.shape[op.axis]
-    some = never_negative(extent - 1, bounds_around(op))
+    is_never_empty = never_negative(extent - 1, bounds_around(op))
 
-    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        # Of no elements none is chosen: the call fails.
-        last = (
-            None
-            if some or op.optional
-            else inner(kernel.CheckIndex(size(inner, extent - 1), extent))
-        )
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        # An empty axis has no extreme: the call fails.
+        may_fail = not (is_never_empty or op.optional)
+        last = check_index(size(emit, extent - 1), extent) if may_fail else None
 
-        def at(deep: Builder, k: Value) -> Value:
-            return load(deep, arrays[0], [*indices[: op.axis], k, *indices[op.axis :]])
+        def element(k: Expr) -> Expr:
+            return arrays[0].wide([*indices[: op.axis], k, *indices[op.axis :]])
 
-        best = reduce(inner, (extent,), combine, lambda deep, folded: at(deep, folded[0]))
+        extreme = reduce(emit, (extent,), combine, lambda k: element(k[0]))
 
-        def place(deep: Builder, folded: list[Value]) -> Value:
-            value = at(deep, folded[0])
-            chosen = deep(scalar.Compare(value, best, "eq"))
-            if source.dtype.is_float:  # a NaN wins, and equals nothing
-                is_nan = deep(scalar.Compare(value, value, "ne"))
-                chosen = deep(scalar.Or(chosen, is_nan))
-            here = convert(deep, folded[0], op.dtype)
-            beyond = size(deep, extent) if last is None else plus(deep, last, 1)
-            return deep(scalar.Select(chosen, here, convert(deep, beyond, op.dtype)))
+        def index_of(inner: list[Expr]) -> Expr:
+            (k,) = inner
+            chosen = is_extreme(element(k), extreme)
+            index = k.cast(op.dtype)
+            beyond = size(emit, extent) if last is None else last + 1
+            return select(chosen, index, beyond.cast(op.dtype))
 
-        return reduce(inner, (extent,), "minimum", place)
+        return reduce(emit, (extent,), "minimum", index_of)
 
     return (generic(emit, op.operands, result.shape, formula),)

@@ -1,8 +1,8 @@
-"""What addresses in a kernel for a GPU are surely multiples of: 16 bytes are moved at once where they are.
+"""Alignment analysis of GPU kernels: the largest known divisors of addresses, for accesses of 16 bytes.
 
 A register is loaded or stored by one instruction only where its address is a multiple of its size. That
-follows from where the plan puts arrays, from sizes that are multiples of something, and from how places are
-computed; nothing is tested when the kernel runs.
+follows from the offsets of arrays in the plan, from known divisors of sizes, and from how indices are
+computed (LLVM: known bits and alignment assumptions); nothing is tested when the kernel runs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dlc.target.gpu import ACCESS
 
 
 def start_of(view: Value) -> int:
-    """What the address of a view's first element is a multiple of, in bytes."""
-    found = view.op
-    if not isinstance(found, mem.View):
+    """The alignment of a view's first element, in bytes."""
+    op = view.op
+    if not isinstance(op, mem.View):
         return ACCESS
-    sizes = [found.offset, *found.steps]
-    return gcd(start_of(found.root), *[known_multiple(size) for size in sizes])
+    sizes = [op.offset, *op.steps]
+    return gcd(start_of(op.root), *[known_multiple(size) for size in sizes])
 
 
 def in_units(view: Value, axis: int, unit: int) -> bool:
-    """Whether a view consists of units of so many bytes, whole ones, each along one axis."""
+    """Whether a view consists of whole aligned units of `unit` bytes along one axis."""
     type = view.type
     assert isinstance(type, ViewType)
     others = [stride for k, stride in enumerate(type.strides) if k != axis]
@@ -40,7 +40,7 @@ def in_units(view: Value, axis: int, unit: int) -> bool:
 
 
 def unit_of(view: Value) -> int:
-    """What the addresses of the rows of a view are multiples of, in bytes, up to those of an access."""
+    """The alignment of the rows of a view in bytes, at most that of the widest access."""
     type = view.type
     assert isinstance(type, ViewType)
     rows = [type.dtype.bytes * known_multiple(stride) for stride in type.strides[:-1]]
@@ -48,9 +48,9 @@ def unit_of(view: Value) -> int:
 
 
 def align_registers(function: simt.Func, arguments: Sequence[int]) -> None:
-    """Note at each access to a register what its address is a multiple of.
+    """Note the alignment of each vector load and store of a function.
 
-    `arguments` says of each argument of the function what it is a multiple of, pointers in bytes.
+    `arguments` has a divisor of each argument of the function, for pointers in bytes.
     """
     multiples = _Multiples(dict(zip(function.body.arguments, arguments, strict=True)))
     for op in function.walk():
@@ -58,29 +58,29 @@ def align_registers(function: simt.Func, arguments: Sequence[int]) -> None:
             type = op.type if isinstance(op, vec.Load) else op.value.type
             assert isinstance(type, VectorType)
             size = type.dtype.bytes
-            known = gcd(multiples.address(op.pointer, op.index, size), ACCESS, size * type.lanes)
-            if known > size:
-                op.attributes["alignment"] = known
+            multiple = gcd(multiples.address(op.pointer, op.index, size), ACCESS, size * type.lanes)
+            if multiple > size:
+                op.attributes["alignment"] = multiple
 
 
 class _Multiples:
-    """What values are multiples of, found from what computes them; 0 is a multiple of everything."""
+    """Known divisors of values, from the operations that compute them; 0 is a multiple of everything."""
 
-    def __init__(self, known: dict[Value, int]) -> None:
-        self._known = known
+    def __init__(self, multiple: dict[Value, int]) -> None:
+        self._multiples = multiple
 
     def address(self, pointer: Value, index: Value, size: int) -> int:
-        """Of the address of an element of so many bytes."""
+        """The divisor of the address of an element of `size` bytes."""
         return gcd(self.of(pointer), self.of(index) * size)
 
     def of(self, value: Value) -> int:
-        """Of a value; of a pointer in bytes."""
-        found = self._known.get(value)
-        if found is None:
-            found = self._known[value] = self._find(value)
-        return found
+        """The divisor of a value; of a pointer in bytes."""
+        multiple = self._multiples.get(value)
+        if multiple is None:
+            multiple = self._multiples[value] = self._compute(value)
+        return multiple
 
-    def _find(self, value: Value) -> int:
+    def _compute(self, value: Value) -> int:
         match value.op:
             case scalar.Constant(value=int() as number):
                 return abs(number)
@@ -91,8 +91,8 @@ class _Multiples:
             case scalar.Multiply(lhs=lhs, rhs=rhs):
                 return self.of(lhs) * self.of(rhs)
             case scalar.Cast(source=source) if element(source.type).kind != "float":
-                known = self.of(source)
-                return known & -known  # the bits above are cut off
+                multiple = self.of(source)
+                return multiple & -multiple  # the bits above are cut off
             case loop.Offset(pointer=pointer, index=index, dtype=dtype):
                 return self.address(pointer, index, dtype.bytes)
             case simt.Shared():
@@ -105,13 +105,13 @@ class _Multiples:
                 return 1
 
     def _of_argument(self, value: Value) -> int:
-        """The index of a loop goes from multiple to multiple; what it carries begins and goes on as one."""
-        around: Op | None = value.block.parent if value.block is not None else None
-        if not isinstance(around, loop.For):
+        """The divisor of a loop's index, or of a carried value from its initial and its next one."""
+        parent: Op | None = value.block.parent if value.block is not None else None
+        if not isinstance(parent, loop.For):
             return 1
         if value.index == 0:
-            return gcd(self.of(around.lower), self.of(around.step))
-        self._known[value] = 1  # so much is sure where the next one is made of it
+            return gcd(self.of(parent.lower), self.of(parent.step))
+        self._multiples[value] = 1  # assumed where the next value is computed from this one
         carried = value.index - 1
-        following = around.body.terminator.operands[carried]
-        return gcd(self.of(around.initial[carried]), self.of(following))
+        next_value = parent.body.terminator.operands[carried]
+        return gcd(self.of(parent.initial[carried]), self.of(next_value))

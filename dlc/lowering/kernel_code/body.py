@@ -1,7 +1,7 @@
-"""Writing the scalar body of a kernel as code for one element or for a register of neighbours.
+"""Code of a kernel's scalar body, for one element or for a register of neighbouring ones.
 
-Loads become addresses; folds and staged rows become loops. What does not depend on the innermost index
-is written outside its loop.
+Loads become addresses; reductions and staged rows become loops. Operations that do not depend on the
+innermost index are placed outside its loop.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from dlc.lowering.kernel_code.words import either, for_each, iterate, nest, whol
 from dlc.lowering.kernel_code.writer import KernelWriter, Writer
 
 ACCUMULATORS = 4
-"""Registers that a fold adds into in turn: an addition takes about four cycles."""
+"""Independent sums of a reduction in registers, which hide the latency of an addition, about 4 cycles."""
 
 WIDE = 16
-"""Lanes from which half a register is used, too."""
+"""Lanes from which a remainder uses half a register, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """Places in each lane: `start`, and from there what a register says."""
+class LaneOffsets:
+    """Offsets of a gather or scatter: `start`, plus a register with one offset for each lane."""
 
     start: Expr
     steps: Expr
@@ -58,7 +58,7 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A staged row: where its first element is, and the strides of its axes."""
+    """A staged row: the address of its first element, and the strides of its axes."""
 
     pointer: Pointer
     strides: tuple[Index, ...]
@@ -66,28 +66,28 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """How many lanes the code that is being written has, and what each value of the body is there."""
+    """The number of lanes of the code that is being written, and the body's values there."""
 
     lanes: int
     known: dict[Value, Lane | Row]
 
     def lane(self, value: Value) -> Lane:
-        """A value that is no row."""
+        """A value of the body, which is not a row."""
         lane = self.known[value]
         assert not isinstance(lane, Row)
         return lane
 
     def at(self, lanes: int, more: Mapping[Value, Lane] | None = None) -> Point:
-        """The same values and some more, in another number of lanes."""
+        """The same values and `more`, with another number of lanes."""
         return Point(lanes, {**self.known, **(more or {})})
 
 
-Room = Callable[["kernel.Stage", Point, list[Expr]], Row]
-"""Finds memory for a staged row."""
+AllocateRow = Callable[["kernel.Stage", Point, list[Expr]], Row]
+"""Allocates memory for a staged row."""
 
 
 class Body:
-    """Writes bodies whose array arguments are the given views of the writer."""
+    """Writes bodies; `arrays` are the views of the writer that their array arguments stand for."""
 
     def __init__(
         self,
@@ -97,25 +97,24 @@ class Body:
         *,
         folds_in_registers: bool = False,
         branches: bool = False,
-        room: Room | None = None,
+        allocate_row: AllocateRow | None = None,
     ) -> None:
-        """With `branches`, registers that reach beyond an end are read apart from those that do not."""
+        """With `branches`, registers that reach out of bounds are read lane by lane, all others at once."""
         self.writer = writer
         self.emit = writer.emit
         self.arrays = arrays
         self.lanes = lanes
         self.folds_in_registers = folds_in_registers
         self.branches = branches
-        self.room = room
+        self.allocate_row = allocate_row
 
-    def stretch_loops(
+    def register_loops(
         self, lower: Index, upper: Expr, together: int = 1
     ) -> Generator[tuple[int, Expr]]:
-        """Loops over a range: for each the elements of a step, and the first of them.
+        """Loops over a range in registers: yields the elements of a step, and the first of them.
 
-        What is written for each is the body of the loop. Whole registers come first, as many `together`
-        as there are, then what is left one by one. Of wide registers there is half a one between: else
-        15 elements may be left.
+        Code emitted for each is the body of that loop. `together` registers at a time come first, then
+        single registers, for wide registers half ones, then single elements.
         """
         widths = {self.lanes * together, self.lanes}
         if self.lanes >= WIDE:
@@ -136,25 +135,25 @@ class Body:
         return self.ops([op for op in block if not op.terminator], point)
 
     def ops(self, ops: Iterable[Op], point: Point) -> Point:
-        """Write operations; the point afterwards knows their results."""
+        """Write operations; returns the point with their results."""
         known = dict(point.known)
-        here = replace(point, known=known)
+        inner_point = replace(point, known=known)
         for op in ops:
             match op:
                 case kernel.Load():
-                    known[op.result] = self._load(op, here)
+                    known[op.result] = self._load(op, inner_point)
                 case kernel.ExtentOf(size=size):
                     known[op.result] = Uniform(self.writer.size(size, "size", str(size)))
                 case kernel.CheckIndex():
-                    known[op.result] = self._check(op, here)
+                    known[op.result] = self._check(op, inner_point)
                 case kernel.Reduce():
-                    known[op.result] = self._fold(op, here)
+                    known[op.result] = self._fold(op, inner_point)
                 case kernel.Stage():
-                    known[op.result] = self._stage(op, here)
+                    known[op.result] = self._stage(op, inner_point)
                 case _:
-                    operands = [here.lane(operand) for operand in op.operands]
-                    known[op.result] = compute(self.emit, op, operands, here.lanes)
-        return here
+                    operands = [inner_point.lane(operand) for operand in op.operands]
+                    known[op.result] = compute(self.emit, op, operands, inner_point.lanes)
+        return inner_point
 
     def _load(self, op: kernel.Load, point: Point) -> Lane:
         base = point.known.get(op.array)
@@ -164,7 +163,7 @@ class Body:
         return self.load(point, self.arrays[op.array], lanes)
 
     def load(self, point: Point, view: int, indices: Sequence[Lane]) -> Lane:
-        """The elements of a view at some indices."""
+        """The elements of a view at the indices of each lane."""
         return self._read(point, self.writer.pointer(view), indices, self.strides(view))
 
     def _read(
@@ -178,24 +177,24 @@ class Body:
                 return Uniform(pointer[offset])
             case Linear(offset):
                 return Varying(pointer.load(offset, point.lanes))
-            case Apart(start, steps):
+            case LaneOffsets(start, steps):
                 type = VectorType(pointer.dtype, point.lanes)
-                moved = pointer + start
-                return Varying(steps.apply(vec.Gather(moved.value, steps.value, type)))
+                base = pointer + start
+                return Varying(steps.apply(vec.Gather(base.value, steps.value, type)))
             case Clamped() | Varying():
                 raise AssertionError("an address in each lane has a start")
 
     def _read_clamped(
         self, point: Point, pointer: Pointer, indices: Sequence[Lane], strides: Sequence[Index]
     ) -> Lane:
-        """Neighbours at once where none is clamped, else each by itself."""
+        """One vector load where no lane is clamped, else a gather."""
         *outer, last = indices
         assert isinstance(last, Clamped)
         lanes = point.lanes
         scattered = Varying(register(last, lanes))
 
-        def read(place: Lane) -> list[Expr]:
-            return [register(self._read(point, pointer, [*outer, place], strides), lanes)]
+        def read(inner: Lane) -> list[Expr]:
+            return [register(self._read(point, pointer, [*outer, inner], strides), lanes)]
 
         inside = is_unclamped(last, lanes)
         (value,) = either(inside, lambda: read(Linear(last.base)), lambda: read(scattered))
@@ -203,11 +202,11 @@ class Body:
 
     def address(
         self, point: Point, indices: Sequence[Lane], strides: Sequence[Index]
-    ) -> Lane | Apart:
+    ) -> Lane | LaneOffsets:
         """The sum of indices times strides: one offset, consecutive ones, or one in each lane."""
         lanes = point.lanes
         offset: Index = 0
-        apart: Index = 0
+        lane_offsets: Index = 0
         counting: list[Index] = []
         for lane, stride in zip(indices, strides, strict=True):
             match lane:
@@ -217,17 +216,17 @@ class Body:
                     offset = offset + base * stride
                     counting.append(stride)
                 case Clamped() | Varying():
-                    apart = apart + _scaled(register(lane, lanes), stride, lanes)
+                    lane_offsets = lane_offsets + _scaled(register(lane, lanes), stride, lanes)
         start = index(self.emit, offset)
-        if isinstance(apart, int) and not counting:
+        if isinstance(lane_offsets, int) and not counting:
             return Uniform(start)
-        if isinstance(apart, int) and counting == [1]:
+        if isinstance(lane_offsets, int) and counting == [1]:
             return Linear(start)
         for stride in counting:
-            # From lane to lane; this does not change in any loop.
-            apart = apart + _scaled(ramp(index(self.emit, 0), lanes), stride, lanes)
-        assert isinstance(apart, Expr)
-        return Apart(start, apart)
+            # The step from lane to lane, which no loop changes.
+            lane_offsets = lane_offsets + _scaled(ramp(index(self.emit, 0), lanes), stride, lanes)
+        assert isinstance(lane_offsets, Expr)
+        return LaneOffsets(start, lane_offsets)
 
     def _check(self, op: kernel.CheckIndex, point: Point) -> Lane:
         lane = point.lane(op.index)
@@ -262,7 +261,7 @@ class Body:
     def _block_lengths(
         self, op: kernel.Reduce, dtype: DType, *, lanes: int = 1, registers: int = 1
     ) -> list[int | None]:
-        """How the axes of a fold are added up: a GPU has many threads for a long one."""
+        """The block lengths of a sum by axis; none on a GPU, where many threads share a long sum."""
         if not isinstance(self.writer, Writer):
             return [None] * len(op.extents)
         return block_lengths(op, dtype, lanes=lanes, registers=registers)
@@ -270,19 +269,21 @@ class Body:
     def _inner_value(
         self, op: kernel.Inner, inside: list[Op], point: Point, indices: Sequence[Lane]
     ) -> Lane:
-        """What the body yields at these inner indices."""
-        known = dict(zip(op.body.arguments, indices, strict=True))
-        return self.ops(inside, point.at(point.lanes, known)).lane(op.body.terminator.operands[0])
+        """The value that the body yields at these inner indices."""
+        arguments = dict(zip(op.body.arguments, indices, strict=True))
+        return self.ops(inside, point.at(point.lanes, arguments)).lane(
+            op.body.terminator.operands[0]
+        )
 
     def _before(self, block: Block, point: Point) -> tuple[Point, list[Op]]:
-        """Write what does not depend on the block's indices; the rest comes back."""
+        """Write the operations that do not depend on the block's indices; returns the others."""
         outside, inside = split(block, block.arguments)
         return self.ops(outside, point), inside
 
     def _fold_in_registers(
         self, op: kernel.Reduce, point: Point, inside: list[Op], extents: list[Expr], start: Expr
     ) -> Lane:
-        """Outer indices one by one; the last in registers, several of them at a time, then the tail."""
+        """Outer indices one by one; the last by several registers, by single ones, then by elements."""
         emit, name, lanes = self.emit, op.combine, self.lanes
         *outer_extents, extent = extents
         several_lanes = lanes * ACCUMULATORS
@@ -296,13 +297,13 @@ class Body:
 
         def innermost(outer: list[Expr], carried: list[Expr]) -> list[Expr]:
             def value(position: Expr, lanes: int) -> Expr:
-                places = [*map(Uniform, outer), neighbours(position, lanes)]
-                return in_lanes(self._inner_value(op, inside, point.at(lanes), places), lanes)
+                indices = [*map(Uniform, outer), neighbours(position, lanes)]
+                return in_lanes(self._inner_value(op, inside, point.at(lanes), indices), lanes)
 
             def several(position: Expr, sums: list[Expr]) -> list[Expr]:
-                places = [position + k * lanes for k in range(ACCUMULATORS)]
-                pairs = zip(sums, places, strict=True)
-                return [combine(name, sum, value(place, lanes)) for sum, place in pairs]
+                positions = [position + k * lanes for k in range(ACCUMULATORS)]
+                pairs = zip(sums, positions, strict=True)
+                return [combine(name, sum, value(start, lanes)) for sum, start in pairs]
 
             def one(position: Expr, sums: list[Expr]) -> list[Expr]:
                 return [combine(name, sums[0], value(position, lanes))]
@@ -326,16 +327,16 @@ class Body:
 
     def _stage(self, op: kernel.Stage, point: Point) -> Row:
         extents = self._extents(op)
-        assert self.room is not None
-        row = self.room(op, point, extents)
+        assert self.allocate_row is not None
+        row = self.allocate_row(op, point, extents)
         point, inside = self._before(op.body, point)
 
         def write(outer: list[Expr], _: list[Expr]) -> list[Expr]:
-            for lanes, position in self.stretch_loops(0, extents[-1]):
-                places: list[Lane] = [*map(Uniform, outer), neighbours(position, lanes)]
-                here = point.at(lanes)
-                lane = self._inner_value(op, inside, here, places)
-                self.store(here, lane, row.pointer, places, row.strides)
+            for lanes, position in self.register_loops(0, extents[-1]):
+                indices: list[Lane] = [*map(Uniform, outer), neighbours(position, lanes)]
+                inner_point = point.at(lanes)
+                lane = self._inner_value(op, inside, inner_point, indices)
+                self.store(inner_point, lane, row.pointer, indices, row.strides)
             return []
 
         nest(self.emit, extents[:-1], [], write)
@@ -348,7 +349,7 @@ class Body:
         return [self.writer.stride(view, axis) for axis in range(rank)]
 
     def store_in(self, point: Point, lane: Lane, view: int, indices: Sequence[Lane]) -> None:
-        """Write the elements of a view at some indices."""
+        """Write the elements of a view at the indices of each lane."""
         self.store(point, lane, self.writer.pointer(view), indices, self.strides(view))
 
     def store(
@@ -364,12 +365,12 @@ class Body:
                 pointer[offset] = value
             case Linear(offset), _:
                 pointer.store(offset, register(lane, point.lanes))
-            case Apart(start, steps), _:
+            case LaneOffsets(start, steps), _:
                 value = register(lane, point.lanes)
-                moved = pointer.of(value.dtype) + start
-                self.emit.place(vec.Scatter(value.value, moved.value, steps.value))
+                base = pointer.of(value.dtype) + start
+                self.emit.place(vec.Scatter(value.value, base.value, steps.value))
             case _:
-                raise AssertionError("many values for one place")
+                raise AssertionError("several values for one address")
 
 
 def _scaled(steps: Expr, stride: Index, lanes: int) -> Expr:
@@ -377,7 +378,7 @@ def _scaled(steps: Expr, stride: Index, lanes: int) -> Expr:
 
 
 def combine_all(name: str, values: Sequence[Expr]) -> Expr:
-    """Partial results, as many as a power of two, combined in a fixed tree."""
+    """Partial results, a power of two of them, combined in a fixed tree."""
     while len(values) > 1:
         half = len(values) // 2
         pairs = zip(values[:half], values[half:], strict=True)
@@ -402,14 +403,14 @@ def split(block: Block, indices: Sequence[Value]) -> tuple[list[Op], list[Op]]:
 
 
 def path(op: Op) -> str:
-    """A number for a fold or stage within its kernel, the same for equal kernels."""
+    """The number of a reduction or stage in its kernel, the same for equal kernels."""
     generic = kernel.enclosing(op)
     inner = [other for other in generic.walk() if isinstance(other, kernel.Inner)]
     return str(next(k for k, other in enumerate(inner) if other is op))
 
 
 def lanes_of(block: Block, vector_bytes: int) -> int:
-    """Elements in a register: as many of the widest number in the body as fit."""
+    """The lanes of a register, by the widest dtype in the body; 16 at most."""
     widest = 1
     holder = block.parent
     assert holder is not None

@@ -34,7 +34,7 @@ def write_epilogue(
     """
     *outer, last, total = op.epilogue.arguments[: len(op.domain) + 1]
     row: dict[Value, Lane | Row] = dict(zip(outer, map(Uniform, leading), strict=True))
-    for lanes, j in body.stretch_loops(0, width):
+    for lanes, j in body.register_loops(0, width):
         place = neighbours(column + j, lanes)
         sum = varying(sums.load(j, lanes), lanes)
         point = body.run(op.epilogue, Point(lanes, {**row, last: place, total: sum}))

@@ -1,4 +1,4 @@
-"""Scalar operations that the target has no instruction for become formulas of those that it has."""
+"""Expands scalar operations without an instruction of the target into formulas of those that have one."""
 
 from __future__ import annotations
 

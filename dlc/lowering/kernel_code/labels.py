@@ -1,4 +1,4 @@
-"""What a kernel computes, in a few words: the names by which people find it in a table or a picture."""
+"""Labels of kernels for reports: what a kernel computes, in a few words."""
 
 from __future__ import annotations
 

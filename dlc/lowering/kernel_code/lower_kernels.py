@@ -1,4 +1,4 @@
-"""Each kernel of a plan becomes a function and a call of it, however functions are written for the target.
+"""Lowers each kernel of a plan to a function and a call of it, by the lowerings of the target.
 
 Functions take their sizes as arguments, so kernels that differ in sizes only are one function: it is tidied
 the first time that it is written. Kernels that differ in nothing but where their arrays are, of which large

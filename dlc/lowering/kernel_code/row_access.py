@@ -1,4 +1,4 @@
-"""Elements of a generic kernel that are made from rows: staged ones, and those that folds walk along."""
+"""Analysis of a generic kernel's accesses to rows: staged ones, and those that reductions walk along."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tidying a lowered kernel: compute equal scalars once, and out of loops what does not change in them."""
+"""Cleanup of a lowered kernel: common subexpression elimination, loop-invariant code motion, dead code."""
 
 from __future__ import annotations
 

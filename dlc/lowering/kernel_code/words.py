@@ -1,4 +1,4 @@
-"""Loops, branches and index arithmetic in a few words, for whoever writes code of the loop level.
+"""Helpers that write code of the loop level: loops, branches, index arithmetic.
 
 with for_each(emit, 0, count) as k:
     with when(k < limit):
@@ -18,16 +18,16 @@ from dlc.ir.dims import Atom, Extreme, Quotient, Size
 from dlc.ir.types import INDEX
 
 Carry: TypeAlias = Callable[[Expr, list[Expr]], Sequence[Index]]
-"""The body of a loop: from the index and what is carried, what is carried on."""
+"""The body of a loop: the next carried values, from the index and the carried ones."""
 Branch: TypeAlias = Callable[[], Sequence[Expr] | None]
-"""Writes a branch, and gives what it yields, if anything."""
+"""Writes a branch and returns the values that it yields, if any."""
 
 
 @contextmanager
 def for_each(
     emit: Builder, lower: Index, upper: Index, step: int = 1, *, parallel: bool = False
 ) -> Generator[Expr]:
-    """A counted loop that carries nothing: what is written meanwhile is its body."""
+    """A counted loop without carried values; operations emitted in the `with` block are its body."""
     bounds = index(emit, lower).value, index(emit, upper).value
     block = Block([INDEX], ["i"])
     with emit.into(block):
@@ -39,7 +39,7 @@ def for_each(
 def iterate(
     emit: Builder, lower: Index, upper: Index, initial: Sequence[Index], body: Carry, step: int = 1
 ) -> list[Expr]:
-    """A counted loop that carries values; `body` gives the next ones. The last ones are the result."""
+    """A counted loop with carried values, of which `body` computes the next ones; returns the last ones."""
     bounds = index(emit, lower).value, index(emit, upper).value
     start = [index(emit, value).value for value in initial]
     block = Block([INDEX, *[value.type for value in start]], ["i"])
@@ -56,7 +56,7 @@ def repeat_while(
     test: Callable[[list[Expr]], Expr],
     body: Callable[[list[Expr]], Sequence[Index]],
 ) -> list[Expr]:
-    """A loop that goes on as long as a test holds of what it carries; the last values."""
+    """A loop that runs while a test of its carried values holds; returns the last ones."""
     start = [index(emit, value).value for value in initial]
     types = [value.type for value in start]
     condition, work = Block(types), Block(types)
@@ -70,7 +70,7 @@ def repeat_while(
 
 @contextmanager
 def when(condition: Condition) -> Generator[None]:
-    """A branch: what is written meanwhile runs if the condition holds."""
+    """A branch: operations emitted in the `with` block run if the condition holds."""
     if condition is True:
         yield
         return
@@ -84,7 +84,7 @@ def when(condition: Condition) -> Generator[None]:
 
 
 def either(condition: Expr, then: Branch, otherwise: Branch) -> list[Expr]:
-    """What one of two branches yields, of which only that one runs."""
+    """The values that one of two branches yields; only that one runs."""
     emit = condition.emit
     blocks = Block(), Block()
     for block, branch in zip(blocks, (then, otherwise), strict=True):
@@ -94,7 +94,7 @@ def either(condition: Expr, then: Branch, otherwise: Branch) -> list[Expr]:
 
 
 def empty(emit: Builder) -> Block:
-    """The branch that does nothing."""
+    """An empty branch."""
     block = Block()
     with emit.into(block):
         emit.place(loop.Yield([]))
@@ -104,7 +104,7 @@ def empty(emit: Builder) -> Block:
 def nest(
     emit: Builder, extents: Sequence[Index], initial: Sequence[Index], body: Nested
 ) -> list[Expr]:
-    """Loops within loops, each over one extent, carrying values through all of them."""
+    """A loop nest, one loop for each extent, that carries values through all of them."""
 
     def level(outer: list[Expr], carried: Sequence[Index]) -> Sequence[Index]:
         if len(outer) == len(extents):
@@ -116,7 +116,7 @@ def nest(
 
 
 Nested: TypeAlias = Callable[[list[Expr], list[Expr]], Sequence[Index]]
-"""The body of a nest of loops: from all indices and what is carried, what is carried on."""
+"""The body of a loop nest: the next carried values, from all indices and the carried ones."""
 
 
 def unravel(number: Expr, extents: Sequence[Index]) -> list[Expr]:
@@ -129,19 +129,19 @@ def unravel(number: Expr, extents: Sequence[Index]) -> list[Expr]:
     return [number, *reversed(indices)]
 
 
-def following(places: Sequence[Expr], extents: Sequence[Index]) -> list[Expr]:
-    """The index along each axis of the row after one, without the divisions of `unravel`.
+def next_index(indices: Sequence[Expr], extents: Sequence[Index]) -> list[Expr]:
+    """The next index in row-major order, without the divisions of `unravel`.
 
-    The first axis does not end: what is after the last row has an index there that is too large.
+    The first axis does not wrap: after the last index its component is out of bounds.
     """
     step: Index = 1
     after: list[Expr] = []
-    for place, extent in reversed(list(zip(places[1:], extents[1:], strict=True))):
-        moved = place + step
-        wraps = moved >= extent
-        after.append(select(wraps, 0, moved))
+    for axis_index, extent in reversed(list(zip(indices[1:], extents[1:], strict=True))):
+        advanced = axis_index + step
+        wraps = advanced >= extent
+        after.append(select(wraps, 0, advanced))
         step = select(wraps, 1, 0)
-    return [places[0] + step, *reversed(after)]
+    return [indices[0] + step, *reversed(after)]
 
 
 def whole_registers(lower: Expr, upper: Expr, lanes: int) -> Expr:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from math import prod
 
 from dlc.dialects import func, kernel
-from dlc.dialects.kernel.formula import reduce
+from dlc.dialects.expr import Expr, exprs
+from dlc.dialects.kernel.formulas import Array, reduce
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.dialects.kernel.schedule import SplitK
 from dlc.ir.clone import clone_into
@@ -106,8 +107,8 @@ def _in_parts(op: Gemm | Conv, domain: Shape, part: SplitK) -> Gemm | Conv:
     epilogue = Block([*[INDEX] * len(domain), op.accumulator])
     Builder(epilogue, op.location).place(kernel.Yield([epilogue.arguments[-1]]))
     if isinstance(op, Gemm):
-        turned = op.lhs_transposed, op.rhs_transposed, op.rhs_shared
-        return Gemm(op.lhs, op.rhs, [], [], epilogue, domain, op.inner, *turned, schedule=part)
+        flags = op.lhs_transposed, op.rhs_transposed, op.rhs_shared
+        return Gemm(op.lhs, op.rhs, [], [], epilogue, domain, op.inner, *flags, schedule=part)
     return Conv(
         lhs=op.lhs,
         rhs=op.rhs,
@@ -131,10 +132,12 @@ def _together(op: Gemm | Conv, sums: Value, parts: int) -> kernel.Generic:
     indices, arrays = body.arguments[: len(op.domain)], body.arguments[len(op.domain) :]
     inside = Builder(body, op.location)
 
-    def load_part(inner: Builder, indices_of_part: list[Value]) -> Value:
-        return inner(kernel.Load(arrays[0], [*indices_of_part, *indices]))
+    partials = Array(inside, arrays[0])
 
-    total = reduce(inside, (parts,), "add", load_part)
-    results = clone_into(op.epilogue, inside, [*indices, total, *arrays[1:]])
+    def partial(part: list[Expr]) -> Expr:
+        return partials[[*part, *exprs(inside, indices)]]
+
+    total = reduce(inside, (parts,), "add", partial)
+    results = clone_into(op.epilogue, inside, [*indices, total.value, *arrays[1:]])
     inside.place(kernel.Yield(list(results)))
     return kernel.Generic(inputs, [], body, op.domain)

@@ -1,11 +1,12 @@
-"""What both ways to compute attention on a GPU share: a block for some queries, and a walk along the keys.
+"""Online softmax, shared by both lowerings of attention for a GPU: a block of queries walks the keys.
 
-Scores become powers relative to the largest so far; where larger ones come, what there was is scaled down.
-At the end the weighted sums of the values are divided by the sum of the powers. (T. Dao et al.,
-"FlashAttention", 2022.)
+Exponentials are computed relative to the running maximum of a query's scores, and what was summed before is
+rescaled when the maximum grows (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax",
+2018). At the end the weighted sums of the values are divided by the sum of exponentials, so that no row of
+scores is ever stored (T. Dao et al., "FlashAttention", 2022).
 
-A row whose scores are all -inf so far has powers relative to 0: they are 0, as are its sums, and at the
-end 0 / 0 is NaN, which is what the softmax of nothing is.
+While all scores of a row are -inf, exponentials are relative to 0: they and the sums are 0, and at the end
+0 / 0 is NaN, which is the softmax of a row that is masked throughout.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from dlc.lowering.kernel_code.words import unravel, when
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.work import nanoseconds
 
-LOWEST = float("-inf")
+MINUS_INFINITY = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """Of each row of a thread the largest score, its part of the sum of powers, and its sums by columns."""
+class SoftmaxState:
+    """For each row of a thread: running maximum, partial sum of exponentials, sums by column."""
 
     largest: Sequence[Expr]
     total: Sequence[Expr]
@@ -40,21 +41,21 @@ class State:
         return [*self.largest, *self.total, *self.sums]
 
     @classmethod
-    def of(cls, values: Sequence[Expr], rows: int) -> State:
-        """The one that has these values."""
+    def of(cls, values: Sequence[Expr], rows: int) -> SoftmaxState:
+        """The state with these `values`, of a thread with `rows` rows."""
         return cls(values[:rows], values[rows : 2 * rows], values[2 * rows :])
 
     @classmethod
-    def start(cls, emit: Builder, rows: int, sums: int) -> State:
-        """Before any key."""
-        lowest, zero = constant(emit, LOWEST, F32), constant(emit, 0, F32)
+    def start(cls, emit: Builder, rows: int, sums: int) -> SoftmaxState:
+        """The state before any key."""
+        lowest, zero = constant(emit, MINUS_INFINITY, F32), constant(emit, 0, F32)
         return cls([lowest] * rows, [zero] * rows, [zero] * sums)
 
 
 class TiledAttention:
-    """An attention in the making, of which a block of `threads` threads does `queries` queries.
+    """Lowers an attention whose blocks of `threads` threads have `queries` queries each.
 
-    `product_ps` is what one multiplication and addition costs.
+    `product_ps` is the cost of one multiplication and addition in picoseconds.
     """
 
     def __init__(self, op: Attention, threads: int, queries: int, product_ps: int) -> None:
@@ -80,17 +81,17 @@ class TiledAttention:
         """Write what a thread does for the queries from `first` on."""
         raise NotImplementedError
 
-    def relative(self, largest: Expr) -> Expr:
-        """What scores are relative to where this is the largest."""
-        return select(largest.equals(LOWEST), 0, largest)
+    def softmax_base(self, largest: Expr) -> Expr:
+        """The number subtracted from scores whose maximum is `largest`: it, or 0 where it is -inf."""
+        return select(largest.equals(MINUS_INFINITY), 0, largest)
 
     def logarithm(self, largest: Expr, total: Expr) -> Expr:
-        """The logarithm of a query's sum of powers, from what they are relative to and their sum."""
-        base = self.relative(largest)
+        """The logarithm of a query's sum of exponentials, from its maximum and the sum relative to that."""
+        base = self.softmax_base(largest)
         return total.log() + base
 
-    def store(self, within: Expr, value: Expr, result: int, places: Sequence[Expr]) -> None:
-        """Write an element of a result, if it is within."""
+    def store(self, within: Expr, value: Expr, result: int, indices: Sequence[Expr]) -> None:
+        """Write an element of a result if it is within bounds."""
         view = len(self.op.operands) - len(self.op.outs) + result
         with when(within):
-            self.writer.store(view, places, value.cast(self.writer.views[view].dtype))
+            self.writer.store(view, indices, value.cast(self.writer.views[view].dtype))

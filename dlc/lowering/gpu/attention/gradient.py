@@ -1,8 +1,8 @@
-"""`kernel.attention_gradient` for a GPU in f32: scores in registers, their factors in shared memory.
+"""`kernel.attention_gradient` for a GPU in f32: scores in registers, their operands in shared memory.
 
-A block of 128 threads has 32 rows and 32 columns at a time, 16 where heads have more than 64 elements.
+A block of 128 threads has a tile of 32 rows and 32 columns, 16 where heads have more than 64 elements.
 Each thread computes a few scores, the weights go to shared memory, and each thread adds up its elements of
-what the rows receive. f16 and bf16, and f32 that may be rounded to tf32, are computed by matrix
+the rows' gradients. f16 and bf16, and f32 that may be rounded to tf32, are computed by matrix
 instructions (`dlc.lowering.gpu.attention.tensor_core_gradient`).
 """
 
@@ -17,8 +17,8 @@ from dlc.ir.passes import Context
 from dlc.ir.types import F32
 from dlc.lowering.gpu.attention.gradient_tiles import TiledAttentionGradient, elements_of
 from dlc.lowering.gpu.attention.tensor_core_gradient import MatrixAttentionGradient
-from dlc.lowering.gpu.attention.warp_matrices import by_matrices, lines_of, load_rows
-from dlc.lowering.gpu.product.shared_layout import Lines
+from dlc.lowering.gpu.attention.warp_matrices import by_matrices, layout_of, load_rows
+from dlc.lowering.gpu.product.shared_layout import SharedLayout
 from dlc.lowering.gpu.writer import load_several
 from dlc.lowering.kernel_code.words import iterate, unravel
 from dlc.lowering.kernel_code.writer import Lowered
@@ -28,46 +28,46 @@ from dlc.target.gpu import GpuTarget
 DOWN, ACROSS = 8, 16
 """The threads of a block, as rows and columns of scores."""
 UNIT = 4
-"""Numbers that are read at once."""
+"""Elements of a vector load."""
 FEW = 64
-"""Elements of a head up to which more columns at a time have room in shared memory."""
+"""Elements of a head up to which shared memory has room for tiles of 32 x 32."""
 
 
 def lower_attention_gradient(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one gradient in destination form."""
     assert isinstance(op, AttentionGradient)
-    way = MatrixAttentionGradient if by_matrices(op, context.options) else _Gradient
-    return way(op, gpu_of(context.options)).lower()
+    cls = MatrixAttentionGradient if by_matrices(op, context.options) else _Gradient
+    return cls(op, gpu_of(context.options)).lower()
 
 
 class _Gradient(TiledAttentionGradient):
     def __init__(self, op: AttentionGradient, gpu: GpuTarget) -> None:
         side = 32 if max(elements_of(op)) <= FEW else 16
         super().__init__(op, DOWN * ACROSS, (side, side), gpu.costs.attention_gradient)
-        self.lines = [lines_of(F32, side, elements) for elements in self.elements]
-        """Of queries or keys, and of what belongs to them."""
-        self.weights = lines_of(F32, side, side)
+        self.layout = [layout_of(F32, side, elements) for elements in self.elements]
+        """The shared-memory layouts of queries or keys, and of output gradients or values."""
+        self.weights = layout_of(F32, side, side)
         self.down, self.across = unravel(self.writer.thread, [ACROSS] * 2)
         self.results = range(2 if op.by_keys else 1)
-        """Of queries; of keys and of values."""
+        """The gradients that are written: of queries; or of keys and of values."""
 
     def write(self, batch: Sequence[Expr], first: Expr) -> None:
-        own, walked = ([self._buffer(lines) for lines in self.lines] for _ in range(2))
+        own, walked = ([self._buffer(layout) for layout in self.layout] for _ in range(2))
         weights = [self._buffer(self.weights) for _ in self.results]
         self._load(batch, self.own, (first, self.count_of_rows()), own)
         rows = [first + self.down + DOWN * k for k in range(self._tall)]
 
-        def some(start: Expr, sums: list[Expr]) -> list[Expr]:
-            return self._some_columns(batch, rows, start, (own, walked, weights), sums)
+        def walk_step(start: Expr, sums: list[Expr]) -> list[Expr]:
+            return self._add_tile(batch, rows, start, (own, walked, weights), sums)
 
         emit = self.writer.emit
         zeros = [constant(emit, 0, F32)] * sum(map(self._sums, self.results))
         begin, end = self.range(first)
-        sums = iterate(emit, begin, end, zeros, some, self.columns)
+        sums = iterate(emit, begin, end, zeros, walk_step, self.columns)
         for which, own_sums in zip(self.results, self._by_result(sums), strict=True):
-            self._finish(batch, rows, which, own_sums)
+            self._write_results(batch, rows, which, own_sums)
 
-    def _some_columns(
+    def _add_tile(
         self,
         batch: Sequence[Expr],
         rows: Sequence[Expr],
@@ -75,7 +75,7 @@ class _Gradient(TiledAttentionGradient):
         buffers: tuple[Sequence[Pointer], Sequence[Pointer], Sequence[Pointer]],
         sums: Sequence[Expr],
     ) -> list[Expr]:
-        """The sums with what the columns from `start` on add to them."""
+        """The sums with the contributions of the columns from `start` on."""
         writer = self.writer
         own, walked, weights = buffers
         self._load(batch, self.walked, (start, self.count_of_columns()), walked)
@@ -98,9 +98,9 @@ class _Gradient(TiledAttentionGradient):
         rows: tuple[Expr, Expr],
         buffers: Sequence[Pointer],
     ) -> None:
-        """Start to copy the rows of two operands from one on, up to a limit."""
-        for view, lines, buffer in zip(views, self.lines, buffers, strict=True):
-            load_rows(self.writer, view, batch, rows, lines, buffer)
+        """Start to copy rows of two operands; `rows` are the first one and the limit."""
+        for view, layout, buffer in zip(views, self.layout, buffers, strict=True):
+            load_rows(self.writer, view, batch, rows, layout, buffer)
 
     def _by_result(self, sums: Sequence[Expr]) -> list[Sequence[Expr]]:
         """The thread's sums of each result."""
@@ -118,39 +118,39 @@ class _Gradient(TiledAttentionGradient):
         return self.columns // ACROSS
 
     def _units(self, which: int) -> int:
-        """Units of a row's elements that a thread adds up."""
-        return -(-self.lines[which].units // ACROSS)
+        """Units of a row's gradient that a thread adds up."""
+        return -(-self.layout[which].units // ACROSS)
 
     def _sums(self, which: int) -> int:
         return self._tall * self._units(which) * UNIT
 
-    def _buffer(self, lines: Lines) -> Pointer:
-        return self.writer.shared(lines.bytes // F32.bytes, F32)
+    def _buffer(self, layout: SharedLayout) -> Pointer:
+        return self.writer.shared(layout.bytes // F32.bytes, F32)
 
-    # The steps for some columns.
+    # One tile of columns.
 
     def _products(self, which: int, own: Pointer, walked: Pointer) -> list[Expr]:
         """The products of the thread's rows and columns, row by row."""
-        lines, emit = self.lines[which], self.writer.emit
+        layout, emit = self.layout[which], self.writer.emit
 
         def unit(k: Expr, sums: list[Expr]) -> list[Expr]:
-            down = [self._row(lines, own, r, k) for r in range(self._tall)]
-            across = [self._column(lines, walked, c, k) for c in range(self._wide)]
+            down = [self._row(layout, own, r, k) for r in range(self._tall)]
+            across = [self._column(layout, walked, c, k) for c in range(self._wide)]
             pairs = [(one, other) for one in down for other in across]
             return [_dot(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
 
         zeros = [constant(emit, 0, F32)] * (self._tall * self._wide)
-        return iterate(emit, 0, lines.units, zeros, unit)
+        return iterate(emit, 0, layout.units, zeros, unit)
 
-    def _row(self, lines: Lines, buffer: Pointer, which: int, unit: Expr) -> list[Expr]:
+    def _row(self, layout: SharedLayout, buffer: Pointer, which: int, unit: Expr) -> list[Expr]:
         """A unit of one of the thread's rows."""
         line = self.down + DOWN * which
-        return load_several(buffer, lines.place(line, unit, self.down), UNIT)
+        return load_several(buffer, layout.offset(line, unit, self.down), UNIT)
 
-    def _column(self, lines: Lines, buffer: Pointer, which: int, unit: Expr) -> list[Expr]:
+    def _column(self, layout: SharedLayout, buffer: Pointer, which: int, unit: Expr) -> list[Expr]:
         """A unit of one of the thread's columns."""
         line = self.across + ACROSS * which
-        return load_several(buffer, lines.place(line, unit, line), UNIT)
+        return load_several(buffer, layout.offset(line, unit, line), UNIT)
 
     def _weigh(
         self,
@@ -160,54 +160,54 @@ class _Gradient(TiledAttentionGradient):
         products: Sequence[Sequence[Expr]],
         buffers: Sequence[Pointer],
     ) -> None:
-        """Put what the thread's scores receive into shared memory, and `by_keys` their weights."""
+        """Store the gradients of the thread's scores in shared memory, and `by_keys` their weights."""
         own = [self.across + ACROSS * c for c in range(self._wide)]
         columns = [start + column for column in own]
         queries = columns if self.op.by_keys else rows
         of_queries = [self.statistics(batch, query) for query in queries]
-        for place, pair in enumerate(zip(*products, strict=True)):
-            r, c = divmod(place, self._wide)
+        for position, pair in enumerate(zip(*products, strict=True)):
+            r, c = divmod(position, self._wide)
             statistics = of_queries[c if self.op.by_keys else r]
             p, ds = self.weigh(batch, (rows[r], columns[c]), pair, statistics)
             line = self.down + DOWN * r
             unit, rest = unravel(own[c], [UNIT] * 2)
-            there = self.weights.place(line, unit, self.down) + rest
+            offset = self.weights.offset(line, unit, self.down) + rest
             for buffer, value in zip(buffers, (ds, p), strict=False):
-                buffer[there] = value
+                buffer[offset] = value
 
     def _added(
         self, which: int, weights: Pointer, walked: Pointer, sums: Sequence[Expr]
     ) -> list[Expr]:
-        """Add the columns, weighted, to the thread's elements of what its rows receive."""
-        lines = self.lines[which]
-        units = [minimum(unit, lines.units - 1) for unit in self._own(which)]
+        """Add the columns, weighted, to the thread's elements of its rows' gradients."""
+        layout = self.layout[which]
+        units = [minimum(unit, layout.units - 1) for unit in self._own(which)]
 
-        def some(k: Expr, sums: list[Expr]) -> list[Expr]:
+        def walk_step(k: Expr, sums: list[Expr]) -> list[Expr]:
             factors = [self._row(self.weights, weights, r, k) for r in range(self._tall)]
             for step in range(UNIT):
                 line = k * UNIT + step
                 elements = [
                     element
                     for unit in units
-                    for element in load_several(walked, lines.place(line, unit, line), UNIT)
+                    for element in load_several(walked, layout.offset(line, unit, line), UNIT)
                 ]
                 pairs = [(factor[step], element) for factor in factors for element in elements]
                 sums = [fma(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
             return sums
 
-        return iterate(self.writer.emit, 0, self.columns // UNIT, sums, some)
+        return iterate(self.writer.emit, 0, self.columns // UNIT, sums, walk_step)
 
     def _own(self, which: int) -> list[Expr]:
-        """The units of a row's elements that are the thread's; some may be beyond the last."""
+        """The thread's units of a row's gradient; some may be beyond the last."""
         return [self.across + ACROSS * k for k in range(self._units(which))]
 
-    def _finish(
+    def _write_results(
         self, batch: Sequence[Expr], rows: Sequence[Expr], which: int, sums: Sequence[Expr]
     ) -> None:
         along = [unit * UNIT + k for unit in self._own(which) for k in range(UNIT)]
-        places = [(row, element) for row in rows for element in along]
-        for place, sum in zip(places, sums, strict=True):
-            self.store(batch, which, place, sum)
+        positions = [(row, element) for row in rows for element in along]
+        for position, sum in zip(positions, sums, strict=True):
+            self.store(batch, which, position, sum)
 
 
 def _dot(one: Sequence[Expr], other: Sequence[Expr], sum: Expr) -> Expr:

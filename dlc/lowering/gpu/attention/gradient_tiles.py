@@ -1,10 +1,11 @@
-"""What both ways to compute the gradient of attention on a GPU share: a block's rows, and a walk.
+"""The gradient of attention on a GPU, as both lowerings share it: FlashAttention-2's backward pass.
 
-A block has some queries and what they receive, or `by_keys` some keys and values, as its *rows*, and walks
-along the others, its *columns*. Rows times columns are scores, and what the weights receive; weights and
-what scores receive follow from them and from two numbers for each query. Times the columns again they are
-added to what the rows receive. So each number is added up by one thread, in order. (T. Dao,
-"FlashAttention-2", 2023, algorithm 2, with a walk for each of its two loops.)
+A block has some queries and their output gradients, or `by_keys` some keys and values, as its *rows*, and
+walks along the others, its *columns*. Rows times columns are the scores and the weights' gradients, which
+are recomputed, not stored; weights and score gradients follow from them and from two numbers for each
+query. Times the columns again they are added to the rows' gradients. So each element is summed by one
+thread, in order, without atomics (T. Dao, "FlashAttention-2", 2023, algorithm 2, with a kernel for each of
+its two loops).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dlc.dialects.expr import Expr, Index, maximum, minimum, select
 from dlc.dialects.kernel.attention import AttentionGradient
 from dlc.ir.dims import ceil_divide, interval, product
 from dlc.ir.types import BOOL, F32
-from dlc.lowering.gpu.attention.forward_tiles import LOWEST
+from dlc.lowering.gpu.attention.forward_tiles import MINUS_INFINITY
 from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.kernel_code.words import unravel, when
 from dlc.lowering.kernel_code.writer import Lowered
@@ -26,14 +27,14 @@ QUERY, KEYS, VALUES, DY, LOGARITHMS, MEANS, MASK = range(7)
 """The views of a kernel, in order."""
 
 Statistics = tuple[Expr, Expr]
-"""Of a query: the logarithm of its sum of powers, and the mean of what its scores receive."""
+"""Of a query: the logarithm of its sum of exponentials, and the mean of its weights' gradients."""
 
 
 class TiledAttentionGradient:
-    """A gradient in the making: a block of `threads` threads has `sides`, rows and columns at a time.
+    """Lowers a gradient with blocks of `threads` threads and tiles of `sides`, rows and columns.
 
-    `product_ps` is what one multiplication and addition costs. Of what is written, `depth` are the
-    elements of queries and keys, `width` those of values.
+    `product_ps` is the cost of one multiplication and addition in picoseconds. `depth` are the elements of
+    queries and keys, `width` those of values.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class TiledAttentionGradient:
         return (column, row) if self.op.by_keys else (row, column)
 
     def range(self, first: Expr) -> tuple[Index, Expr]:
-        """The columns that have to do with the rows from `first` on: from one up to a limit."""
+        """The columns, from one up to a limit, that see the block's rows or are seen by them."""
         count = self.count_of_columns()
         if not self._sees_a_key():
             return 0, count
@@ -90,71 +91,73 @@ class TiledAttentionGradient:
         return 0, minimum(count, first + causal + self.rows)
 
     def _sees_a_key(self) -> bool:
-        """Whether the order hides keys, but every query sees one; what sees none gives NaN to all."""
+        """Whether attention is causal and every query sees a key: one that sees none gives NaN to all."""
         if self.op.causal is None:
             return False
         program = mem.program_of(self.op)
         least, _ = interval(self.op.causal, {} if program is None else program.bounds)
         return least is not None and least >= 0
 
-    # What comes from memory.
+    # Loads.
 
     def statistics(self, batch: Sequence[Expr], query: Expr) -> Statistics:
-        """The two numbers of a query, of the last one where there is none."""
-        place = [*batch, self._clamped(query, by_query=True)]
-        return self.writer.load(LOGARITHMS, place), self.writer.load(MEANS, place)
+        """The statistics of a query; of the last one where it is out of bounds."""
+        index = [*batch, self._clamped(query, by_query=True)]
+        return self.writer.load(LOGARITHMS, index), self.writer.load(MEANS, index)
 
-    def _clamped(self, place: Expr, *, by_query: bool) -> Expr:
-        """The place of a query or a key, of the last one where it is beyond."""
+    def _clamped(self, index: Expr, *, by_query: bool) -> Expr:
+        """The index of a query or a key; of the last one where it is out of bounds."""
         of_columns = by_query == self.op.by_keys
         count = self.count_of_columns() if of_columns else self.count_of_rows()
-        return minimum(place, count - 1)
+        return minimum(index, count - 1)
 
     # The formulas.
 
     def weigh(
         self,
         batch: Sequence[Expr],
-        place: tuple[Expr, Expr],
+        position: tuple[Expr, Expr],
         products: tuple[Expr, Expr],
         statistics: Statistics,
     ) -> tuple[Expr, Expr]:
-        """The weight of a row and a column, and what their score receives; 0 beyond the columns.
+        """The weight of a row and a column, and the gradient of their score; 0 beyond the columns.
 
-        `products` are those of query and key, and of what the query receives and the value.
+        `products` are those of query and key, and of output gradient and value.
         """
-        product, received = products
+        product, weight_gradient = products
         logarithm, mean = statistics
-        score = self._masked(batch, self._query_and_key(*place), product)
+        score = self._masked(batch, self._query_and_key(*position), product)
         p = (score - logarithm).exp()
-        ds = p * (received - mean)
-        within = place[1] < self.count_of_columns()
+        ds = p * (weight_gradient - mean)
+        within = position[1] < self.count_of_columns()
         return select(within, p, 0), select(within, ds, 0)
 
-    def _masked(self, batch: Sequence[Expr], place: tuple[Expr, Expr], product: Expr) -> Expr:
+    def _masked(self, batch: Sequence[Expr], pair: tuple[Expr, Expr], product: Expr) -> Expr:
         """A score, scaled and masked; -inf for what is hidden."""
-        query, key = place
+        query, key = pair
         score = product * self.op.scale
         if self.op.mask:
-            where = self._clamped(query, by_query=True), self._clamped(key, by_query=False)
-            mask = self.writer.load(MASK, [*batch, *where])
+            index = self._clamped(query, by_query=True), self._clamped(key, by_query=False)
+            mask = self.writer.load(MASK, [*batch, *index])
             if mask.dtype is BOOL:
-                score = select(mask, score, LOWEST)
+                score = select(mask, score, MINUS_INFINITY)
             else:
                 score = score + mask.cast(F32)
         if self.op.causal is not None:
             last = query + self.writer.size(self.op.causal, "causal")
-            score = select(key <= last, score, LOWEST)
+            score = select(key <= last, score, MINUS_INFINITY)
         return score
 
     # Results.
 
-    def store(self, batch: Sequence[Expr], which: int, place: tuple[Expr, Expr], sum: Expr) -> None:
-        """Write an element of what a row receives, if there is one.
+    def store(
+        self, batch: Sequence[Expr], which: int, position: tuple[Expr, Expr], sum: Expr
+    ) -> None:
+        """Write an element of a row's gradient if it is within bounds.
 
-        `which` is 0 for queries and keys, which receive a multiple of the sum, and 1 for values.
+        `which` is 0 for queries and keys, whose gradient is the scaled sum, and 1 for values.
         """
-        row, along = place
+        row, along = position
         view = len(self.op.operands) - len(self.op.outs) + which
         with when((row < self.count_of_rows()) & (along < self.elements[which])):
             value = sum * self.op.scale if which == 0 else sum
@@ -162,7 +165,7 @@ class TiledAttentionGradient:
 
 
 def elements_of(op: AttentionGradient) -> tuple[int, int]:
-    """How many elements queries and keys have, and values."""
+    """The elements of a query or key, and of a value."""
     depth, width = (kernel.array_type(v).shape[-1] for v in (op.query, op.values))
     assert isinstance(depth, int) and isinstance(width, int)
     return depth, width

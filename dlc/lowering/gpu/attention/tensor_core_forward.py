@@ -1,9 +1,9 @@
 """`kernel.attention` of f16, bf16 and tf32 for a GPU, by matrix instructions.
 
-A block has 64 queries or 32, a warp 16 of them. Some keys and their values at a time are in shared memory,
-and the next ones are copied meanwhile. A warp multiplies its queries with the keys; scores become powers
-relative to the largest so far, rounded as the values are, in the same registers that the product with the
-values reads them from. (T. Dao, "FlashAttention-2", 2023.)
+A block has 64 queries or 32, a warp 16 of them. Keys and values are double-buffered in shared memory: the
+next tile is copied (`cp.async`) while the warps compute with one. A warp multiplies its queries with the
+keys; the online softmax turns scores into exponentials, rounded to the values' dtype, in the registers from
+which the product with the values reads them (T. Dao, "FlashAttention-2", 2023).
 """
 
 from __future__ import annotations
@@ -25,18 +25,24 @@ from dlc.dialects.expr import (
 from dlc.dialects.kernel.attention import MOST_NARROW, Attention
 from dlc.dialects.simt import WARP
 from dlc.ir.types import BOOL, F32
-from dlc.lowering.gpu.attention.forward_tiles import LOWEST, State, TiledAttention
-from dlc.lowering.gpu.attention.warp_matrices import Tile, WarpRows, lines_of, load_rows, tile_for
+from dlc.lowering.gpu.attention.forward_tiles import MINUS_INFINITY, SoftmaxState, TiledAttention
+from dlc.lowering.gpu.attention.warp_matrices import (
+    AttentionTile,
+    WarpRows,
+    layout_of,
+    load_rows,
+    tile_for,
+)
 from dlc.lowering.gpu.writer import shuffle_xor
 from dlc.lowering.kernel_code.words import either, iterate
 from dlc.target.gpu import GpuTarget
 
-TILES = {128: Tile(4, 64), 256: Tile(4, 32), 512: Tile(2, 16)}
-"""For which 48 KiB have room, twice for keys and values."""
+TILES = {128: AttentionTile(4, 64), 256: AttentionTile(4, 32), 512: AttentionTile(2, 16)}
+"""Tiles by the bytes of a row: 48 KiB hold the queries, and keys and values twice."""
 
 
 class MatrixAttention(TiledAttention):
-    """An attention in the making. Queries, keys and values have at most 128 elements each."""
+    """Lowers an attention with heads of at most 128 elements."""
 
     def __init__(self, op: Attention, gpu: GpuTarget) -> None:
         *_, depth = kernel.array_type(op.query).shape
@@ -47,28 +53,28 @@ class MatrixAttention(TiledAttention):
         tile = tile_for(TILES, self.dtype, widest)
         super().__init__(op, tile.warps * WARP, tile.rows, gpu.costs.matrix_attention)
         self.keys = tile.columns
-        """Keys at a time."""
-        self.lines = [
-            lines_of(self.dtype, count, elements)
+        """Keys of a tile."""
+        self.layout = [
+            layout_of(self.dtype, count, elements)
             for count, elements in (
                 (self.queries, depth),
                 (self.keys, depth),
                 (self.keys, self.width),
             )
         ]
-        """Of queries, keys and values."""
+        """The shared-memory layouts of queries, keys and values."""
         self.warp = WarpRows(self.writer)
 
     def write(self, batch: Sequence[Expr], first: Expr) -> None:
         rows = self.warp.rows(first)
-        self._finish(batch, rows, self._attend(batch, first, rows))
+        self._write_results(batch, rows, self._attend(batch, first, rows))
 
-    # The walk along the keys.
+    # The main loop along the keys.
 
-    def _attend(self, batch: Sequence[Expr], first: Expr, rows: Sequence[Expr]) -> State:
-        """What there is after all keys that the block's queries see."""
+    def _attend(self, batch: Sequence[Expr], first: Expr, rows: Sequence[Expr]) -> SoftmaxState:
+        """The softmax state after all keys that the block's queries see."""
         writer = self.writer
-        queries, keys, values = self.lines
+        queries, keys, values = self.layout
         count = writer.size(self.op.count, "n")
         length = queries.bytes + 2 * (keys.bytes + values.bytes)
         buffer = writer.shared(length // self.dtype.bytes, self.dtype)
@@ -78,22 +84,24 @@ class MatrixAttention(TiledAttention):
         zero = index(writer.emit, 0)
         self._load_stage(batch, self._stage(stages, zero), zero, count)
 
-        def some(start: Expr, carried: list[Expr]) -> list[Index]:
+        def walk_step(start: Expr, carried: list[Expr]) -> list[Index]:
             stage, *rest = carried
             writer.wait()
             writer.barrier()
             other = 1 - stage
-            following = start + self.keys
-            self._load_stage(batch, self._stage(stages, other), following, count)
+            advance = start + self.keys
+            self._load_stage(batch, self._stage(stages, other), advance, count)
             buffers = (buffer, *self._stage(stages, stage))
-            state = self._some_keys(batch, rows, start, count, buffers, State.of(rest, 2))
+            state = self._attend_to_tile(
+                batch, rows, start, count, buffers, SoftmaxState.of(rest, 2)
+            )
             return [other, *state.values]
 
-        start = State.start(writer.emit, 2, self.warp.sums(values))
+        start = SoftmaxState.start(writer.emit, 2, self.warp.sums(values))
         end = self._end(first, count)
-        _, *last = iterate(writer.emit, 0, end, [0, *start.values], some, self.keys)
+        _, *last = iterate(writer.emit, 0, end, [0, *start.values], walk_step, self.keys)
         writer.wait()
-        return State.of(last, 2)
+        return SoftmaxState.of(last, 2)
 
     def _end(self, first: Expr, count: Expr) -> Expr:
         """The first key that no query of the block sees."""
@@ -105,43 +113,43 @@ class MatrixAttention(TiledAttention):
     def _load_stage(
         self, batch: Sequence[Expr], buffers: tuple[Pointer, Pointer], first: Expr, count: Expr
     ) -> None:
-        """Start to copy some keys and their values."""
-        for view, lines, buffer in zip((1, 2), self.lines[1:], buffers, strict=True):
-            load_rows(self.writer, view, batch, (first, count), lines, buffer)
+        """Start to copy a tile of keys and values."""
+        for view, layout, buffer in zip((1, 2), self.layout[1:], buffers, strict=True):
+            load_rows(self.writer, view, batch, (first, count), layout, buffer)
         self.writer.commit()
 
     def _stage(self, stages: Pointer, stage: Expr) -> tuple[Pointer, Pointer]:
-        """Where the keys and values of a stage are."""
-        _, keys, values = self.lines
+        """The buffers of a stage's keys and values."""
+        _, keys, values = self.layout
         buffer = stages.skip(stage * (keys.bytes + values.bytes))
         return buffer, buffer.skip(keys.bytes)
 
-    # The steps for some keys.
+    # One step of the main loop.
 
-    def _some_keys(
+    def _attend_to_tile(
         self,
         batch: Sequence[Expr],
         rows: Sequence[Expr],
         start: Expr,
         count: Expr,
         buffers: tuple[Pointer, Pointer, Pointer],
-        state: State,
-    ) -> State:
-        queries, keys, values = zip(self.lines, buffers, strict=True)
+        state: SoftmaxState,
+    ) -> SoftmaxState:
+        queries, keys, values = zip(self.layout, buffers, strict=True)
         scores: list[Expr] = []
         for k, product in enumerate(self.warp.products(queries, keys)):
             key = start + self.warp.column(k)
             scores.append(self._masked(batch, rows[k % 4 // 2], key, count, product))
-        state, powers = self._powers(scores, state)
-        sums = self.warp.weighted(*values, powers, state.sums)
-        return State(state.largest, state.total, sums)
+        state, exponentials = self._update_softmax(scores, state)
+        sums = self.warp.weighted(*values, exponentials, state.sums)
+        return SoftmaxState(state.largest, state.total, sums)
 
     def _masked(
         self, batch: Sequence[Expr], query: Expr, key: Expr, count: Expr, product: Expr
     ) -> Expr:
         """A score, scaled and masked; -inf for what is hidden or beyond the last key."""
         writer = self.writer
-        lowest = constant(writer.emit, LOWEST, F32)
+        lowest = constant(writer.emit, MINUS_INFINITY, F32)
         score = product * self.op.scale
         within = key < count
         if self.op.causal is not None:
@@ -154,33 +162,35 @@ class MatrixAttention(TiledAttention):
         def masked() -> list[Expr]:
             mask = writer.load(3, [*batch, query, key])
             if mask.dtype is BOOL:
-                return [select(mask, score, LOWEST)]
+                return [select(mask, score, MINUS_INFINITY)]
             return [score + mask.cast(F32)]
 
-        (found,) = either(within & (query < limit), masked, lambda: [lowest])
-        return found
+        (masked_score,) = either(within & (query < limit), masked, lambda: [lowest])
+        return masked_score
 
-    def _powers(self, scores: Sequence[Expr], state: State) -> tuple[State, list[Expr]]:
-        """Scores become powers, and what there was is scaled to the new largest one."""
+    def _update_softmax(
+        self, scores: Sequence[Expr], state: SoftmaxState
+    ) -> tuple[SoftmaxState, list[Expr]]:
+        """Online softmax: rescale the state to the new maxima; the exponentials of the scores."""
         largest, total = list(state.largest), list(state.total)
-        sums, powers = list(state.sums), list(scores)
+        sums, exponentials = list(state.sums), list(scores)
         for row in range(2):
             own = [k for k in range(len(scores)) if k % 4 // 2 == row]
             most = self._row_reduce("maximum", [scores[k] for k in own])
             before, largest[row] = largest[row], maximum(largest[row], most)
-            base = self.relative(largest[row])
+            base = self.softmax_base(largest[row])
             factor = (before - base).exp()
             total[row] = total[row] * factor
             for k in own:
-                powers[k] = (scores[k] - base).exp()
-                total[row] = total[row] + powers[k]
+                exponentials[k] = (scores[k] - base).exp()
+                total[row] = total[row] + exponentials[k]
             for k in range(len(sums)):
                 if k % 4 // 2 == row:
                     sums[k] = sums[k] * factor
-        return State(largest, total, sums), powers
+        return SoftmaxState(largest, total, sums), exponentials
 
     def _row_reduce(self, name: str, values: Sequence[Expr]) -> Expr:
-        """The numbers of a row combined: those of a thread, then of the four that have the row."""
+        """The values of a row combined: those of a thread, then of the four threads that hold the row."""
         result, *others = values
         for other in others:
             result = combine(name, result, other)
@@ -190,8 +200,10 @@ class MatrixAttention(TiledAttention):
 
     # Results.
 
-    def _finish(self, batch: Sequence[Expr], rows: Sequence[Expr], state: State) -> None:
-        """Divide the sums of each query by the sum of its powers, and write the logarithm of that."""
+    def _write_results(
+        self, batch: Sequence[Expr], rows: Sequence[Expr], state: SoftmaxState
+    ) -> None:
+        """Divide the sums of each query by its sum of exponentials, and write the logarithm of that."""
         m = self.writer.size(self.m, "m")
         for row, query in enumerate(rows):
             total = self._row_reduce("add", [state.total[row]])

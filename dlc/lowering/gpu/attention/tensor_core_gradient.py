@@ -1,8 +1,8 @@
 """`kernel.attention_gradient` of f16, bf16 and tf32 for a GPU, by matrix instructions.
 
-A block has 64 rows or 16, a warp 16 of them. Some columns at a time are in shared memory, and the next ones
-are copied meanwhile. What a warp computes of its scores stays in the registers that the products with the
-columns read it from, rounded as these are.
+A block has 64 rows or 16, a warp 16 of them. Tiles of columns are double-buffered in shared memory: the
+next one is copied (`cp.async`) while the warps compute with one. A warp's weights and score gradients,
+rounded to the columns' dtype, stay in the registers from which the products with the columns read them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ from dlc.lowering.gpu.attention.gradient_tiles import (
     TiledAttentionGradient,
     elements_of,
 )
-from dlc.lowering.gpu.attention.warp_matrices import Tile, WarpRows, lines_of, load_rows, tile_for
+from dlc.lowering.gpu.attention.warp_matrices import (
+    AttentionTile,
+    WarpRows,
+    layout_of,
+    load_rows,
+    tile_for,
+)
 from dlc.lowering.kernel_code.words import iterate
 from dlc.target.gpu import GpuTarget
 
-TILES = {128: Tile(4, 32), 256: Tile(4, 16), 512: Tile(1, 16)}
-"""For which 48 KiB have room, twice for columns; rows and columns have two arrays each."""
+TILES = {128: AttentionTile(4, 32), 256: AttentionTile(4, 16), 512: AttentionTile(1, 16)}
+"""Tiles by the bytes of a row: 48 KiB hold two arrays of rows, and two of columns twice."""
 
 
 class MatrixAttentionGradient(TiledAttentionGradient):
-    """A gradient in the making. Queries, keys and values have at most 128 elements each."""
+    """Lowers a gradient with heads of at most 128 elements."""
 
     def __init__(self, op: AttentionGradient, gpu: GpuTarget) -> None:
         widest = max(elements_of(op))
@@ -37,68 +43,68 @@ class MatrixAttentionGradient(TiledAttentionGradient):
         tile = tile_for(TILES, self.dtype, widest)
         sides = tile.rows, tile.columns
         super().__init__(op, tile.warps * WARP, sides, gpu.costs.matrix_attention)
-        self.own_lines, self.walked_lines = (
-            [lines_of(self.dtype, count, elements) for elements in self.elements]
+        self.own_layouts, self.walked_layouts = (
+            [layout_of(self.dtype, count, elements) for elements in self.elements]
             for count in (self.rows, self.columns)
         )
         self.warp = WarpRows(self.writer)
 
     def write(self, batch: Sequence[Expr], first: Expr) -> None:
         writer = self.writer
-        length = sum(lines.bytes for lines in self.own_lines)
+        length = sum(layout.bytes for layout in self.own_layouts)
         buffer = writer.shared((length + 2 * self._stage_bytes) // self.dtype.bytes, self.dtype)
-        own = [buffer, buffer.skip(self.own_lines[0].bytes)]
+        own = [buffer, buffer.skip(self.own_layouts[0].bytes)]
         stages = buffer.skip(length)
         limit = self.count_of_rows()
-        for view, lines, there in zip(self.own, self.own_lines, own, strict=True):
-            load_rows(writer, view, batch, (first, limit), lines, there)
+        for view, layout, target in zip(self.own, self.own_layouts, own, strict=True):
+            load_rows(writer, view, batch, (first, limit), layout, target)
         rows = self.warp.rows(first)
-        known = [] if self.op.by_keys else [self.statistics(batch, row) for row in rows]
+        row_statistics = [] if self.op.by_keys else [self.statistics(batch, row) for row in rows]
         begin, end = self.range(first)
         begin = index(writer.emit, begin)
         self._load_columns(batch, self._stage(stages, index(writer.emit, 0)), begin)
 
-        def some(start: Expr, carried: list[Expr]) -> list[Index]:
+        def walk_step(start: Expr, carried: list[Expr]) -> list[Index]:
             stage, *sums = carried
             writer.wait()
             writer.barrier()
             other = 1 - stage
             self._load_columns(batch, self._stage(stages, other), start + self.columns)
             walked = self._stage(stages, stage)
-            weights = self._weights(batch, rows, start, (own, walked), known)
+            weights = self._weights(batch, rows, start, (own, walked), row_statistics)
             return [other, *self._added(weights, walked, sums)]
 
         zeros = [constant(writer.emit, 0, F32)] * sum(self._sums)
-        _, *sums = iterate(writer.emit, begin, end, [0, *zeros], some, self.columns)
+        _, *sums = iterate(writer.emit, begin, end, [0, *zeros], walk_step, self.columns)
         writer.wait()
-        self._finish(batch, rows, sums)
+        self._write_results(batch, rows, sums)
 
     @property
     def _sums(self) -> list[int]:
-        """How many sums of each result a thread has."""
-        results = self.walked_lines if self.op.by_keys else self.walked_lines[:1]
-        return [self.warp.sums(lines) for lines in results]
+        """The number of a thread's sums of each result."""
+        results = self.walked_layouts if self.op.by_keys else self.walked_layouts[:1]
+        return [self.warp.sums(layout) for layout in results]
 
     # Shared memory.
 
     @property
     def _stage_bytes(self) -> int:
-        """Bytes of the columns that are there at a time."""
-        return sum(lines.bytes for lines in self.walked_lines)
+        """Bytes of a tile of columns."""
+        return sum(layout.bytes for layout in self.walked_layouts)
 
     def _stage(self, stages: Pointer, stage: Expr) -> list[Pointer]:
-        """Where the two arrays of the columns of a stage are."""
+        """The buffers of a stage's two arrays of columns."""
         buffer = stages.skip(stage * self._stage_bytes)
-        return [buffer, buffer.skip(self.walked_lines[0].bytes)]
+        return [buffer, buffer.skip(self.walked_layouts[0].bytes)]
 
     def _load_columns(self, batch: Sequence[Expr], buffers: Sequence[Pointer], first: Expr) -> None:
-        """Start to copy some columns."""
+        """Start to copy a tile of columns."""
         limit = self.count_of_columns()
-        for view, lines, buffer in zip(self.walked, self.walked_lines, buffers, strict=True):
-            load_rows(self.writer, view, batch, (first, limit), lines, buffer)
+        for view, layout, buffer in zip(self.walked, self.walked_layouts, buffers, strict=True):
+            load_rows(self.writer, view, batch, (first, limit), layout, buffer)
         self.writer.commit()
 
-    # The steps for some columns.
+    # One tile of columns.
 
     def _weights(
         self,
@@ -106,14 +112,14 @@ class MatrixAttentionGradient(TiledAttentionGradient):
         rows: Sequence[Expr],
         start: Expr,
         buffers: tuple[Sequence[Pointer], Sequence[Pointer]],
-        known: Sequence[Statistics],
+        row_statistics: Sequence[Statistics],
     ) -> tuple[list[Expr], list[Expr]]:
-        """What the thread's scores receive, and their weights; `known` are the statistics of rows."""
+        """The gradients of the thread's scores, and their weights; `row_statistics` are empty `by_keys`."""
         products = [
-            self.warp.products((self.own_lines[k], own), (self.walked_lines[k], walked))
+            self.warp.products((self.own_layouts[k], own), (self.walked_layouts[k], walked))
             for k, (own, walked) in enumerate(zip(*buffers, strict=True))
         ]
-        received, weights = list[Expr](), list[Expr]()
+        score_gradients, weights = list[Expr](), list[Expr]()
         of_columns: dict[tuple[int, int], Statistics] = {}
         for k, pair in enumerate(zip(*products, strict=True)):
             column = start + self.warp.column(k)
@@ -123,11 +129,11 @@ class MatrixAttentionGradient(TiledAttentionGradient):
                     of_columns[which] = self.statistics(batch, column)
                 statistics = of_columns[which]
             else:
-                statistics = known[k % 4 // 2]
+                statistics = row_statistics[k % 4 // 2]
             p, ds = self.weigh(batch, (rows[k % 4 // 2], column), pair, statistics)
-            received.append(ds)
+            score_gradients.append(ds)
             weights.append(p)
-        return received, weights
+        return score_gradients, weights
 
     def _added(
         self,
@@ -135,19 +141,21 @@ class MatrixAttentionGradient(TiledAttentionGradient):
         walked: Sequence[Pointer],
         sums: Sequence[Expr],
     ) -> list[Expr]:
-        """Add the columns, weighted, to what the rows receive."""
+        """Add the columns, weighted, to the rows' gradients."""
         added, done = list[Expr](), 0
         for which, count in enumerate(self._sums):
             own = sums[done : done + count]
-            lines = self.walked_lines[which]
-            added += self.warp.weighted(lines, walked[which], weights[which], own)
+            layout = self.walked_layouts[which]
+            added += self.warp.weighted(layout, walked[which], weights[which], own)
             done += count
         return added
 
-    def _finish(self, batch: Sequence[Expr], rows: Sequence[Expr], sums: Sequence[Expr]) -> None:
+    def _write_results(
+        self, batch: Sequence[Expr], rows: Sequence[Expr], sums: Sequence[Expr]
+    ) -> None:
         done = 0
         for which, count in enumerate(self._sums):
             for k in range(min(count, -(-self.elements[which] // 8) * 4)):
-                place = rows[k % 4 // 2], self.warp.column(k)
-                self.store(batch, which, place, sums[done + k])
+                position = rows[k % 4 // 2], self.warp.column(k)
+                self.store(batch, which, position, sums[done + k])
             done += count

@@ -1,8 +1,8 @@
-"""What lowerings of attention share: rows in shared memory, and products of them by matrix instructions.
+"""Products of rows in shared memory by matrix instructions, for both lowerings of attention.
 
-A warp makes a product for its 16 rows. The sums are the warp's together: of each eight columns, a thread
-has two neighbours in two rows (`simt.mma`). Rounded, they are the left factor of the next product
-as they stand.
+A warp computes the products of its 16 rows. The threads of the warp hold the sums as `simt.mma` leaves
+them: of each eight columns a thread has two neighbours in two rows. Rounded, they are the left fragment of
+the next product as they are, without a pass through shared memory (as in FlashAttention-2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from dlc.dialects.kernel.attention import MOST_NARROW, Attention, AttentionGradi
 from dlc.dialects.simt import WARP, WIDE
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, DType
-from dlc.lowering.gpu.product.shared_layout import BANKS, Lines, Order, Place, fragment
+from dlc.lowering.gpu.product.shared_layout import (
+    BANK_UNITS,
+    GlobalElement,
+    SharedLayout,
+    Swizzle,
+    load_fragment,
+)
 from dlc.lowering.gpu.writer import GridWriter, multiply_add
 from dlc.lowering.kernel_code.alignment import in_units
 from dlc.lowering.kernel_code.words import unravel
@@ -30,7 +36,7 @@ STEP = 2 * WIDE
 
 
 def by_matrices(op: Attention | AttentionGradient, options: Options) -> bool:
-    """Whether matrix instructions compute an attention: where its sums stay in registers."""
+    """Whether matrix instructions compute an attention: the GPU has them, and registers hold the sums."""
     sizes = [kernel.array_type(operand).shape[-1] for operand in (op.query, op.values)]
     narrow = all(isinstance(size, int) and size <= MOST_NARROW for size in sizes)
     gpu, dtype = gpu_of(options), kernel.array_type(op.query).dtype
@@ -39,8 +45,8 @@ def by_matrices(op: Attention | AttentionGradient, options: Options) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """What a block does at a time: the rows of so many warps, and so many columns."""
+class AttentionTile:
+    """The tile of scores of a block: the rows of `warps` warps times `columns`."""
 
     warps: int
     columns: int
@@ -50,15 +56,15 @@ class Tile:
         return ROWS * self.warps
 
 
-def tile_for(tiles: Mapping[int, Tile], dtype: DType, elements: int) -> Tile:
-    """The tile for rows of so many elements, of those for rows of at most so many bytes, in order."""
+def tile_for(tiles: Mapping[int, AttentionTile], dtype: DType, elements: int) -> AttentionTile:
+    """The tile for rows of `elements` elements; the keys of `tiles` are the most bytes of a row."""
     return next(tile for most, tile in tiles.items() if elements * dtype.bytes <= most)
 
 
-def lines_of(dtype: DType, count: int, elements: int) -> Lines:
-    """Room for rows of so many elements: a power of two, 16 at least."""
-    room = max(16, 1 << (elements - 1).bit_length())
-    return Lines(dtype, count, room * dtype.bytes // WIDE, Order.BY_UNITS)
+def layout_of(dtype: DType, count: int, elements: int) -> SharedLayout:
+    """The layout of `count` rows of `elements` elements, padded to a power of two, 16 at least."""
+    padded = max(16, 1 << (elements - 1).bit_length())
+    return SharedLayout(dtype, count, padded * dtype.bytes // WIDE, Swizzle.UNITS)
 
 
 def load_rows(
@@ -66,32 +72,32 @@ def load_rows(
     view: int,
     batch: Sequence[Expr],
     rows: tuple[Expr, Expr],
-    lines: Lines,
+    layout: SharedLayout,
     buffer: Pointer,
 ) -> None:
-    """Start to copy rows of an operand to a buffer, from one on, with zeros from a limit on."""
+    """Start to copy rows of an operand to a buffer; `rows` are the first one and the limit, then zeros."""
     first, limit = rows
     last = len(writer.views[view].shape) - 1
     width = writer.views[view].shape[last]
     assert isinstance(width, int)
 
-    def find(line: Expr, along: Expr) -> Place:
+    def locate(line: Expr, along: Expr) -> GlobalElement:
         row = first + line
-        place = writer.offset(view, [*batch, row, along])
-        return Place(writer.pointer(view), place, (row < limit) & (along < width))
+        offset = writer.offset(view, [*batch, row, along])
+        return GlobalElement(writer.pointer(view), offset, (row < limit) & (along < width))
 
     whole = in_units(writer.op.operands[view], last, WIDE)
-    lines.load(writer, buffer, find, whole=whole)
+    layout.load(writer, buffer, locate, whole=whole)
 
 
 class WarpRows:
-    """The 16 rows of the block that are a thread's warp's."""
+    """The 16 rows of the block that belong to a thread's warp."""
 
     def __init__(self, writer: GridWriter) -> None:
         warp, self.lane = unravel(writer.thread, [WARP] * 2)
         self.group, self.part = unravel(self.lane, [4] * 2)
         self.top = warp * ROWS
-        """The first of them."""
+        """The first row of the warp."""
 
     def rows(self, first: Expr) -> list[Expr]:
         """The two rows of the thread, where the block begins with `first`."""
@@ -103,60 +109,62 @@ class WarpRows:
         eighth, rest = divmod(sum, 4)
         return self.part * 2 + (8 * eighth + rest % 2)
 
-    def sums(self, columns: Lines) -> int:
-        """How many sums of a thread are in rows like these."""
+    def sums(self, columns: SharedLayout) -> int:
+        """The number of a thread's sums for rows with this layout."""
         return ROWS * columns.elements // WARP
 
-    def products(self, left: tuple[Lines, Pointer], right: tuple[Lines, Pointer]) -> list[Expr]:
-        """The warp's rows of one array times all rows of another, each with the buffer it is in."""
+    def products(
+        self, left: tuple[SharedLayout, Pointer], right: tuple[SharedLayout, Pointer]
+    ) -> list[Expr]:
+        """The warp's rows of one array times all rows of another; each is a layout and its buffer."""
         rows, own = left
         columns, _ = right
         sums = [constant(self.lane.emit, 0, F32)] * (columns.lines // 2)
         for step in range(rows.units // 2):
             at = 0, step
-            factor = fragment(rows, own, self.lane, self.top, at, along_k=True, of_rows=True)
+            factor = load_fragment(rows, own, self.lane, self.top, at, along_k=True, of_rows=True)
             for first in range(0, columns.lines, 16):
                 at = first, step
-                other = fragment(*right, self.lane, 0, at, along_k=True, of_rows=False)
+                other = load_fragment(*right, self.lane, 0, at, along_k=True, of_rows=False)
                 _add(factor, other, sums, first // 8)
         return sums
 
     def weighted(
-        self, lines: Lines, buffer: Pointer, weights: Sequence[Expr], sums: Sequence[Expr]
+        self, layout: SharedLayout, buffer: Pointer, weights: Sequence[Expr], sums: Sequence[Expr]
     ) -> list[Expr]:
-        """Add the rows of an array, weighted by what a product gave, rounded to its dtype."""
+        """Add the rows of an array, weighted by the sums of a product, which are rounded to its dtype."""
         sums = list(sums)
-        depth = STEP // lines.dtype.bytes
+        depth = STEP // layout.dtype.bytes
         own = depth // 2
-        for step in range(lines.lines // depth):
-            left = _left(lines.dtype, weights[own * step : own * (step + 1)])
-            for first in range(0, lines.elements, 16):
-                right = self._right(lines, buffer, (first, step))
+        for step in range(layout.lines // depth):
+            left = _left(layout.dtype, weights[own * step : own * (step + 1)])
+            for first in range(0, layout.elements, 16):
+                right = self._right(layout, buffer, (first, step))
                 _add(left, right, sums, first // 8)
         return sums
 
-    def _right(self, lines: Lines, buffer: Pointer, at: tuple[int, int]) -> list[Expr]:
-        """Rows of an array as the right factor of `_left`."""
-        if lines.dtype is not F32:
-            return fragment(lines, buffer, self.lane, 0, at, along_k=False, of_rows=False)
+    def _right(self, layout: SharedLayout, buffer: Pointer, at: tuple[int, int]) -> list[Expr]:
+        """The right fragment of rows of an array, in the order along k of `_left`."""
+        if layout.dtype is not F32:
+            return load_fragment(layout, buffer, self.lane, 0, at, along_k=False, of_rows=False)
         first, step = at
-        group, rest = unravel(self.group, [lines.each] * 2)
-        numbers: list[Expr] = []
+        group, rest = unravel(self.group, [layout.each] * 2)
+        elements: list[Expr] = []
         for of_side, of_k in product(range(2), repeat=2):
             low = self.part * 2 + of_k
-            unit = (first + 8 * of_side) // lines.each
-            # Units change places with those of all banks only; what is added last is no register.
-            near = unit % BANKS
-            start = lines.place(low + 8 * step, group + near, low)
-            numbers.append(buffer[start + rest + (unit - near) * lines.each])
-        return numbers
+            unit = (first + 8 * of_side) // layout.each
+            # The swizzle moves units within a row of banks; the rest of the offset is a constant.
+            near = unit % BANK_UNITS
+            start = layout.offset(low + 8 * step, group + near, low)
+            elements.append(buffer[start + rest + (unit - near) * layout.each])
+        return elements
 
 
 def _left(dtype: DType, sums: Sequence[Expr]) -> list[Expr]:
-    """Sums of a product, which are along k now, as the left factor of another one.
+    """Sums of a product as the left fragment of another one, whose k are the columns of the first.
 
-    Of each eight of k thread 4 g + p has the neighbours 2 p and 2 p + 1. Registers of 16 bits want these.
-    Those of f32 want p and p + 4; as any order of k gives the same sums, they get the neighbours.
+    Of each eight steps along k thread 4 g + p has the neighbours 2 p and 2 p + 1, as 16-bit fragments need
+    them. f32 fragments take p and p + 4: they get the neighbours, a permutation of k that `_right` follows.
     """
     if dtype is F32:
         upper, lower = sums[:2], sums[2:]

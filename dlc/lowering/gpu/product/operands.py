@@ -1,11 +1,12 @@
-"""What a `kernel.gemm` or `kernel.conv` multiplies on a GPU: two matrices, and where their elements are.
+"""The operands of `kernel.gemm` and of `kernel.conv`, an implicit GEMM, on a GPU as two matrices.
 
-Either is a product of `rows` x k by k x `columns`, once for each index of a batch. A convolution is one for
-each group: a row is a pixel of the result, and k walks over the taps and channels of the window (S. Chetlur
-et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
+Both are products of `rows` x k by k x `columns`, one for each index of a batch. A convolution is one for
+each group: a row is a pixel of the result, and k runs over the taps and channels of the window. Its im2col
+matrix is never stored: the elements of a k-tile are read from the picture (S. Chetlur et al., "cuDNN:
+Efficient Primitives for Deep Learning", 2014).
 
-k comes in strips. Where a strip begins is a `State`, a few indices that go on from strip to strip, so that
-nothing has to be divided: for a convolution the tap and the first channel.
+k is walked in k-tiles. A `KPosition` is where a k-tile begins: a few indices that are advanced from one
+k-tile to the next without a division, for a convolution the tap and the first channel.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from dlc.lowering.kernel_code.alignment import in_units
 from dlc.lowering.kernel_code.words import unravel
 
 UNIT = 16
-"""Bytes that are moved at once where an operand allows it."""
+"""Bytes of one copy where an operand is aligned for it."""
 WASTE = 0.25
-"""Of a strip, the most that may be beyond the channels of a tap for the strips to keep to taps."""
+"""The largest part of k-tiles beyond a tap's channels for which each k-tile keeps to one tap."""
 
-State: TypeAlias = Sequence[Expr]
-"""Where a strip begins along k."""
+KPosition: TypeAlias = Sequence[Expr]
+"""Where a k-tile begins along k."""
 
 
-class Source:
-    """An operand of a product as a matrix: its `side` are the rows of lhs, or the columns of rhs.
+class Operand:
+    """An operand of a product as a matrix, whose `side` is the rows of lhs or the columns of rhs.
 
-    `along_k` says whether neighbours in memory are neighbours along k, or along the side; `whole`, that
-    they come in units of 16 bytes of which all or no elements are in the matrix.
+    `along_k` says whether neighbours in memory are neighbours along k, or along the side. `whole` says that
+    it can be read in aligned units of 16 bytes, all or none of whose elements are in the matrix.
     """
 
     def __init__(self, writer: GridWriter, view: int, along_k: bool, whole: bool) -> None:
@@ -55,30 +56,30 @@ class Source:
     def array(self) -> Pointer:
         return self.writer.pointer(self.view)
 
-    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
-        """Where in its view an element of a strip is, and whether there is one; `k` counts in the strip."""
+    def locate(self, position: KPosition, side: Expr, k: Index) -> tuple[Expr, Expr]:
+        """The offset in its view of element `k` of a k-tile, and whether it is in bounds."""
         raise NotImplementedError
 
 
 class Geometry:
-    """What there is to multiply."""
+    """The sizes of a product and how to read its operands."""
 
     def __init__(self, op: Product, batch: Shape, rows: Size, columns: Size, inner: Size) -> None:
         self.op = op
         self.batch = batch
         self.rows, self.columns, self.inner = rows, columns, inner
 
-    def strips(self, depth: int) -> Strips:
-        """How k is walked in strips of that many elements."""
+    def k_tiles(self, depth: int) -> KTiles:
+        """How k is walked in k-tiles of `depth` elements."""
         raise NotImplementedError
 
-    def sources(
-        self, writer: GridWriter, batch: Sequence[Expr], strips: Strips
-    ) -> tuple[Source, Source]:
+    def operands(
+        self, writer: GridWriter, batch: Sequence[Expr], k_tiles: KTiles
+    ) -> tuple[Operand, Operand]:
         """Both operands, for one index of the batch."""
         raise NotImplementedError
 
-    def place(
+    def domain_index(
         self, writer: GridWriter, batch: Sequence[Expr], row: Expr, column: Expr
     ) -> list[Expr]:
         """The index along each axis of the domain."""
@@ -86,7 +87,7 @@ class Geometry:
 
 
 def geometry_of(op: kernel.Kernel) -> Geometry:
-    """What a product multiplies."""
+    """The geometry of a product."""
     match op:
         case Gemm():
             return _Gemm(op)
@@ -96,11 +97,11 @@ def geometry_of(op: kernel.Kernel) -> Geometry:
             raise AssertionError(op.name)
 
 
-# Strips.
+# k-tiles.
 
 
-class Strips:
-    """k in strips of `depth`, one after the other."""
+class KTiles:
+    """k in k-tiles of `depth`, one after the other."""
 
     def __init__(self, depth: int, inner: Size) -> None:
         self.depth = depth
@@ -111,18 +112,18 @@ class Strips:
         return ceil_divide(self.inner, self.depth)
 
     def start(self) -> list[Index]:
-        """The first strip."""
+        """The first k-tile."""
         return [0]
 
-    def following(self, writer: GridWriter, state: State) -> list[Index]:
-        """The strip after one; it may be the one beyond the last."""
-        return [state[0] + self.depth]
+    def advance(self, writer: GridWriter, position: KPosition) -> list[Index]:
+        """The k-tile after one; after the last it is out of bounds."""
+        return [position[0] + self.depth]
 
 
-class _Taps(Strips):
-    """The channels of the first tap of a window in strips, then those of the next one.
+class _TapTiles(KTiles):
+    """The channels of a window's first tap in k-tiles, then those of the next one.
 
-    `channels` are those of a group, or of a part of them.
+    `channels` are those of a group, with split-K those of one part.
     """
 
     def __init__(self, depth: int, conv: Conv, channels: Size) -> None:
@@ -137,8 +138,8 @@ class _Taps(Strips):
     def start(self) -> list[Index]:
         return [0, 0, 0]
 
-    def following(self, writer: GridWriter, state: State) -> list[Index]:
-        row, column, channel = state
+    def advance(self, writer: GridWriter, position: KPosition) -> list[Index]:
+        row, column, channel = position
         channel += self.depth
         ends = channel >= writer.size(self.inner, self.role)
         column += select(ends, 1, 0)
@@ -156,23 +157,23 @@ class _Gemm(Geometry):
         self.part = op.schedule.steps if isinstance(op.schedule, SplitK) else None
         super().__init__(op, tuple(batch), rows, columns, self.part or op.inner)
         self.gemm = op
-        self.turned = op.lhs_transposed, not op.rhs_transposed
+        self.transposed = op.lhs_transposed, not op.rhs_transposed
 
-    def strips(self, depth: int) -> Strips:
-        return Strips(depth, self.inner)
+    def k_tiles(self, depth: int) -> KTiles:
+        return KTiles(depth, self.inner)
 
-    def sources(
-        self, writer: GridWriter, batch: Sequence[Expr], strips: Strips
-    ) -> tuple[Source, Source]:
+    def operands(
+        self, writer: GridWriter, batch: Sequence[Expr], k_tiles: KTiles
+    ) -> tuple[Operand, Operand]:
         steps = self._steps(writer, batch)
-        own = batch if self.part is None else batch[1:]
+        outer = batch if self.part is None else batch[1:]
         limits = writer.size(self.rows, "m"), writer.size(self.columns, "n")
         lhs, rhs = (
-            _Matrix(writer, view, where, turned, limit, steps, self.op.operands[view])
-            for view, where, turned, limit in zip(
+            _Matrix(writer, view, batch_index, transposed, limit, steps, self.op.operands[view])
+            for view, batch_index, transposed, limit in zip(
                 range(2),
-                (own, () if self.gemm.rhs_shared else own),
-                self.turned,
+                (outer, () if self.gemm.rhs_shared else outer),
+                self.transposed,
                 limits,
                 strict=True,
             )
@@ -180,14 +181,14 @@ class _Gemm(Geometry):
         return lhs, rhs
 
     def _steps(self, writer: GridWriter, batch: Sequence[Expr]) -> _Steps:
-        """The steps along k: all of them, or a part."""
+        """The steps along k: all of them, or with split-K those of the block's part."""
         inner = writer.size(self.gemm.inner, "inner")
         if self.part is None:
             return _Steps(0, inner, inner)
         length = writer.size(self.part, "part")
         return _Steps(batch[0] * length, length, inner)
 
-    def place(
+    def domain_index(
         self, writer: GridWriter, batch: Sequence[Expr], row: Expr, column: Expr
     ) -> list[Expr]:
         return [*batch, row, column]
@@ -195,30 +196,30 @@ class _Gemm(Geometry):
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Steps along k, or channels, of a block: `length` from `begin` on, as far as there are `inner`."""
+    """The steps along k, or channels, of a block: `length` from `begin` on, below `inner`."""
 
     begin: Index
     length: Expr
     inner: Expr
 
-    def place(self, step: Expr) -> tuple[Expr, Expr]:
-        """Which step of all one of these is, and whether it is one of them."""
+    def locate(self, step: Expr) -> tuple[Expr, Expr]:
+        """The number of one of these steps among all, and whether it is in bounds."""
         within = step < self.length
         if isinstance(self.begin, int):
             return step, within
-        place = self.begin + step
-        return place, within & (place < self.inner)
+        number = self.begin + step
+        return number, within & (number < self.inner)
 
 
-class _Matrix(Source):
-    """An operand that is stored as `[.., side, k]`, or `[.., k, side]` where it is turned."""
+class _Matrix(Operand):
+    """An operand that is stored as `[.., side, k]`, or `[.., k, side]` where it is transposed."""
 
     def __init__(
         self,
         writer: GridWriter,
         view: int,
         batch: Sequence[Expr],
-        turned: bool,
+        transposed: bool,
         limit: Expr,
         steps: _Steps,
         operand: Value,
@@ -229,17 +230,17 @@ class _Matrix(Source):
         super().__init__(
             view=view,
             writer=writer,
-            along_k=last_is_dense != turned,
+            along_k=last_is_dense != transposed,
             whole=in_units(operand, fast, UNIT),
         )
-        self.batch, self.turned = batch, turned
+        self.batch, self.transposed = batch, transposed
         self.limit, self.steps = limit, steps
 
-    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
-        step, within = self.steps.place(state[0] + k)
-        places = (step, side) if self.turned else (side, step)
-        where = self.writer.offset(self.view, [*self.batch, *places])
-        return where, (side < self.limit) & within
+    def locate(self, position: KPosition, side: Expr, k: Index) -> tuple[Expr, Expr]:
+        step, within = self.steps.locate(position[0] + k)
+        index = (step, side) if self.transposed else (side, step)
+        offset = self.writer.offset(self.view, [*self.batch, *index])
+        return offset, (side < self.limit) & within
 
 
 # Convolutions.
@@ -256,61 +257,63 @@ class _Conv(Geometry):
         inner = product(op.window) * (self.part or self.inputs)
         super().__init__(op, (*parts, op.groups), pixels, outputs // op.groups, inner)
 
-    def strips(self, depth: int) -> Strips:
+    def k_tiles(self, depth: int) -> KTiles:
         if self.part is not None:
-            return _Taps(depth, self.conv, self.part)
+            return _TapTiles(depth, self.conv, self.part)
         whole = ceil_divide(self.inputs, depth) * depth
-        few = (
+        is_wasteful = (
             isinstance(whole, int)
             and isinstance(self.inputs, int)
             and whole > (1 + WASTE) * self.inputs
         )
-        return Strips(depth, self.inner) if few else _Taps(depth, self.conv, self.inputs)
+        return (
+            KTiles(depth, self.inner) if is_wasteful else _TapTiles(depth, self.conv, self.inputs)
+        )
 
-    def sources(
-        self, writer: GridWriter, batch: Sequence[Expr], strips: Strips
-    ) -> tuple[Source, Source]:
+    def operands(
+        self, writer: GridWriter, batch: Sequence[Expr], k_tiles: KTiles
+    ) -> tuple[Operand, Operand]:
         begin = 0 if self.part is None else batch[0] * writer.size(self.part, "part")
-        window = _Window(self, writer, strips, begin)
+        window = _Window(self, writer, k_tiles, begin)
         return _Pixels(self, writer, batch[-1], window), _Weights(self, writer, batch[-1], window)
 
-    def place(
+    def domain_index(
         self, writer: GridWriter, batch: Sequence[Expr], row: Expr, column: Expr
     ) -> list[Expr]:
         return [*batch[:-1], row, self.output(writer, batch[-1], column)]
 
     def output(self, writer: GridWriter, group: Expr, column: Expr) -> Expr:
-        """The output channel that a column of a group is."""
+        """The output channel of a group's column."""
         return group * writer.size(self.columns, "n") + column
 
 
 class _Window:
-    """What k means: the tap along both axes and the channel of the group, of a part from `begin` on."""
+    """k as the tap along both axes and the channel of the group, with split-K from channel `begin` on."""
 
-    def __init__(self, geometry: _Conv, writer: GridWriter, strips: Strips, begin: Index) -> None:
+    def __init__(self, geometry: _Conv, writer: GridWriter, k_tiles: KTiles, begin: Index) -> None:
         self.conv = geometry.conv
         self.writer = writer
-        self.by_taps = isinstance(strips, _Taps)
+        self.by_taps = isinstance(k_tiles, _TapTiles)
         self.inputs = writer.size(geometry.inputs, "inputs")
         self.inner = writer.size(geometry.inner, "inner")
         part = geometry.part
         length = self.inputs if part is None else writer.size(part, "part")
         self.steps = _Steps(begin, length, self.inputs)
 
-    def at(self, state: State, k: Index) -> tuple[list[Index], Expr]:
-        """Tap and channel of an element of a strip, and whether the window has it."""
+    def at(self, position: KPosition, k: Index) -> tuple[list[Index], Expr]:
+        """Tap and channel of element `k` of a k-tile, and whether they are in bounds."""
         height, width = self.conv.window
         if self.by_taps:
-            row, column, first = state
-            channel, within = self.steps.place(first + k)
+            row, column, first = position
+            channel, within = self.steps.locate(first + k)
             return [row, column, channel], (row < height) & within
-        step = state[0] + k
+        step = position[0] + k
         tap, channel = unravel(step, [self.inputs] * 2)
         return [*unravel(tap, [width] * 2), channel], step < self.inner
 
 
-class _Pixels(Source):
-    """`[pixels, taps and channels]` of a picture."""
+class _Pixels(Operand):
+    """The im2col matrix `[pixels, taps and channels]` of a picture, read in place."""
 
     def __init__(self, geometry: _Conv, writer: GridWriter, group: Expr, window: _Window) -> None:
         conv = geometry.conv
@@ -318,28 +321,31 @@ class _Pixels(Source):
         super().__init__(writer, 0, True, whole and in_units(conv.lhs, 3, UNIT))
         self.geometry, self.group, self.window = geometry, group, window
 
-    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
+    def locate(self, position: KPosition, side: Expr, k: Index) -> tuple[Expr, Expr]:
         geometry, writer, conv = self.geometry, self.writer, self.geometry.conv
         sizes = (geometry.picture[0], *conv.extents)
         pixels = [writer.size(size, "pixels", axis) for axis, size in enumerate(sizes)]
-        number, *places = unravel(side, pixels)
-        (*taps, channel), within = self.window.at(state, k)
+        image, *pixel = unravel(side, pixels)
+        (*taps, channel), within = self.window.at(position, k)
         inside = (side < writer.size(geometry.rows, "m")) & within
-        where = [self._met(axis, places[axis], taps[axis]) for axis in range(2)]
-        for axis, place in enumerate(where):
+        coordinates = [self._source_coordinate(axis, pixel[axis], taps[axis]) for axis in range(2)]
+        for axis, coordinate in enumerate(coordinates):
             size = writer.size(geometry.picture[1 + axis], "size", axis)
-            inside = inside & (place >= 0) & (place < size)
-        own = self.group * self.window.inputs + channel
-        return writer.offset(0, [number, *where, own]), inside
+            inside = inside & (coordinate >= 0) & (coordinate < size)
+        source_channel = self.group * self.window.inputs + channel
+        return writer.offset(0, [image, *coordinates, source_channel]), inside
 
-    def _met(self, axis: int, place: Expr, tap: Index) -> Expr:
-        """Where along an axis of the picture a tap falls; it may be outside."""
+    def _source_coordinate(self, axis: int, coordinate: Expr, tap: Index) -> Expr:
+        """The picture's coordinate along an axis that a tap reads for a pixel of the result.
+
+        It may be out of bounds.
+        """
         conv = self.geometry.conv
         low = self.writer.size(conv.padding[axis][0], "padding", axis)
-        return place * conv.strides[axis] - low + tap * conv.dilations[axis]
+        return coordinate * conv.strides[axis] - low + tap * conv.dilations[axis]
 
 
-class _Weights(Source):
+class _Weights(Operand):
     """`[taps and channels, output channels of the group]`."""
 
     def __init__(self, geometry: _Conv, writer: GridWriter, group: Expr, window: _Window) -> None:
@@ -347,9 +353,9 @@ class _Weights(Source):
         super().__init__(writer, 1, False, whole and in_units(geometry.conv.rhs, 3, UNIT))
         self.geometry, self.group, self.window = geometry, group, window
 
-    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
+    def locate(self, position: KPosition, side: Expr, k: Index) -> tuple[Expr, Expr]:
         geometry, writer = self.geometry, self.writer
-        places, within = self.window.at(state, k)
+        tap_and_channel, within = self.window.at(position, k)
         output = geometry.output(writer, self.group, side)
         inside = (side < writer.size(geometry.columns, "n")) & within
-        return writer.offset(1, [*places, output]), inside
+        return writer.offset(1, [*tap_and_channel, output]), inside

@@ -1,4 +1,4 @@
-"""The results that a product's finished sums become."""
+"""The epilogue of a product on a GPU: results from finished sums."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dlc.lowering.kernel_code.body import Body, Point, Row
 from dlc.lowering.kernel_code.lanes import Lane, Uniform
 
 TOGETHER = 4
-"""Results that a thread writes at once where it can."""
+"""Results that a thread writes by one store where it can."""
 
 
 def written_together(op: Product) -> int:
-    """How many neighbouring results a thread can write at once."""
+    """How many neighbouring results a thread can write by one store."""
     types = [kernel.array_type(out) for out in op.outs]
     fit = all(
         type.dtype is not BOOL
@@ -34,25 +34,26 @@ def write_results(
     op: Product,
     body: Body,
     writer: GridWriter,
-    places: Sequence[Sequence[Expr]],
+    indices: Sequence[Sequence[Expr]],
     sums: Sequence[Expr],
 ) -> None:
-    """Apply the epilogue to finished sums, whose places are neighbours, and write what it gives."""
+    """Apply the epilogue to the finished sums at neighbouring indices, and write the results."""
     arguments = op.epilogue.arguments[: len(op.domain) + 1]
     points: list[Point] = []
-    for place, sum in zip(places, sums, strict=True):
-        known: dict[Value, Lane | Row] = dict(
-            zip(arguments, map(Uniform, [*place, sum]), strict=True)
+    for index, sum in zip(indices, sums, strict=True):
+        lanes: dict[Value, Lane | Row] = dict(
+            zip(arguments, map(Uniform, [*index, sum]), strict=True)
         )
-        points.append(body.run(op.epilogue, Point(1, known)))
+        points.append(body.run(op.epilogue, Point(1, lanes)))
     first = len(op.operands) - len(op.outs)
     for view, value in enumerate(op.epilogue.terminator.operands, first):
         if len(points) > 1:
-            where = writer.offset(view, places[0])
-            store_several(writer.pointer(view), where, [uniform(point, value) for point in points])
+            offset = writer.offset(view, indices[0])
+            elements = [uniform(point, value) for point in points]
+            store_several(writer.pointer(view), offset, elements)
             continue
         (point,) = points
-        body.store_in(point, point.lane(value), view, [Uniform(index) for index in places[0]])
+        body.store_in(point, point.lane(value), view, [Uniform(index) for index in indices[0]])
 
 
 def uniform(point: Point, value: Value) -> Expr:

@@ -1,9 +1,9 @@
-"""Arrays in shared memory as matrix instructions want them, and how they come there.
+"""Shared-memory layouts of operand tiles: swizzles without bank conflicts, asynchronous copies, `ldmatrix`.
 
-*Lines* consist of units of 16 bytes, as they lie in memory: of each row of a matrix some elements along k,
-or for each k some along the side. Where threads read units of several lines at once, they are in another
-order in each line, so that all are in different banks: the unit's number is XORed with some bits of the
-line's.
+A tile is stored as lines of 16-byte units, in the order of global memory: a line is a part of a row along
+k, or for one k a part along the side. Where threads read units of several lines at once, the layout is
+swizzled, as in CUTLASS: the unit's number is XORed with some bits of the line's, so that the units which
+are read together lie in different banks.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from dlc.ir.types import F32, DType
 from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.kernel_code.words import either, for_each, unravel
 
-BANKS = 8
-"""Units that are as wide as all banks together."""
-MOST_WRITTEN = 4
-"""Pieces that a thread brings in code of their own; more are a loop."""
+BANK_UNITS = 8
+"""Units of 16 bytes in a row of all 32 banks."""
+MAX_UNROLLED = 4
+"""Copies of a thread that are unrolled; more are a loop."""
 
 
-class Order(Enum):
-    """How units are ordered in a line."""
+class Swizzle(Enum):
+    """The order of a line's units."""
 
-    PLAIN = auto()
-    """As they lie in memory: for threads that read one line at a time, or all the same unit."""
-    BY_UNITS = auto()
+    NONE = auto()
+    """As in global memory: for threads that read one line at a time, or all the same unit."""
+    UNITS = auto()
     """For threads that read the same unit of eight lines."""
-    BY_NUMBERS = auto()
-    """For threads that read eight neighbouring numbers of each of four lines."""
+    ELEMENTS = auto()
+    """For threads that read eight neighbouring elements of each of four lines."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an element is in memory, and whether there is one."""
+class GlobalElement:
+    """The element of an array in global memory at an index; `within` says whether it is in bounds."""
 
     array: Pointer
     index: Expr
     within: Expr
 
 
-Find = Callable[[Expr, Expr], Place]
-"""Where in memory the element of a line is: from the line's number and the element's."""
+Locate = Callable[[Expr, Expr], GlobalElement]
+"""The global element that belongs to a line's number and an element's in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """So many lines of so many units, a power of two."""
+class SharedLayout:
+    """`lines` lines of `units` units of 16 bytes, a power of two."""
 
     dtype: DType
     lines: int
     units: int
-    order: Order
+    swizzle: Swizzle
 
     @property
     def each(self) -> int:
@@ -72,63 +72,63 @@ class Lines:
     def bytes(self) -> int:
         return self.lines * self.units * WIDE
 
-    def place(self, line: Index, unit: Expr, low: Expr) -> Expr:
-        """Where a unit is, in elements; `low` is the line's number, of which only `% 8` counts."""
+    def offset(self, line: Index, unit: Expr, low: Expr) -> Expr:
+        """The offset of a unit in elements. `low` is the line's number, of which only `% 8` matters."""
         return (line * self.units + self._swizzled(unit, low)) * self.each
 
     def _swizzled(self, unit: Expr, low: Expr) -> Expr:
-        match self.order:
-            case Order.PLAIN:
+        match self.swizzle:
+            case Swizzle.NONE:
                 return unit
-            case Order.BY_NUMBERS:
+            case Swizzle.ELEMENTS:
                 return unit ^ low % 4 * 2
-            case Order.BY_UNITS if self.units < BANKS:
-                return unit ^ low // (BANKS // self.units) % self.units
-            case Order.BY_UNITS:
-                return unit ^ low % BANKS
+            case Swizzle.UNITS if self.units < BANK_UNITS:
+                return unit ^ low // (BANK_UNITS // self.units) % self.units
+            case Swizzle.UNITS:
+                return unit ^ low % BANK_UNITS
 
-    def load(self, writer: GridWriter, buffer: Pointer, find: Find, *, whole: bool) -> None:
-        """Start to copy all lines to a buffer, with zeros where there is nothing.
+    def load(self, writer: GridWriter, buffer: Pointer, locate: Locate, *, whole: bool) -> None:
+        """Start to copy all lines to a buffer (`cp.async`), with zeros for elements out of bounds.
 
-        Elements come in `whole` units, or one by one.
+        `whole` copies units of 16 bytes, otherwise elements are copied one by one.
         """
         size = self.each if whole else 1
         count = self.lines * self.elements // size
         thread, threads = writer.thread, writer.threads
-        if count % threads or count > MOST_WRITTEN * threads:
+        if count % threads or count > MAX_UNROLLED * threads:
             with for_each(writer.emit, thread, count, threads) as number:
-                self._load_piece(buffer, find, number, size)
+                self._load_chunk(buffer, locate, number, size)
             return
         for part in range(count // threads):
-            self._load_piece(buffer, find, thread + part * threads, size)
+            self._load_chunk(buffer, locate, thread + part * threads, size)
 
-    def _load_piece(self, buffer: Pointer, find: Find, number: Expr, size: int) -> None:
-        """Start to copy one of the pieces of `size` elements."""
+    def _load_chunk(self, buffer: Pointer, locate: Locate, number: Expr, size: int) -> None:
+        """Start to copy the chunk of this number, of `size` elements."""
         line, part = unravel(number, [self.elements // size] * 2)
         along = part * size
-        place = find(line, along)
+        source = locate(line, along)
         unit, rest = unravel(along, [self.each] * 2)
-        self._copy(place, buffer, self.place(line, unit, line) + rest, size)
+        self._copy(source, buffer, self.offset(line, unit, line) + rest, size)
 
-    def _copy(self, place: Place, buffer: Pointer, to: Expr, count: int) -> None:
+    def _copy(self, source: GlobalElement, buffer: Pointer, offset: Expr, count: int) -> None:
         if count * self.dtype.bytes < 4:
-            buffer[to] = load_if(place.within, place.array, place.index)
+            buffer[offset] = load_if(source.within, source.array, source.index)
             return
-        to.emit.place(
+        offset.emit.place(
             simt.Copy(
-                place.array.value,
-                place.index.value,
+                source.array.value,
+                source.index.value,
                 buffer.value,
-                to.value,
-                place.within.value,
+                offset.value,
+                source.within.value,
                 self.dtype,
                 count,
             )
         )
 
 
-def fragment(
-    lines: Lines,
+def load_fragment(
+    layout: SharedLayout,
     buffer: Pointer,
     lane: Expr,
     base: Index,
@@ -137,14 +137,14 @@ def fragment(
     along_k: bool,
     of_rows: bool,
 ) -> list[Expr]:
-    """Four matrices of 8 x 16 bytes as `simt.mma` takes them: 16 of the side, 32 bytes of k.
+    """A fragment of `simt.mma`: four matrices of 8 x 16 bytes, 16 along the side and 32 bytes along k.
 
-    They begin at number `base` of the side and `at` beyond: so many of the side, so many steps of 32 bytes
-    along k. Of lhs (`of_rows`) the upper and lower rows come first, of rhs the halves of k.
+    It begins at `base + at[0]` along the side and `at[1]` steps of 32 bytes along k. For lhs (`of_rows`)
+    the matrices of the upper and lower rows come first, for rhs those of the halves of k.
     """
     first, step = at
-    if lines.dtype is F32 and not along_k:
-        return _numbers(lines, buffer, lane, base, at, of_rows=of_rows)
+    if layout.dtype is F32 and not along_k:
+        return _load_f32_fragment(layout, buffer, lane, base, at, of_rows=of_rows)
     which, low = unravel(lane, [8] * 2)
     halves = unravel(which, [2] * 2)
     of_k, of_side = halves if of_rows else reversed(halves)
@@ -154,14 +154,13 @@ def fragment(
     else:
         line = of_k * 8 + low + 16 * step
         unit = base // 8 + of_side + first // 8
-    emit, place = lane.emit, lines.place(line, unit, low)
-    return exprs(
-        emit, emit.all(simt.LoadMatrix(buffer.value, place.value, lines.dtype, not along_k))
-    )
+    emit, offset = lane.emit, layout.offset(line, unit, low)
+    load = simt.LoadMatrix(buffer.value, offset.value, layout.dtype, not along_k)
+    return exprs(emit, emit.all(load))
 
 
-def _numbers(
-    lines: Lines,
+def _load_f32_fragment(
+    layout: SharedLayout,
     buffer: Pointer,
     lane: Expr,
     base: Index,
@@ -169,22 +168,22 @@ def _numbers(
     *,
     of_rows: bool,
 ) -> list[Expr]:
-    """The same of f32 that lie the other way, which no instruction turns."""
+    """`load_fragment` of f32 that lies along the side: `ldmatrix` transposes 16-bit elements only."""
     first, step = at
     group, part = unravel(lane, [4] * 2)
-    numbers: list[Expr] = []
+    elements: list[Expr] = []
     for register in range(4):
         of_k, of_side = divmod(register, 2) if of_rows else reversed(divmod(register, 2))
         line = part + (8 * step + 4 * of_k)
         side = base + group + (first + 8 * of_side)
-        unit, rest = unravel(side, [lines.each] * 2)
-        numbers.append(buffer.of(F32)[lines.place(line, unit, part) + rest])
-    return numbers
+        unit, rest = unravel(side, [layout.each] * 2)
+        elements.append(buffer.of(F32)[layout.offset(line, unit, part) + rest])
+    return elements
 
 
-def load_if(within: Expr, array: Pointer, place: Expr) -> Expr:
-    """The element at a place, 0 where it is outside."""
+def load_if(within: Expr, array: Pointer, index: Expr) -> Expr:
+    """The element at an index, 0 where it is out of bounds."""
     (element,) = either(
-        within, lambda: [array[place]], lambda: [constant(array.emit, 0, array.dtype)]
+        within, lambda: [array[index]], lambda: [constant(array.emit, 0, array.dtype)]
     )
     return element

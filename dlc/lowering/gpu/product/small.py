@@ -1,7 +1,7 @@
 """A product for a GPU in any dtype: every element is one sum in order of k.
 
-A block computes a square tile of the result. Step by step along k its threads bring a strip of both
-operands into shared memory, and each thread adds up a few elements of the tile in registers.
+A block computes a square tile of the result. The threads load a k-tile of both operands into shared
+memory, then each thread adds its products to a few sums in registers, and so on along k.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dlc.dialects.expr import Expr, Index, Pointer, constant, fma
 from dlc.ir.dims import ceil_divide, product
-from dlc.lowering.gpu.product.operands import Geometry, Source, State
+from dlc.lowering.gpu.product.operands import Geometry, KPosition, Operand
 from dlc.lowering.gpu.product.results import write_results
 from dlc.lowering.gpu.product.shared_layout import load_if
 from dlc.lowering.gpu.writer import GridWriter
@@ -22,20 +22,20 @@ from dlc.target.work import nanoseconds
 
 SIDE = 64
 """Rows and columns of a tile."""
-STRIP = 16
-"""Steps along k that are in shared memory at a time."""
+K_STEPS = 16
+"""Steps along k of a k-tile."""
 ACROSS = 16
 """Threads along each side of a tile; a thread has every sixteenth row and column."""
-EACH = SIDE // ACROSS
+SUMS_PER_SIDE = SIDE // ACROSS
 THREADS = ACROSS * ACROSS
-PITCH = SIDE + 1
+ROW_PITCH = SIDE + 1
 """Elements from one k to the next in shared memory: one more, so that columns lie in different banks."""
 UNROLL = 4
-"""Steps along k that are written out."""
+"""Steps along k that are unrolled."""
 
 
 class SmallProduct:
-    """A product in the making."""
+    """Lowers a product in square tiles."""
 
     def __init__(self, geometry: Geometry, gpu: GpuTarget) -> None:
         self.geometry = geometry
@@ -52,7 +52,7 @@ class SmallProduct:
         first = i * SIDE, j * SIDE
         y, x = unravel(writer.thread, [ACROSS] * 2)
         sums = self._sums(batch, first, (y, x))
-        self._finish(batch, first, (y, x), sums)
+        self._write_results(batch, first, (y, x), sums)
         work = SIDE * SIDE * geometry.inner * self.gpu.costs.small_product
         return writer.finish(product(geometry.batch) * down * across, nanoseconds(work))
 
@@ -61,68 +61,72 @@ class SmallProduct:
     ) -> list[Expr]:
         """The sums of the thread, row by row; it is number `own` of the tile, down and across."""
         writer = self.writer
-        buffers = writer.shared(STRIP * PITCH, self.dtype), writer.shared(STRIP * PITCH, self.dtype)
-        strips = self.geometry.strips(STRIP)
-        sources = self.geometry.sources(writer, batch, strips)
+        buffers = (
+            writer.shared(K_STEPS * ROW_PITCH, self.dtype),
+            writer.shared(K_STEPS * ROW_PITCH, self.dtype),
+        )
+        k_tiles = self.geometry.k_tiles(K_STEPS)
+        operands = self.geometry.operands(writer, batch, k_tiles)
 
-        def strip(_: Expr, carried: list[Expr]) -> list[Index]:
-            state, sums = carried[: -len(zeros)], carried[-len(zeros) :]
-            for buffer, source, low in zip(buffers, sources, first, strict=True):
-                self._load_strip(buffer, source, low, state)
+        def k_tile(_: Expr, carried: list[Expr]) -> list[Index]:
+            position, sums = carried[: -len(zeros)], carried[-len(zeros) :]
+            for buffer, operand, low in zip(buffers, operands, first, strict=True):
+                self._load_k_tile(buffer, operand, low, position)
             writer.barrier()
             sums = self._multiply(buffers, own, sums)
             writer.barrier()
-            return [*strips.following(writer, state), *sums]
+            return [*k_tiles.advance(writer, position), *sums]
 
-        zeros = [constant(writer.emit, 0, self.dtype)] * (EACH * EACH)
-        count = writer.size(strips.count, "strips")
-        start = [*strips.start(), *zeros]
-        return iterate(writer.emit, 0, count, start, strip)[-len(zeros) :]
+        zeros = [constant(writer.emit, 0, self.dtype)] * (SUMS_PER_SIDE * SUMS_PER_SIDE)
+        count = writer.size(k_tiles.count, "strips")
+        start = [*k_tiles.start(), *zeros]
+        return iterate(writer.emit, 0, count, start, k_tile)[-len(zeros) :]
 
-    def _load_strip(self, buffer: Pointer, source: Source, low: Expr, state: State) -> None:
-        """Bring a strip of an operand into shared memory: `[k, side]`, zeros beyond its ends."""
-        for part in range(SIDE * STRIP // THREADS):
-            number = self.writer.thread + part * THREADS
-            slow, quick = unravel(number, [STRIP if source.along_k else SIDE] * 2)
-            side, k = (slow, quick) if source.along_k else (quick, slow)
-            place, within = source.place(state, low + side, k)
-            element = load_if(within, source.array, place)
-            there = k * PITCH + side
-            buffer[there] = element.cast(self.dtype)
+    def _load_k_tile(
+        self, buffer: Pointer, operand: Operand, low: Expr, position: KPosition
+    ) -> None:
+        """Load a k-tile of an operand into shared memory as `[k, side]`, with zeros out of bounds."""
+        for part in range(SIDE * K_STEPS // THREADS):
+            element = self.writer.thread + part * THREADS
+            slow, fast = unravel(element, [K_STEPS if operand.along_k else SIDE] * 2)
+            side, k = (slow, fast) if operand.along_k else (fast, slow)
+            offset, within = operand.locate(position, low + side, k)
+            loaded = load_if(within, operand.array, offset)
+            buffer[k * ROW_PITCH + side] = loaded.cast(self.dtype)
 
     def _multiply(
         self, buffers: tuple[Pointer, Pointer], own: tuple[Expr, Expr], sums: list[Expr]
     ) -> list[Expr]:
-        """Add the products of a strip."""
+        """Add the products of a k-tile."""
 
         def steps(start: Expr, sums: list[Expr]) -> list[Expr]:
             for k in range(UNROLL):
-                base = (start + k) * PITCH
+                base = (start + k) * ROW_PITCH
                 rows, columns = (
-                    [buffer[base + (near + part * ACROSS)] for part in range(EACH)]
+                    [buffer[base + (near + part * ACROSS)] for part in range(SUMS_PER_SIDE)]
                     for buffer, near in zip(buffers, own, strict=True)
                 )
                 pairs = [(row, column) for row in rows for column in columns]
                 sums = [fma(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
             return sums
 
-        return iterate(self.writer.emit, 0, STRIP, sums, steps, UNROLL)
+        return iterate(self.writer.emit, 0, K_STEPS, sums, steps, UNROLL)
 
-    def _finish(
+    def _write_results(
         self,
         batch: Sequence[Expr],
         first: tuple[Expr, Expr],
         own: tuple[Expr, Expr],
         sums: Sequence[Expr],
     ) -> None:
-        """The epilogue for each sum of the thread that is inside of the result."""
+        """Apply the epilogue to each of the thread's sums that is within the result."""
         writer, geometry = self.writer, self.geometry
         body = epilogue_body(geometry.op, writer, 1)
         rows, columns = writer.size(geometry.rows, "m"), writer.size(geometry.columns, "n")
         for position, sum in enumerate(sums):
-            down, across = divmod(position, EACH)
+            down, across = divmod(position, SUMS_PER_SIDE)
             row = first[0] + (own[0] + down * ACROSS)
             column = first[1] + (own[1] + across * ACROSS)
             with when((row < rows) & (column < columns)):
-                where = geometry.place(writer, batch, row, column)
-                write_results(geometry.op, body, writer, [where], [sum])
+                index = geometry.domain_index(writer, batch, row, column)
+                write_results(geometry.op, body, writer, [index], [sum])

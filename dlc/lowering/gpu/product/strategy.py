@@ -1,8 +1,8 @@
-"""`kernel.gemm` and `kernel.conv` for a GPU: who computes a product, and in tiles of what size.
+"""The strategy for `kernel.gemm` and `kernel.conv` on a GPU: which lowering, and which tile sizes.
 
-f16 and bf16 are multiplied by matrix instructions. f32 is exact, one `fma` after the other in order of k;
-where the model is compiled for tf32 it is multiplied by matrix instructions, too. Products of a few rows
-or columns are no matter of tiles: what is read decides how long they take.
+f16 and bf16 are multiplied by matrix instructions (tensor cores). f32 is exact, one `fma` after the other
+in order of k; where the model is compiled for tf32, matrix instructions multiply it, too. Products of a few
+rows or columns (GEMV) are bound by memory bandwidth and have a lowering of their own.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from dlc.lowering.gpu.product.operands import Geometry, geometry_of
 from dlc.lowering.gpu.product.pipelined import PipelinedProduct
 from dlc.lowering.gpu.product.skinny import VectorProduct
 from dlc.lowering.gpu.product.small import SmallProduct
-from dlc.lowering.gpu.product.warp_products import Form, MatrixProduct, ScalarProduct
+from dlc.lowering.gpu.product.warp_products import MatrixProduct, ScalarProduct, Tiling
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
 
-WIDE = Form(rows=128, columns=128, down=2, across=4, stages=3, blocks=2)
-"""Tiles of a large product by matrix instructions; all strips take the 48 KiB that every GPU has."""
+WIDE = Tiling(rows=128, columns=128, down=2, across=4, stages=3, blocks=2)
+"""Tiles of a large product by matrix instructions; the stages take the 48 KiB that every GPU has."""
 ROOMY = replace(WIDE, blocks=1)
-"""The same with more registers, for f32, and for convolutions to know where they are."""
-NARROW = Form(rows=64, columns=64, down=2, across=2, stages=4)
-"""Those of a small one."""
-EXACT = Form(rows=128, columns=128, down=4, across=2, stages=3)
+"""The same with more registers for a thread: f32 and the indices of a convolution need them."""
+NARROW = Tiling(rows=64, columns=64, down=2, across=2, stages=4)
+"""Tiles of a small product by matrix instructions."""
+EXACT = Tiling(rows=128, columns=128, down=4, across=2, stages=3)
 """Tiles of a large product by `fma`: 8 x 8 sums in each thread."""
-SMALL = Form(rows=64, columns=64, down=4, across=2, stages=4)
-"""Those of a small one: 4 x 4 sums in each thread."""
+SMALL = Tiling(rows=64, columns=64, down=4, across=2, stages=4)
+"""Tiles of a small product by `fma`: 4 x 4 sums in each thread."""
 
 
 def lower_product(op: kernel.Kernel, context: Context) -> Lowered:
@@ -56,11 +56,11 @@ def _lower(geometry: Geometry, gpu: GpuTarget, precision: str) -> Lowered:
     pipelines = lhs is rhs and gpu.copies_async
     if pipelines and gpu.has_matrix_instructions(lhs, precision):
         wide = ROOMY if isinstance(op, Conv) or lhs is F32 else WIDE
-        form, cost = wide if large else NARROW, gpu.costs.matrix_product
-        return PipelinedProduct(geometry, form, MatrixProduct, cost).lower()
+        tiling, cost = wide if large else NARROW, gpu.costs.matrix_product
+        return PipelinedProduct(geometry, tiling, MatrixProduct, cost).lower()
     if pipelines and lhs is F32:
-        form, cost = EXACT if large else SMALL, gpu.costs.product
-        return PipelinedProduct(geometry, form, ScalarProduct, cost).lower()
+        tiling, cost = EXACT if large else SMALL, gpu.costs.product
+        return PipelinedProduct(geometry, tiling, ScalarProduct, cost).lower()
     return SmallProduct(geometry, gpu).lower()
 
 
@@ -76,14 +76,14 @@ def few_rows(geometry: Geometry, few: int) -> tuple[int, int] | None:
 
 
 def is_large(geometry: Geometry, busy: int) -> bool:
-    """Whether wide tiles of a product are so many that they keep a GPU busy."""
+    """Whether a product has at least `busy` wide tiles, enough to keep a GPU busy."""
     tiles = ceil_divide(geometry.rows, WIDE.rows) * ceil_divide(geometry.columns, WIDE.columns)
     count = _most(geometry.op, product(geometry.batch) * tiles)
     return count is None or count >= busy
 
 
 def _most(op: Product, size: Size) -> int | None:
-    """The largest that a size may be, where that is known."""
+    """The upper bound of a size; None if it has none."""
     program = mem.program_of(op)
     assert program is not None
     _, most = interval(upper_bound(size, program.limit_of), program.bounds)

@@ -1,7 +1,7 @@
-"""How the threads of a block multiply two panels: by matrix instructions, or a product at a time.
+"""How the warps of a block multiply two k-tiles: by matrix instructions (`mma`), or by `fma`.
 
-Warps share a tile of the result out in a grid; each has `rows` x `columns` of it. Sums stay in registers.
-When they are finished, they leave them in *groups* of 16 rows, as `Piece`s.
+The threadblock tile is divided into a grid of warp tiles of `warp_rows` x `warp_columns`. Sums stay in
+registers; when they are finished, they are spilled in *groups* of 16 rows, as `SumVector`s.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from dlc.dialects.expr import Expr, Pointer, fma
 from dlc.dialects.simt import WARP
 from dlc.ir.types import F32
-from dlc.lowering.gpu.product.k_tiles import Panel
-from dlc.lowering.gpu.product.operands import Source
-from dlc.lowering.gpu.product.shared_layout import Order, fragment
+from dlc.lowering.gpu.product.k_tiles import KTile
+from dlc.lowering.gpu.product.operands import Operand
+from dlc.lowering.gpu.product.shared_layout import Swizzle, load_fragment
 from dlc.lowering.gpu.writer import GridWriter, load_several, multiply_add
 from dlc.lowering.kernel_code.words import iterate, unravel
 
-GROUP = 16
-"""Rows of a group."""
-DOWN, ACROSS = 4, 8
-"""Threads of a warp that multiplies by `fma`, along rows and along columns."""
+GROUP_ROWS = 16
+"""Rows of sums of a warp that are spilled to shared memory at a time."""
+LANES_DOWN, LANES_ACROSS = 4, 8
+"""The threads of a warp that multiplies by `fma` as a grid over the warp tile."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A tile of the result, the grid of warps that compute it, and strips in shared memory at a time.
+class Tiling:
+    """The threadblock tile, its grid of `down` x `across` warps, and the stages of the pipeline.
 
-    A core of the processor is to hold so many `blocks`.
+    `blocks` is how many blocks a multiprocessor is to hold at once (CUDA: `minBlocksPerMultiprocessor`).
     """
 
     rows: int
@@ -52,8 +52,8 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Neighbouring sums of a thread: their row in the group, and the first column of the warp's."""
+class SumVector:
+    """Neighbouring sums of a thread: their row in the group, and the first column in the warp tile."""
 
     row: Expr
     column: Expr
@@ -61,63 +61,63 @@ class Piece:
 
 
 class WarpProduct:
-    """What a warp does with its part of the panels."""
+    """The part of a k-tile product that a warp computes: its warp tile."""
 
-    def __init__(self, form: Form, writer: GridWriter, lhs: Panel, rhs: Panel) -> None:
-        self.form = form
+    def __init__(self, tiling: Tiling, writer: GridWriter, lhs: KTile, rhs: KTile) -> None:
+        self.tiling = tiling
         self.lhs, self.rhs = lhs, rhs
         self.writer = writer
         warp, self.lane = unravel(writer.thread, [WARP] * 2)
-        self.down, self.across = unravel(warp, [form.across] * 2)
-        self.row = self.down * form.warp_rows
-        self.column = self.across * form.warp_columns
+        self.down, self.across = unravel(warp, [tiling.across] * 2)
+        self.row = self.down * tiling.warp_rows
+        self.column = self.across * tiling.warp_columns
 
     @staticmethod
-    def order(source: Source, *, of_rows: bool) -> Order:
-        """How the units of a panel are to be ordered, of lhs (`of_rows`) or of rhs."""
+    def swizzle(operand: Operand, *, of_rows: bool) -> Swizzle:
+        """The swizzle of an operand's k-tile, of lhs (`of_rows`) or of rhs."""
         raise NotImplementedError
 
     @property
     def count(self) -> int:
         """Sums of a thread."""
-        return self.form.warp_rows * self.form.warp_columns // WARP
+        return self.tiling.warp_rows * self.tiling.warp_columns // WARP
 
     def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
-        """The sums, with the product of the strips that are in these buffers added."""
+        """The sums, with the product of the k-tiles in these buffers added."""
         raise NotImplementedError
 
-    def pieces(self, group: int, sums: Sequence[Expr]) -> list[Piece]:
+    def sum_vectors(self, group: int, sums: Sequence[Expr]) -> list[SumVector]:
         """The thread's sums in a group of rows."""
         raise NotImplementedError
 
 
 class MatrixProduct(WarpProduct):
-    """By `simt.mma`: 16 x 8 sums at a time, and 32 bytes along k."""
+    """By matrix instructions (`simt.mma`): 16 x 8 sums at a time, and 32 bytes along k."""
 
     @staticmethod
-    def order(source: Source, *, of_rows: bool) -> Order:
-        by_numbers = source.dtype is F32 and not source.along_k
-        return Order.BY_NUMBERS if by_numbers else Order.BY_UNITS
+    def swizzle(operand: Operand, *, of_rows: bool) -> Swizzle:
+        by_elements = operand.dtype is F32 and not operand.along_k
+        return Swizzle.ELEMENTS if by_elements else Swizzle.UNITS
 
     def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
         sums = list(sums)
         for step in range(2):
-            left = self._fragments(self.lhs, lhs, self.row, self.form.warp_rows, step)
-            right = self._fragments(self.rhs, rhs, self.column, self.form.warp_columns, step)
+            left = self._fragments(self.lhs, lhs, self.row, self.tiling.warp_rows, step)
+            right = self._fragments(self.rhs, rhs, self.column, self.tiling.warp_columns, step)
             pairs = [(rows, two[k : k + 2]) for rows in left for two in right for k in (0, 2)]
-            for number, (rows, columns) in enumerate(pairs):
-                tile = slice(4 * number, 4 * number + 4)
-                sums[tile] = multiply_add(rows, columns, sums[tile])
+            for k, (rows, columns) in enumerate(pairs):
+                accumulators = slice(4 * k, 4 * k + 4)
+                sums[accumulators] = multiply_add(rows, columns, sums[accumulators])
         return sums
 
     def _fragments(
-        self, panel: Panel, buffer: Pointer, base: Expr, length: int, step: int
+        self, tile: KTile, buffer: Pointer, base: Expr, length: int, step: int
     ) -> list[list[Expr]]:
-        """What a step along k multiplies of a panel: a fragment for each 16 of the warp's side."""
-        along_k, of_rows = panel.source.along_k, panel is self.lhs
+        """The fragments of a k-tile for one step along k: one for each 16 rows or columns."""
+        along_k, of_rows = tile.operand.along_k, tile is self.lhs
         return [
-            fragment(
-                panel.lines,
+            load_fragment(
+                tile.layout,
                 buffer,
                 self.lane,
                 base,
@@ -128,17 +128,17 @@ class MatrixProduct(WarpProduct):
             for first in range(0, length, 16)
         ]
 
-    def pieces(self, group: int, sums: Sequence[Expr]) -> list[Piece]:
+    def sum_vectors(self, group: int, sums: Sequence[Expr]) -> list[SumVector]:
         row, part = unravel(self.lane, [4] * 2)
-        eighths = self.form.warp_columns // 8
-        pieces: list[Piece] = []
-        for number in range(eighths):
-            column = part * 2 + 8 * number
-            first = 4 * (group * eighths + number)
+        eighths = self.tiling.warp_columns // 8
+        sum_vectors: list[SumVector] = []
+        for eighth in range(eighths):
+            column = part * 2 + 8 * eighth
+            first = 4 * (group * eighths + eighth)
             for half in range(2):
                 two = sums[first + 2 * half : first + 2 * half + 2]
-                pieces.append(Piece(row + 8 * half, column, two))
-        return pieces
+                sum_vectors.append(SumVector(row + 8 * half, column, two))
+        return sum_vectors
 
 
 class ScalarProduct(WarpProduct):
@@ -149,40 +149,41 @@ class ScalarProduct(WarpProduct):
     """
 
     @staticmethod
-    def order(source: Source, *, of_rows: bool) -> Order:
+    def swizzle(operand: Operand, *, of_rows: bool) -> Swizzle:
         # Eight threads have the same rows; only columns that lie along k are as many lines.
-        return Order.BY_UNITS if source.along_k and not of_rows else Order.PLAIN
+        return Swizzle.UNITS if operand.along_k and not of_rows else Swizzle.NONE
 
     def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
-        def unit(number: Expr, sums: list[Expr]) -> list[Expr]:
+        def step(unit: Expr, sums: list[Expr]) -> list[Expr]:
             for half in range(2):
-                rows = self._factors(self.lhs, lhs, self.row, number, half)
-                columns = self._factors(self.rhs, rhs, self.column, number, half)
+                rows = self._factors(self.lhs, lhs, self.row, unit, half)
+                columns = self._factors(self.rhs, rhs, self.column, unit, half)
                 for left, right in zip(rows, columns, strict=True):
                     pairs = [(row, column) for row in left for column in right]
                     sums = [fma(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
             return sums
 
-        return iterate(self.writer.emit, 0, self.lhs.depth // self.lhs.lines.each, sums, unit)
+        return iterate(self.writer.emit, 0, self.lhs.depth // self.lhs.layout.each, sums, step)
 
     @property
     def _each(self) -> tuple[int, int]:
         """Rows and columns of a thread."""
-        return self.form.warp_rows // DOWN, self.form.warp_columns // ACROSS
+        return self.tiling.warp_rows // LANES_DOWN, self.tiling.warp_columns // LANES_ACROSS
 
-    def _own(self) -> list[Expr]:
-        """The thread's number along the rows, and along the columns."""
-        return unravel(self.lane, [ACROSS] * 2)
+    def _thread_position(self) -> list[Expr]:
+        """The thread's row and column in the warp's grid of threads."""
+        return unravel(self.lane, [LANES_ACROSS] * 2)
 
     def _factors(
-        self, panel: Panel, buffer: Pointer, base: Expr, unit: Expr, half: int
+        self, tile: KTile, buffer: Pointer, base: Expr, unit: Expr, half: int
     ) -> list[list[Expr]]:
-        """The thread's numbers of a panel, for each of two steps along k: half of a unit."""
-        axis = 0 if panel is self.lhs else 1
-        own, each, threads = self._own()[axis], self._each[axis], (DOWN, ACROSS)[axis]
-        if panel.source.along_k:
+        """The thread's elements of a k-tile for each of two steps along k, which are half of a unit."""
+        axis = 0 if tile is self.lhs else 1
+        own, each = self._thread_position()[axis], self._each[axis]
+        threads = (LANES_DOWN, LANES_ACROSS)[axis]
+        if tile.operand.along_k:
             rows = [
-                load_several(buffer, self._in_line(panel, base, own, threads * part, unit, half), 2)
+                load_several(buffer, self._in_line(tile, base, own, threads * part, unit, half), 2)
                 for part in range(each)
             ]
             return [list(step) for step in zip(*rows, strict=True)]
@@ -190,31 +191,32 @@ class ScalarProduct(WarpProduct):
         steps: list[list[Expr]] = []
         for k in (2 * half, 2 * half + 1):
             line = unit * 4 + k
-            places = (
-                panel.lines.place(line, units + own + threads * part, line)
+            offsets = (
+                tile.layout.offset(line, units + own + threads * part, line)
                 for part in range(each // 4)
             )
-            steps.append([number for place in places for number in load_several(buffer, place, 4)])
+            vectors = (load_several(buffer, offset, 4) for offset in offsets)
+            steps.append([element for vector in vectors for element in vector])
         return steps
 
     def _in_line(
-        self, panel: Panel, base: Expr, own: Expr, beyond: int, unit: Expr, half: int
+        self, tile: KTile, base: Expr, own: Expr, beyond: int, unit: Expr, half: int
     ) -> Expr:
-        """Where half of a unit is in one of the lines of the thread, which are along k."""
+        """The offset of half a unit in one of the thread's lines, which are along k."""
         low = own + beyond % 8
-        return panel.lines.place(base + own + beyond, unit, low) + 2 * half
+        return tile.layout.offset(base + own + beyond, unit, low) + 2 * half
 
-    def pieces(self, group: int, sums: Sequence[Expr]) -> list[Piece]:
-        (y, x), (_, each) = self._own(), self._each
-        pieces: list[Piece] = []
+    def sum_vectors(self, group: int, sums: Sequence[Expr]) -> list[SumVector]:
+        (y, x), (_, each) = self._thread_position(), self._each
+        sum_vectors: list[SumVector] = []
         for part in range(4):
-            row = y + 4 * part if self.lhs.source.along_k else y * 4 + part
+            row = y + 4 * part if self.lhs.operand.along_k else y * 4 + part
             first = each * (4 * group + part)
             own = sums[first : first + each]
-            if self.rhs.source.along_k:
-                pieces += [Piece(row, x + 8 * k, [sum]) for k, sum in enumerate(own)]
+            if self.rhs.operand.along_k:
+                sum_vectors += [SumVector(row, x + 8 * k, [sum]) for k, sum in enumerate(own)]
             else:
-                pieces += [
-                    Piece(row, x * 4 + 32 * k, own[4 * k : 4 * k + 4]) for k in range(each // 4)
+                sum_vectors += [
+                    SumVector(row, x * 4 + 32 * k, own[4 * k : 4 * k + 4]) for k in range(each // 4)
                 ]
-        return pieces
+        return sum_vectors
