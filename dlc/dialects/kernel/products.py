@@ -231,6 +231,6 @@ class Conv(Product):
         return np.moveaxis(split, 1, 0)
 
     def _elements_of_tap(self, axis: int, tap: int, count: int) -> slice:
-        """The elements along an axis that a tap of the window multiplies, one for each of `count` results."""
+        """The elements along an axis that a tap of the window multiplies, one for each result."""
         start, stride = tap * self.dilations[axis], self.strides[axis]
         return slice(start, start + (count - 1) * stride + 1, stride)
