@@ -103,8 +103,8 @@ class Get(Op):
     def infer(self) -> TensorType:
         return self.type
 
-    def check_reference(self, found: Op) -> None:
-        if not isinstance(found, Source | Derived) or found.type is not self.type:
+    def check_reference(self, target: Op) -> None:
+        if not isinstance(target, Source | Derived) or target.type is not self.type:
             raise self.fail(f"{self.symbol} is read as {self.type.text}, which it is not")
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:

@@ -1,15 +1,15 @@
-"""What is sure about a size from the bounds of its dims."""
+"""Proofs that sizes are never negative, from the bounds of their dims."""
 
 from __future__ import annotations
 
 from dlc.ir.dims import Bounds, Extreme, Size, interval, maximum, minimum
 
 MOST_CASES = 6
-"""So many minima and maxima of a size are taken apart; more are rare, and each doubles the work."""
+"""The most minima and maxima of a size that are expanded; each of them doubles the work."""
 
 
 def never_negative(size: Size, bounds: Bounds, cases: int = MOST_CASES) -> bool:
-    """Whether a size is 0 or more wherever the dims are inside their bounds, as far as can be seen.
+    """Whether a size is provably at least 0 for all dims inside their bounds.
 
     >>> from dlc.ir.dims import symbol
     >>> t = symbol("T")

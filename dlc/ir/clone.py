@@ -1,4 +1,4 @@
-"""Copying operations and blocks, and putting the contents of a block in the place of a call of it.
+"""Cloning of operations and blocks, and inlining of blocks.
 
 Copies keep names, attributes and locations. Regions within regions are copied without recursion.
 """
@@ -12,7 +12,7 @@ from dlc.ir.core import Block, Builder, Op, Value
 
 
 def clone(op: Op, operands: Sequence[Value], regions: Sequence[Block] = ()) -> Op:
-    """A new operation, not yet placed, that is like `op` but has these operands and regions."""
+    """A copy of an operation with these operands and regions, not inserted yet."""
     new = changed(op, operands, regions)
     for result, original in zip(new.results, op.results, strict=True):
         result.name = original.name
@@ -20,33 +20,33 @@ def clone(op: Op, operands: Sequence[Value], regions: Sequence[Block] = ()) -> O
 
 
 def changed(op: Op, operands: Sequence[Value], regions: Sequence[Block] = ()) -> Op:
-    """The same, but what it results in may differ in number and types."""
+    """As `clone`, where the results may differ from those of `op` in number and types."""
     new = object.__new__(type(op))
     Op.__init__(new, tuple(operands), dict(op.attributes), tuple(regions), op.location)
     return new
 
 
 def clone_into(block: Block, emit: Builder, arguments: Sequence[Value]) -> tuple[Value, ...]:
-    """Copy the operations of a block but its terminator to where `emit` stands.
+    """Inline a copy of a block at the insertion point of `emit`, with these values for its arguments.
 
-    The arguments stand for those of the block; what the terminator hands over comes back.
+    Returns the copies of the values that the terminator yields.
     """
-    known = dict(zip(block.arguments, arguments, strict=True))
-    _copy(_Place(block.first, emit.block, emit.before), known)
-    return tuple([known.get(value, value) for value in block.terminator.operands])
+    copies = dict(zip(block.arguments, arguments, strict=True))
+    _copy(_Progress(block.first, emit.block, emit.before), copies)
+    return tuple([copies.get(value, value) for value in block.terminator.operands])
 
 
 def clone_block(block: Block) -> Block:
-    """A block of its own with the same arguments and operations, the terminator included."""
-    known: dict[Value, Value] = {}
-    copy = _like(block, known)
-    _copy(_Place(block.first, copy, None), known)
-    copy.append(clone(block.terminator, [known.get(v, v) for v in block.terminator.operands]))
+    """A copy of a block, its arguments and its terminator included."""
+    copies: dict[Value, Value] = {}
+    copy = _empty_copy(block, copies)
+    _copy(_Progress(block.first, copy, None), copies)
+    copy.append(clone(block.terminator, [copies.get(v, v) for v in block.terminator.operands]))
     return copy
 
 
 def move_into(block: Block, emit: Builder, arguments: Sequence[Value]) -> tuple[Value, ...]:
-    """As `clone_into`, but the operations leave their block, which has no further use."""
+    """As `clone_into`, but moves the operations; the block must not be used afterwards."""
     for argument, value in zip(block.arguments, arguments, strict=True):
         argument.replace_by(value)
     terminator = block.terminator
@@ -58,8 +58,8 @@ def move_into(block: Block, emit: Builder, arguments: Sequence[Value]) -> tuple[
 
 
 @dataclass(slots=True)
-class _Place:
-    """How far the copy of one block has come: the operation to copy next and its finished regions."""
+class _Progress:
+    """The state of copying one block: the operation to copy next, and the copies of its regions so far."""
 
     next: Op | None
     target: Block
@@ -67,28 +67,28 @@ class _Place:
     regions: list[Block] = field(default_factory=list[Block])
 
 
-def _copy(place: _Place, known: dict[Value, Value]) -> None:
-    """Copy up to the terminator of the outermost block; regions are finished before their owner."""
-    pending = [place]
+def _copy(progress: _Progress, copies: dict[Value, Value]) -> None:
+    """Copy up to the terminator of the outermost block; an operation is copied after its regions."""
+    pending = [progress]
     while pending:
-        place = pending[-1]
-        op = place.next
+        progress = pending[-1]
+        op = progress.next
         if op is None or (op.terminator and len(pending) == 1):
             pending.pop()
-        elif len(place.regions) < len(op.regions):
-            region = op.regions[len(place.regions)]
-            place.regions.append(_like(region, known))
-            pending.append(_Place(region.first, place.regions[-1], None))
+        elif len(progress.regions) < len(op.regions):
+            region = op.regions[len(progress.regions)]
+            progress.regions.append(_empty_copy(region, copies))
+            pending.append(_Progress(region.first, progress.regions[-1], None))
         else:
-            new = clone(op, [known.get(value, value) for value in op.operands], place.regions)
-            place.target.insert(new, place.before)
-            known.update(zip(op.results, new.results, strict=True))
-            place.next, place.regions = op.next, []
+            new = clone(op, [copies.get(value, value) for value in op.operands], progress.regions)
+            progress.target.insert(new, progress.before)
+            copies.update(zip(op.results, new.results, strict=True))
+            progress.next, progress.regions = op.next, []
 
 
-def _like(block: Block, known: dict[Value, Value]) -> Block:
-    """An empty block with the same arguments."""
+def _empty_copy(block: Block, copies: dict[Value, Value]) -> Block:
+    """An empty block with the same arguments, which are added to `copies`."""
     arguments = block.arguments
     copy = Block([a.type for a in arguments], [a.name for a in arguments])
-    known.update(zip(arguments, copy.arguments, strict=True))
+    copies.update(zip(arguments, copy.arguments, strict=True))
     return copy

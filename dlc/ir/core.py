@@ -144,7 +144,7 @@ class Op:
         The verifier calls it after `infer` and after the checks of all operations inside.
         """
 
-    def check_reference(self, found: Op) -> None:
+    def check_reference(self, target: Op) -> None:
         """Verify the operation that a symbol in an attribute names; raises `self.fail(...)`.
 
         The verifier calls it for each symbol in the attributes.

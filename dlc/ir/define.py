@@ -33,7 +33,7 @@ def fields_of(cls: type[Op]) -> tuple[Field, ...]:
 
 
 def op(name: str) -> Callable[[OpClass], OpClass]:
-    """Declare an operation class under its name in text and make it known."""
+    """Declare an operation class and register it under its name in text."""
 
     def apply(cls: OpClass) -> OpClass:
         assert "." in name, f"{name!r} needs a dialect"
@@ -57,13 +57,13 @@ def op(name: str) -> Callable[[OpClass], OpClass]:
 
 def _collect(cls: type[Op]) -> tuple[Field, ...]:
     """Fields of the class and of its undeclared bases, the bases' first."""
-    found: dict[str, Field] = {}
+    fields: dict[str, Field] = {}
     for base in reversed(cls.__mro__):
         for key in inspect.get_annotations(base):
             value = base.__dict__.get(key)
             if isinstance(value, Field):
-                found[key] = Field(value.kind, value.default, value.doc, key)
-    return tuple(sorted(found.values(), key=_by_kind))
+                fields[key] = Field(value.kind, value.default, value.doc, key)
+    return tuple(sorted(fields.values(), key=_by_kind))
 
 
 def _by_kind(field: Field) -> int:

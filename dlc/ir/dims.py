@@ -72,7 +72,7 @@ class Dim:
     """
 
     __slots__ = ("_text", "length", "nesting", "terms")
-    _known: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
+    _interned: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
 
     terms: tuple[tuple[Monomial, int], ...]
     length: int
@@ -82,16 +82,16 @@ class Dim:
     _text: str
 
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:
-        found = cls._known.get(terms)
-        if found is None:
+        dim = cls._interned.get(terms)
+        if dim is None:
             for _, factor in terms:
                 check_number(factor)
             length, nesting = _extent(terms)
-            found = object.__new__(cls)
-            found.terms, found.length, found.nesting = terms, length, nesting
-            found._text = ""
-            found = cls._known.setdefault(terms, found)
-        return found
+            dim = object.__new__(cls)
+            dim.terms, dim.length, dim.nesting = terms, length, nesting
+            dim._text = ""
+            dim = cls._interned.setdefault(terms, dim)
+        return dim
 
     def __add__(self, other: Size) -> Size:
         return _sum(self, other)
@@ -321,17 +321,17 @@ def _divided_evenly(numerator: Dim, denominator: Dim) -> Size | None:
         return sum(powers.values()), *[powers.get(atom, 0) for atom in atoms]
 
     lead = max(denominator.terms, key=rank)
-    left: Size = numerator
-    found: Size = 0
+    remainder: Size = numerator
+    quotient: Size = 0
     for _ in range(MAX_STEPS):  # the greatest term of what is left becomes smaller each time
-        if not isinstance(left, Dim):
+        if not isinstance(remainder, Dim):
             break
-        term = _exact(max(left.terms, key=rank), lead)
+        term = _exact(max(remainder.terms, key=rank), lead)
         if term is None:
             return None
-        found = found + _from_terms([term])
-        left = left - _from_terms([term]) * denominator
-    return found if left == 0 else None
+        quotient = quotient + _from_terms([term])
+        remainder = remainder - _from_terms([term]) * denominator
+    return quotient if remainder == 0 else None
 
 
 def _joined_quotients(numerator: Size, denominator: Size) -> Size | None:

@@ -1,4 +1,4 @@
-"""Where an operation comes from. Every operation has a location; rewrites carry it, fusion fuses it."""
+"""Source locations of operations. Rewrites keep them, and fusion fuses them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FileLocation:
 
 @dataclass(frozen=True, slots=True)
 class FusedLocation:
-    """Several places that one operation does the work of, the main one first."""
+    """The locations of several operations that were fused into one, the main one first."""
 
     parts: tuple[FileLocation, ...]
 
@@ -36,7 +36,7 @@ class FusedLocation:
 
 @dataclass(frozen=True, slots=True)
 class UnknownLocation:
-    """Nothing in a text: an operation made by a test or a tool. Say why in `reason`."""
+    """No place in a text, for an operation that a test or a tool created; `reason` says why."""
 
     reason: str = ""
 
@@ -48,11 +48,11 @@ class UnknownLocation:
 Location: TypeAlias = FileLocation | FusedLocation | UnknownLocation
 
 MAX_FUSED = 16
-"""A fused operation names at most this many places; a thousand would help nobody."""
+"""The most places that a fused location keeps."""
 
 
 def fuse(locations: Iterable[Location]) -> Location:
-    """One location for work that comes from all of these places, without repeats."""
+    """The fusion of several locations, without duplicates."""
     parts: dict[FileLocation, None] = {}
     unknown: Location = UnknownLocation()
     for location in locations:

@@ -1,7 +1,7 @@
-"""Machine code for the searches of the planner, where whoever runs the passes can make it.
+"""Optional compilation of the planner's search functions to machine code.
 
-The searches are Python that runs as it is. What compiles functions about integers is above the passes; it
-is handed down in their `Context`.
+The functions are Python on integers and run uncompiled, too. Their compiler is in a higher layer than the
+passes and reaches them through their `Context`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Code = Callable[[Record, int, int], int]
 
 
 class Compiler(Protocol):
-    """Makes machine code of functions that give the same numbers as in Python."""
+    """Compiles functions to machine code that computes the same numbers as Python does."""
 
     def __call__(self, function: Code[Record], record: type[Record], /) -> Code[Record]: ...
 
 
 def interpreted(function: Code[Record], record: type[Record]) -> Code[Record]:
-    """The function itself, where nothing compiles it."""
+    """The function itself, uncompiled."""
     return function

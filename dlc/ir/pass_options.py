@@ -95,12 +95,12 @@ def read_pipeline(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     text = text.strip().removesuffix(",")
     start = 0
     while start < len(text):
-        found = _PASS.match(text, start)
-        if found is None:
+        match = _PASS.match(text, start)
+        if match is None:
             raise _bad_form(text[start:])
-        name, options = found.groups()
-        yield name, [_option(each, found[0]) for each in (options or "").split(",") if each.strip()]
-        start = found.end()
+        name, options = match.groups()
+        yield name, [_option(each, match[0]) for each in (options or "").split(",") if each.strip()]
+        start = match.end()
 
 
 def _option(text: str, inside: str) -> tuple[str, str]:

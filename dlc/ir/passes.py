@@ -1,9 +1,9 @@
-"""The pass manager: passes with options in pipelines, with reasons for their order that are checked.
+"""The pass manager: passes with options, pipelines, and checked reasons for the order of passes.
 
 A pass is a function of the module and the context that changes the module in place and leaves it
 valid; its keyword parameters are the options of the pass. In text, as `dlc opt --passes` takes it, a
-pipeline is `fuse{max_inputs=4},dce`. Whoever runs a pipeline may look in between: `after` is called with
-each pass and is where dumps, verification and evaluation of both sides hang.
+pipeline is `fuse{max_inputs=4},dce`. The callbacks `before` and `after` of the manager serve dumps,
+verification, and evaluation before and after each pass.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 class TargetName(Protocol):
-    """What the pass manager knows of a target, which is described further up."""
+    """The part of `dlc.target.Target` that the pass manager, a lower layer, uses."""
 
     @property
     def name(self) -> str: ...
@@ -36,25 +36,25 @@ class TargetName(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose that passes may depend on."""
+    """The user's settings that passes may depend on."""
 
     level: int = 2
     """0 to 3, as `-O`."""
     matmul: str = "auto"
     """`blas`, `generated` or `auto`."""
     matmul_precision: str = "ieee"
-    """How GPUs multiply f32: `ieee`, or `tf32` for factors rounded to 10 bits of mantissa."""
+    """The precision of f32 products on GPUs: `ieee`, or `tf32`, whose factors have 10 bits of mantissa."""
     disabled: frozenset[str] = frozenset()
     fast_narrow: bool = False
-    """Whether 16-bit values inside a kernel may stay wider: `limit fast_narrow`."""
+    """Whether 16-bit values inside a kernel may stay in f32: `limit fast_narrow`."""
     target: TargetName | None = None
-    """The machine that code is made for: a `dlc.target.Target`, which `dlc.target.target_of` gives."""
+    """The target machine, a `dlc.target.Target` (see `dlc.target.target_of`)."""
     batch: int | None = None
-    """The examples in a step of training, where there is one."""
+    """The batch size of a training step; None without training."""
     plan_effort: int = 1
-    """How many times as long as usual to search for a good memory plan."""
+    """The time to search for a memory plan, as a multiple of the usual one."""
     recompute: float = 0.02
-    """How much longer a call may take for values that are computed again; from 1 on also products are."""
+    """The part of a call's time that rematerialization may add; from 1 on, products are recomputed, too."""
 
 
 @dataclass(slots=True)
@@ -66,17 +66,17 @@ class Context:
     values: ValueMap = field(default_factory=ValueMap)
     seconds: dict[str, float] = field(default_factory=dict)
     compiler: Compiler = interpreted
-    """What makes the searches of the planner quick."""
+    """Compiles the search functions of the planner to machine code, or interprets them."""
 
     @property
     def rewriter(self) -> Rewriter:
-        """A rewriter that keeps this context's map and log."""
+        """A rewriter that maintains this context's value map and log."""
         return Rewriter(self.values, self.log)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass(Generic[P]):
-    """A pass by name, with values for some of its options.
+    """A named pass with values for some of its options.
 
     `required` passes run at every level and cannot be disabled. `str` gives the form in which
     `parse_passes` reads it.
@@ -86,17 +86,17 @@ class Pass(Generic[P]):
     function: Callable[Concatenate[Op, Context, P], None]
     required: bool = False
     values: tuple[tuple[str, OptionValue], ...] = ()
-    """The options that are given, by name; the others have their defaults."""
+    """The options that are set, by name; the others have their defaults."""
 
     @property
     def doc(self) -> str:
-        """What it does, in one line: the first of its docstring or of its module's."""
+        """What it does: the first line of its docstring or of its module's."""
         doc = self.function.__doc__ or sys.modules[self.function.__module__].__doc__ or ""
         return doc.strip().split("\n")[0]
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options that it takes, in order."""
+        """The options that it takes, in declared order."""
         parameters = inspect.signature(self.function, eval_str=True).parameters.values()
         return tuple(map(option_of, list(parameters)[2:]))
 
@@ -117,7 +117,7 @@ class Pass(Generic[P]):
 Pipeline: TypeAlias = Sequence[Pass[...]]
 
 PASSES: dict[str, Pass[...]] = {}
-"""Every pass that is defined, by name, with the defaults of its options."""
+"""Every defined pass by name, with the defaults of its options."""
 
 
 def define_pass(
@@ -147,16 +147,16 @@ def _parsed(name: str, options: Iterable[tuple[str, str]]) -> Pass[...]:
     if name not in PASSES:
         raise unknown_pass(name)
     defined = PASSES[name]
-    known = {option.name: option for option in defined.options}
+    declared = {option.name: option for option in defined.options}
     values: dict[str, OptionValue] = {}
     for key, text in options:
-        if key not in known:
-            raise _unknown_option(name, key, known.values())
+        if key not in declared:
+            raise _unknown_option(name, key, declared.values())
         if key in values:
             raise UsageError(
                 f"option {key} of {name} is given twice", code="D0902", help="leave one of them out"
             )
-        values[key] = known[key].read(text, name)
+        values[key] = declared[key].read(text, name)
     return replace(defined, values=tuple(values.items()))
 
 
@@ -191,11 +191,11 @@ def unknown_pass(name: str) -> UsageError:
 def _unknown_option(name: str, key: str, options: Iterable[Option]) -> UsageError:
     question = did_you_mean(key, [option.name for option in options])
     meant = f"{question} " if question else ""
-    known = ", ".join(map(str, options))
+    listed = ", ".join(map(str, options))
     return UsageError(
         f"the pass {name} has no option {key!r}",
         code="D0902",
-        help=f"{meant}its options are {known}" if known else f"{name} takes no options",
+        help=f"{meant}its options are {listed}" if listed else f"{name} takes no options",
     )
 
 
@@ -205,9 +205,9 @@ Observer: TypeAlias = Callable[[str, Op], None]
 class Manager:
     """Runs passes in order.
 
-    `before` and `after` are called with the name of each pass and the module. When a pass fails for a
-    reason that is ours, `reproduce` is called with it: it runs the earlier passes again on the user's
-    input, writes what the pass was given to a file, and gives back the name of the file.
+    `before` and `after` are called with the name of each pass and the module. When a pass fails with an
+    internal error, `reproduce` is called with it: it runs the earlier passes again on the user's input,
+    writes the input of the failing pass to a file, and returns the name of the file.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What the declaration of an operation class asks of an operation: counts, names and attribute kinds.
+"""Signatures of operation classes: the numbers of operands and regions, and the types of attributes.
 
-Constructors take what Python code gives them; text and rewrites can be wrong. The parser and the
-verifier ask here, so that `infer` may rely on what the class declares.
+The parser and the verifier check operations against them, since text and rewrites can be wrong, so that
+`infer` may rely on what the class declares.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dlc.ir.types import Type
 Matches: TypeAlias = Callable[[object], bool]
 
 WRONG_PARTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""What `infer` may raise, besides ModelError, where the parts are not such as a constructor is given."""
+"""What `infer` may raise, besides ModelError, for parts that no constructor would be given."""
 
 SEGMENTS = "segments"
-"""The attribute that tells several groups of operands apart."""
+"""The attribute with the sizes of several groups of operands (MLIR: `operandSegmentSizes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +61,30 @@ class Signature:
     def misfits(
         self, operands: int, regions: int, attributes: Mapping[str, Attribute]
     ) -> list[str]:
-        """What is wrong with an operation of so many operands and regions, each as half a sentence."""
-        found: list[str] = []
+        """The mismatches of an operation with these numbers of operands and regions, as predicates."""
+        problems: list[str] = []
         if regions != self.regions:
-            found.append(f"has {_count(regions, 'region')} instead of {self.regions}")
+            problems.append(f"has {_count(regions, 'region')} instead of {self.regions}")
         if operands != self.operands and (not self.groups or operands < self.operands):
             least = "at least " if self.groups else ""
-            found.append(f"has {_count(operands, 'operand')} instead of {least}{self.operands}")
-        declared, known = self.attributes, 0
+            problems.append(f"has {_count(operands, 'operand')} instead of {least}{self.operands}")
+        declared, present = self.attributes, 0
         for name, value in attributes.items():
             kind = declared.get(name)
             if kind is None:
                 if "." not in name:
-                    found.append(f"has the attribute {name}, which it does not declare")
+                    problems.append(f"has the attribute {name}, which it does not declare")
                 continue
-            known += 1
+            present += 1
             if not kind.matches(value):
-                found.append(f"has the attribute {name} that is no {kind.text}: {value!r}")
-        if known < len(declared):
+                problems.append(f"has the attribute {name} that is no {kind.text}: {value!r}")
+        if present < len(declared):
             for name in self.required:
                 if name not in attributes:
-                    found.append(f"lacks the attribute {name}: {declared[name].text}")
+                    problems.append(f"lacks the attribute {name}: {declared[name].text}")
         if self.groups > 1 and _is_segments(attributes.get(SEGMENTS)):
-            found += self._wrong_segments(attributes[SEGMENTS], operands)
-        return found
+            problems += self._wrong_segments(attributes[SEGMENTS], operands)
+        return problems
 
     def _wrong_segments(self, value: Attribute, operands: int) -> Iterator[str]:
         assert isinstance(value, tuple)
@@ -95,16 +95,16 @@ class Signature:
             grouped = _count(operands - self.operands, "operand")
             yield f"has segments {segments} for {grouped} in groups"
 
-    def ordered(self, given: Mapping[str, Attribute]) -> dict[str, Attribute]:
-        """The attributes as the constructor writes them: declared order, defaults filled in."""
-        found: dict[str, Attribute] = {}
+    def ordered(self, attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
+        """The attributes as the constructor sets them: in declared order, with defaults filled in."""
+        result: dict[str, Attribute] = {}
         for kind in self.attributes.values():
-            value = given.get(kind.name, kind.default)
+            value = attributes.get(kind.name, kind.default)
             if value is not None:
-                found[kind.name] = value
-        for name, value in given.items():
-            found.setdefault(name, value)
-        return found
+                result[kind.name] = value
+        for name, value in attributes.items():
+            result.setdefault(name, value)
+        return result
 
 
 @cache
@@ -143,7 +143,11 @@ def _count(number: int, noun: str) -> str:
 
 def _kind(cls: type[Op], field: Field, hints: Mapping[str, object]) -> AttributeKind:
     annotations = [inspect.get_annotations(base) for base in cls.__mro__]
-    text = next(str(found[field.name]) for found in annotations if field.name in found)
+    text = next(
+        str(hints_of_base[field.name])
+        for hints_of_base in annotations
+        if field.name in hints_of_base
+    )
     default = None if field.is_required else field.default
     matches = _matcher(hints[field.name])
     assert default is None or matches(default), f"{cls.name}: the default of {field.name}"
@@ -180,8 +184,8 @@ def _classes(hint: object) -> frozenset[object] | None:
     """The classes of the values of a declared type, where it is made of classes without subclasses."""
     if get_origin(hint) in (Union, UnionType):
         choices = [_classes(argument) for argument in get_args(hint) if argument is not NoneType]
-        known = [choice for choice in choices if choice is not None]
-        return frozenset[object]().union(*known) if len(known) == len(choices) else None
+        present = [choice for choice in choices if choice is not None]
+        return frozenset[object]().union(*present) if len(present) == len(choices) else None
     if hint is float:
         return frozenset((float, int))
     return frozenset((hint,)) if hint in _PLAIN else None

@@ -90,7 +90,7 @@ class TensorType(Type):
 
     __slots__ = ("_text", "dtype", "shape")
     __match_args__ = ("dtype", "shape")
-    _known: ClassVar[dict[tuple[DType, Shape], TensorType]] = {}
+    _interned: ClassVar[dict[tuple[DType, Shape], TensorType]] = {}
 
     dtype: DType
     shape: Shape
@@ -98,13 +98,13 @@ class TensorType(Type):
 
     def __new__(cls, dtype: DType, shape: Shape = ()) -> TensorType:
         key = (dtype, shape)
-        found = cls._known.get(key)
-        if found is None:
+        type = cls._interned.get(key)
+        if type is None:
             check_shape(shape)
-            found = object.__new__(cls)
-            found.dtype, found.shape, found._text = dtype, shape, None
-            found = cls._known.setdefault(key, found)
-        return found
+            type = object.__new__(cls)
+            type.dtype, type.shape, type._text = dtype, shape, None
+            type = cls._interned.setdefault(key, type)
+        return type
 
     @property
     def rank(self) -> int:
@@ -153,19 +153,19 @@ class VectorType(Type):
 
     __slots__ = ("dtype", "lanes")
     __match_args__ = ("dtype", "lanes")
-    _known: ClassVar[dict[tuple[DType, int], VectorType]] = {}
+    _interned: ClassVar[dict[tuple[DType, int], VectorType]] = {}
 
     dtype: DType
     lanes: int
 
     def __new__(cls, dtype: DType, lanes: int) -> VectorType:
-        found = cls._known.get((dtype, lanes))
-        if found is None:
+        type = cls._interned.get((dtype, lanes))
+        if type is None:
             assert 0 < lanes <= MAX_LANES, lanes
-            found = object.__new__(cls)
-            found.dtype, found.lanes = dtype, lanes
-            found = cls._known.setdefault((dtype, lanes), found)
-        return found
+            type = object.__new__(cls)
+            type.dtype, type.lanes = dtype, lanes
+            type = cls._interned.setdefault((dtype, lanes), type)
+        return type
 
     def __str__(self) -> str:
         return f"vector<{self.lanes}x{self.dtype}>"
@@ -176,7 +176,7 @@ class ViewType(Type):
 
     __slots__ = ("dtype", "shape", "strides")
     __match_args__ = ("dtype", "shape", "strides")
-    _known: ClassVar[dict[tuple[DType, Shape, Shape], ViewType]] = {}
+    _interned: ClassVar[dict[tuple[DType, Shape, Shape], ViewType]] = {}
 
     dtype: DType
     shape: Shape
@@ -186,14 +186,14 @@ class ViewType(Type):
         if strides is None:
             strides = row_major_strides(shape)
         key = (dtype, shape, strides)
-        found = cls._known.get(key)
-        if found is None:
+        type = cls._interned.get(key)
+        if type is None:
             assert len(shape) == len(strides), key
             check_shape(shape)
-            found = object.__new__(cls)
-            found.dtype, found.shape, found.strides = key
-            found = cls._known.setdefault(key, found)
-        return found
+            type = object.__new__(cls)
+            type.dtype, type.shape, type.strides = key
+            type = cls._interned.setdefault(key, type)
+        return type
 
     @property
     def tensor(self) -> TensorType:
@@ -231,12 +231,12 @@ class SimpleType(Type):
     text: str
 
     def __new__(cls, text: str) -> SimpleType:
-        found = cls.known.get(text)
-        if found is None:
-            found = object.__new__(cls)
-            found.text = text
-            found = cls.known.setdefault(text, found)
-        return found
+        type = cls.known.get(text)
+        if type is None:
+            type = object.__new__(cls)
+            type.text = text
+            type = cls.known.setdefault(text, type)
+        return type
 
     def __str__(self) -> str:
         return self.text
@@ -253,18 +253,18 @@ class FunctionType(Type):
 
     __slots__ = ("inputs", "results")
     __match_args__ = ("inputs", "results")
-    _known: ClassVar[dict[tuple[tuple[Type, ...], tuple[Type, ...]], FunctionType]] = {}
+    _interned: ClassVar[dict[tuple[tuple[Type, ...], tuple[Type, ...]], FunctionType]] = {}
 
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
 
     def __new__(cls, inputs: tuple[Type, ...], results: tuple[Type, ...]) -> FunctionType:
-        found = cls._known.get((inputs, results))
-        if found is None:
-            found = object.__new__(cls)
-            found.inputs, found.results = inputs, results
-            found = cls._known.setdefault((inputs, results), found)
-        return found
+        type = cls._interned.get((inputs, results))
+        if type is None:
+            type = object.__new__(cls)
+            type.inputs, type.results = inputs, results
+            type = cls._interned.setdefault((inputs, results), type)
+        return type
 
     def __str__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))

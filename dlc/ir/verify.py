@@ -205,11 +205,13 @@ class _Verifier:
         results = op.results
         if len(results) == 1 and results[0].type is types:
             return
-        found = tuple([result.type for result in results])
-        wanted = (types,) if isinstance(types, Type) else types
-        if found != wanted:
+        types_of_results = tuple([result.type for result in results])
+        inferred = (types,) if isinstance(types, Type) else types
+        if types_of_results != inferred:
             self._report(
-                op, "D0155", f"{op.name} gives {list(wanted)}, its results are {list(found)}"
+                op,
+                "D0155",
+                f"{op.name} gives {list(inferred)}, its results are {list(types_of_results)}",
             )
 
     def _define(self, values: Sequence[Value], owner: Op | Block, frame: _Frame) -> None:
@@ -323,13 +325,13 @@ class _Verifier:
 
     def _reference(self, op: Op, symbol: Symbol) -> None:
         name = symbol.name
-        found = next((table[name] for table in reversed(self._tables) if name in table), None)
-        if found is None:
+        target = next((table[name] for table in reversed(self._tables) if name in table), None)
+        if target is None:
             message = f"{op.name} refers to {symbol}, which the module does not have"
             self._report(op, "D0162", message)
             return
         try:
-            op.check_reference(found)
+            op.check_reference(target)
         except ModelError as error:
             for diagnostic in error.diagnostics:
                 self._add(diagnostic)

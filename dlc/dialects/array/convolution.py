@@ -298,10 +298,10 @@ class DepthwiseGradient(Op):
             )
         _check_steps(self, self.window, self.strides, self.padding, self.dilations)
         spatial = _places(self, source, self.window, (1,) * (layout.rank - 2))
-        wanted = source.with_shape(layout.picture(source.shape[0], spatial, channels))
-        if cotangent != wanted:
+        expected = source.with_shape(layout.picture(source.shape[0], spatial, channels))
+        if cotangent != expected:
             raise self.fail(
-                f"a kernel of {list(self.window)} makes {wanted.text} of {source.text}, the cotangent "
+                f"a kernel of {list(self.window)} makes {expected.text} of {source.text}, the cotangent "
                 f"is {cotangent.text}"
             )
         return source.with_shape((*self.window, 1, channels))
@@ -321,23 +321,23 @@ class DepthwiseGradient(Op):
         padding = [at.shape(pair) for pair in self.padding]
 
         def correlated(source: Array, cotangent: Array) -> Array:
-            found = np.zeros((*self.window, 1, source.shape[-1]), source.dtype)
+            gradient = np.zeros((*self.window, 1, source.shape[-1]), source.dtype)
             if not cotangent.size:
-                return found
+                return gradient
             padded = _padded(source, padding, (1,) * len(padding))
             windows = _windows(self, padded, self.window)
             summed = tuple(range(cotangent.ndim - 1))
             with np.errstate(all="ignore"):
                 for tap in np.ndindex(self.window):
-                    found[tap] = np.sum(windows[(..., *tap)] * cotangent, summed)
-            return found
+                    gradient[tap] = np.sum(windows[(..., *tap)] * cotangent, summed)
+            return gradient
 
         return numeric.in_single(correlated, tensor_type(self.source).dtype, *inputs)
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         (kernel,) = cotangents
-        made = self._convolution(self.source, kernel)
-        return made.source_gradient(emit, self.cotangent), emit(made)
+        convolution = self._convolution(self.source, kernel)
+        return convolution.source_gradient(emit, self.cotangent), emit(convolution)
 
 
 def _check_steps(op: Convolution | DepthwiseGradient, *lists: Sequence[object]) -> None:
@@ -360,13 +360,13 @@ def _places(
     source_dilations: Sequence[int],
 ) -> list[Size]:
     """In how many places a kernel is put along each spatial axis."""
-    found: list[Size] = []
+    extents: list[Size] = []
     for number, need in enumerate(_fitting(op, source, window, source_dilations)):
         if is_negative(need.size):
             raise op.fail(need.told, code="D0312")
         left = need.size - 1 if window[number] == 1 else need.size
-        found.append(left // op.strides[number] + 1)
-    return found
+        extents.append(left // op.strides[number] + 1)
+    return extents
 
 
 def _fitting(

@@ -77,8 +77,8 @@ def _read(emit: Builder, equation: str, operands: Sequence[Value]) -> tuple[list
         every = [label for labels in inputs for label in labels]
         once = sorted(label for label in every if label[0] != "-" and every.count(label) == 1)
         output = (*_labels("..", widest), *once)
-    known = {label for labels in inputs for label in labels}
-    if len(set(output)) != len(output) or not known.issuperset(output):
+    labels_of_inputs = {label for labels in inputs for label in labels}
+    if len(set(output)) != len(output) or not labels_of_inputs.issuperset(output):
         raise _fail(
             emit, equation, f"the output {right!r} must name axes of the operands, each once"
         )
@@ -121,12 +121,12 @@ def _unstretched(emit: Builder, equation: str, terms: list[Term]) -> list[Term]:
     sizes: dict[str, Size] = {}
     for term in terms:
         for label, size in term.sizes.items():
-            known = sizes.setdefault(label, size)
-            if known == 1 and label[0] == "-":
+            earlier = sizes.setdefault(label, size)
+            if earlier == 1 and label[0] == "-":
                 sizes[label] = size
-            elif known != size and not (size == 1 and label[0] == "-"):
+            elif earlier != size and not (size == 1 and label[0] == "-"):
                 raise _fail(
-                    emit, equation, f"{label!r} is {known} in one tensor, {size} in another"
+                    emit, equation, f"{label!r} is {earlier} in one tensor, {size} in another"
                 )
     result: list[Term] = []
     for term in terms:

@@ -1,4 +1,4 @@
-"""Derivatives as operations: of a function, of a function with a rule of its own, and none at all."""
+"""Derivatives as operations: vector-Jacobian products, custom derivatives, and `stop_gradient`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Custom", "StopGradient", "Vjp"]
 
 @op("flow.vjp")
 class Vjp(Decomposed):
-    """What inputs of a function receive when its results receive the cotangents.
+    """Vector-Jacobian product: the cotangents of a function's inputs, given those of its results.
 
     The body is the function; there is one cotangent for each of its results that is a float. The results
     are those of the function, if `with_value` says so, and then one for each input in `wrt`: the sum over
@@ -39,10 +39,10 @@ class Vjp(Decomposed):
     def infer(self) -> tuple[Type, ...]:
         check_arguments(self, "the function", self.body, types_of(self.inputs))
         results = yielded(self.body)
-        wanted = list(filter(is_float, results))
-        if types_of(wanted) != types_of(self.cotangents):
+        floats = list(filter(is_float, results))
+        if types_of(floats) != types_of(self.cotangents):
             raise self.fail(
-                f"the results that have a derivative are ({', '.join(map(show, wanted))}), "
+                f"the results that have a derivative are ({', '.join(map(show, floats))}), "
                 f"they receive ({', '.join(map(show, self.cotangents))})",
                 code="D0408",
             )
@@ -81,20 +81,23 @@ class Vjp(Decomposed):
         back = Backward(Block(), self.location, values)
         seeds, passed = self._seeds(body, back)
         wrt = [body.arguments[index] for index in self.wrt]
-        parts = pull_back(body, wrt, seeds, back)
-        found = [part or zeros(back, value) for part, value in zip(parts, wrt, strict=True)]
-        back.place(Yield((*(yielded(body) if self.with_value else ()), *found)))
+        pulled_back = pull_back(body, wrt, seeds, back)
+        received = [
+            cotangent or zeros(back, value)
+            for cotangent, value in zip(pulled_back, wrt, strict=True)
+        ]
+        back.place(Yield((*(yielded(body) if self.with_value else ()), *received)))
         sweep(back.block)
         move_into(body, emit, self.inputs)
         return move_into(back.block, emit, passed)
 
     def _seeds(self, body: Block, back: Backward) -> tuple[list[Value | None], list[Value]]:
         """What each result of the body receives in the backward block, and what is passed for it."""
-        given = iter(self.cotangents)
+        cotangents = iter(self.cotangents)
         seeds: list[Value | None] = []
         passed: list[Value] = []
         for value in yielded(body):
-            cotangent = next(given) if is_float(value) else None
+            cotangent = next(cotangents) if is_float(value) else None
             seed = cotangent and repeated(back, cotangent, value)
             if cotangent is not None and seed is None:
                 seed = back.block.add_argument(cotangent.type, cotangent.name)
@@ -120,13 +123,13 @@ class Custom(Decomposed):
     def infer(self) -> tuple[Type, ...]:
         check_arguments(self, "the function", self.primal, types_of(self.inputs))
         results = yielded(self.primal)
-        given = [*self.inputs, *results, *filter(is_float, results)]
-        check_arguments(self, "the rule", self.rule, types_of(given))
-        wanted = list(filter(is_float, self.inputs))
-        if types_of(yielded(self.rule)) != types_of(wanted):
+        arguments = [*self.inputs, *results, *filter(is_float, results)]
+        check_arguments(self, "the rule", self.rule, types_of(arguments))
+        floats = list(filter(is_float, self.inputs))
+        if types_of(yielded(self.rule)) != types_of(floats):
             raise self.fail(
                 f"the rule gives ({', '.join(map(show, yielded(self.rule)))}), "
-                f"the inputs that have a derivative are ({', '.join(map(show, wanted))})",
+                f"the inputs that have a derivative are ({', '.join(map(show, floats))})",
                 code="D0409",
             )
         return types_of(results)
@@ -140,8 +143,8 @@ class Custom(Decomposed):
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         floats = [c for c, result in zip(cotangents, self.results, strict=True) if is_float(result)]
-        found = iter(clone_into(self.rule, emit, [*self.inputs, *self.results, *floats]))
-        return tuple([next(found) if is_float(value) else None for value in self.inputs])
+        received = iter(clone_into(self.rule, emit, [*self.inputs, *self.results, *floats]))
+        return tuple([next(received) if is_float(value) else None for value in self.inputs])
 
 
 @op("flow.stop_gradient")

@@ -82,16 +82,16 @@ class Half:
         parts = pull_back(self.body, [self.arguments[k] for k in wrt], seeds, self.emit)
         return {k: part for k, part in zip(wrt, parts, strict=True) if part is not None}
 
-    def end(self, found: dict[int, Value]) -> list[int]:
-        """Hand over what was found; gives the argument that each result is for."""
+    def end(self, cotangents: dict[int, Value]) -> list[int]:
+        """Yield the cotangents of arguments; returns the argument that each result belongs to."""
         carries = [k for k in range(self.count) if self.matters[k]]
-        sums = [k for k in found if k >= self.constants_from]
-        slices = [k for k in found if self.count <= k < self.constants_from]
-        ends = [found.get(k) or zeros(self.emit, self.arguments[k]) for k in carries]
+        sums = [k for k in cotangents if k >= self.constants_from]
+        slices = [k for k in cotangents if self.count <= k < self.constants_from]
+        ends = [cotangents.get(k) or zeros(self.emit, self.arguments[k]) for k in carries]
         for k in sums:
             total = self.carried.add(zeros(self.outside, self.arguments[k]))
-            ends.append(self.emit(array.Add(total, found[k])))
-        self.emit.place(Yield((*ends, *[found[k] for k in slices])))
+            ends.append(self.emit(array.Add(total, cotangents[k])))
+        self.emit.place(Yield((*ends, *[cotangents[k] for k in slices])))
         sweep(self.block)
         return [*carries, *sums, *slices]
 
@@ -107,10 +107,10 @@ def _mattering(
     matters = list(active)
     while True:
         wrt = [argument for argument, yes in zip(arguments, matters, strict=True) if yes]
-        found = activate(body, wrt, values)
+        depending = activate(body, wrt, values)
         # Read the terminator now: `activate` may have replaced what it hands over.
         following = body.terminator.operands[:count]
-        reached = [old or new in found for old, new in zip(matters, following, strict=False)]
+        reached = [old or new in depending for old, new in zip(matters, following, strict=False)]
         if reached == matters[:count]:
             return matters
         matters[:count] = reached

@@ -1,9 +1,9 @@
-"""Which values of a forward half to keep, and which to compute again in the backward half.
+"""Rematerialization: which values of a forward half to keep, and which to recompute in the backward half.
 
-What costs little to compute is not worth a place in memory for every step of a loop: of `0.5 * x * (1 + e)`
-with `e` the error function of x, x is kept, and all else is made again. The choice is a minimum
-cut: between what only the forward half has and what the backward half uses, the fewest bytes that all the
-rest follows from by cheap operations. Of equal cuts it is the one that leaves least to be done again.
+A value that is cheap to compute is not worth memory for every step of a loop: of `0.5 * x * (1 + erf(x))` x
+is kept and the rest is recomputed. The choice is a minimum cut between the forward half and the values that
+the backward half uses: the fewest bytes from which cheap operations compute all the rest. Of several
+minimum cuts it is the one that recomputes least.
 """
 
 from __future__ import annotations
@@ -27,28 +27,27 @@ CHEAP: Final = (
     *(array.Maximum, array.Minimum, array.Compare, array.Select, array.Cast, array.Not),
     *(array.Exp, array.Tanh, array.Erf),
 )
-"""Operations of a few instructions for each element: no more than it takes to keep the result, which goes
-to memory and back."""
+"""Operations of a few instructions for each element, no more than storing and loading the result takes."""
 
 TYPICAL = 64
-"""What a size that is not known yet is taken to be where bytes are compared."""
+"""The value assumed for a symbolic size where bytes are compared."""
 MOST_VALUES = 800
-"""Beyond so many values nothing is computed again but what costs nothing: the search takes too long."""
+"""With more values than this only rearrangements are recomputed: the cut would take too long."""
 
-_ENDLESS = 1 << 62
+_INFINITE = 1 << 62
 
 
 def repeated_ops(needed: Collection[Value], at_hand: Collection[Value]) -> set[Op]:
-    """The operations to repeat so that the backward half has the values it needs.
+    """The operations to repeat in the backward half, so that it has the values that it needs.
 
-    Values `at_hand` are there without keeping them, as arguments that are passed again.
+    Values `at_hand` are available without being kept, such as arguments that are passed again.
     """
-    known = frozenset(at_hand)
-    cheap = _reached(needed, known, CHEAP)
+    available = frozenset(at_hand)
+    cheap = _reached(needed, available, CHEAP)
     if len(cheap) > MOST_VALUES:
-        return _behind(needed, known, frozenset(), REARRANGING)
-    kept = _Network(needed, known, cheap).cut()
-    return _behind(needed, known, kept, CHEAP)
+        return _behind(needed, available, frozenset(), REARRANGING)
+    kept = _Network(needed, available, cheap).cut()
+    return _behind(needed, available, kept, CHEAP)
 
 
 def _may_repeat(value: Value, kinds: tuple[type[Op], ...]) -> bool:
@@ -59,34 +58,34 @@ def _may_repeat(value: Value, kinds: tuple[type[Op], ...]) -> bool:
 
 
 def _reached(
-    needed: Iterable[Value], known: frozenset[Value], kinds: tuple[type[Op], ...]
+    needed: Iterable[Value], available: frozenset[Value], kinds: tuple[type[Op], ...]
 ) -> dict[Value, None]:
-    """The values that the needed ones can be computed from, and those, as far as operations are cheap."""
-    found: dict[Value, None] = {}
-    pending = [value for value in needed if value not in known]
+    """The needed values and those that they are computed from, up to operations that are not cheap."""
+    values: dict[Value, None] = {}
+    pending = [value for value in needed if value not in available]
     while pending:
         value = pending.pop()
-        if value in found:
+        if value in values:
             continue
-        found[value] = None
+        values[value] = None
         if value.op is not None and _may_repeat(value, kinds):
-            pending += [operand for operand in value.op.operands if operand not in known]
-    return found
+            pending += [operand for operand in value.op.operands if operand not in available]
+    return values
 
 
 def _behind(
     needed: Iterable[Value],
-    known: frozenset[Value],
+    available: frozenset[Value],
     kept: frozenset[Value],
     kinds: tuple[type[Op], ...],
 ) -> set[Op]:
-    """The operations between what is kept and what is needed."""
-    values = _reached(needed, known | kept, kinds)
+    """The operations that compute the needed values from the kept ones."""
+    values = _reached(needed, available | kept, kinds)
     return {value.op for value in values if value.op is not None and _may_repeat(value, kinds)}
 
 
 _Node = tuple[Value | None, bool]
-"""A value before (False) or after (True) it is decided whether it is kept; or an end of the network."""
+"""The in-node (False) or out-node (True) of a value, or the source or target of the network."""
 
 _SOURCE: _Node = (None, False)
 _TARGET: _Node = (None, True)
@@ -94,28 +93,28 @@ _TARGET: _Node = (None, True)
 
 @dataclass(slots=True)
 class _Network:
-    """A flow network: through each value passes what it costs to keep it."""
+    """A flow network in which the capacity of a value is what it costs to keep, in bytes."""
 
     needed: Collection[Value]
-    known: frozenset[Value]
+    available: frozenset[Value]
     values: Mapping[Value, None]
-    room: dict[_Node, dict[_Node, int]] = field(
+    capacity: dict[_Node, dict[_Node, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(int))
     )
 
     def cut(self) -> frozenset[Value]:
-        """The values of a minimum cut, the one nearest to what is needed."""
+        """The values of a minimum cut, the one nearest to the needed values."""
         for value in self.values:
-            self.room[value, False][value, True] += _bytes(value)
+            self.capacity[value, False][value, True] += _bytes(value)
             if not _may_repeat(value, CHEAP):
-                self.room[_SOURCE][value, False] = _ENDLESS
+                self.capacity[_SOURCE][value, False] = _INFINITE
                 continue
             for operand in value.op.operands if value.op is not None else ():
                 if operand in self.values:
-                    self.room[operand, True][value, False] = _ENDLESS
+                    self.capacity[operand, True][value, False] = _INFINITE
         for value in self.needed:
             if value in self.values:
-                self.room[value, True][_TARGET] = _ENDLESS
+                self.capacity[value, True][_TARGET] = _INFINITE
         while (path := self._path()) is not None:
             self._fill(path)
         behind = self._behind()
@@ -126,13 +125,13 @@ class _Network:
         )
 
     def _path(self) -> list[_Node] | None:
-        """A shortest way from the source to the target that has room left."""
+        """A shortest augmenting path from the source to the target (Edmonds & Karp 1972)."""
         before: dict[_Node, _Node] = {}
         pending = deque([_SOURCE])
         while pending:
             node = pending.popleft()
-            for other, room in self.room[node].items():
-                if room > 0 and other not in before and other != _SOURCE:
+            for other, capacity in self.capacity[node].items():
+                if capacity > 0 and other not in before and other != _SOURCE:
                     before[other] = node
                     if other == _TARGET:
                         return _traced(before)
@@ -141,26 +140,26 @@ class _Network:
 
     def _fill(self, path: list[_Node]) -> None:
         steps = list(pairwise(path))
-        amount = min(self.room[one][other] for one, other in steps)
+        amount = min(self.capacity[one][other] for one, other in steps)
         for one, other in steps:
-            self.room[one][other] -= amount
-            self.room[other][one] += amount
+            self.capacity[one][other] -= amount
+            self.capacity[other][one] += amount
 
     def _behind(self) -> set[_Node]:
         """The nodes from which the target can still be reached."""
         towards: dict[_Node, list[_Node]] = defaultdict(list)
-        for one, others in self.room.items():
-            for other, room in others.items():
-                if room > 0:
+        for one, others in self.capacity.items():
+            for other, capacity in others.items():
+                if capacity > 0:
                     towards[other].append(one)
-        found = {_TARGET}
+        nodes = {_TARGET}
         pending = [_TARGET]
         while pending:
             for node in towards[pending.pop()]:
-                if node not in found:
-                    found.add(node)
+                if node not in nodes:
+                    nodes.add(node)
                     pending.append(node)
-        return found
+        return nodes
 
 
 def _traced(before: Mapping[_Node, _Node]) -> list[_Node]:
@@ -171,7 +170,7 @@ def _traced(before: Mapping[_Node, _Node]) -> list[_Node]:
 
 
 def _bytes(value: Value) -> int:
-    """What a value takes in memory, with typical sizes for those that are not known yet."""
+    """The bytes of a value, with an assumed value for symbolic sizes."""
     assert isinstance(value.type, TensorType)
     sizes: defaultdict[str, int] = defaultdict(lambda: TYPICAL)
     return max(evaluate(value.type.size, sizes), 1) * value.type.dtype.bytes

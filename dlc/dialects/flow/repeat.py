@@ -45,9 +45,9 @@ class While(Structured):
     isolated = True
 
     def infer(self) -> tuple[Type, ...]:
-        given = types_of(self.operands)
-        check_arguments(self, "the condition", self.condition, given)
-        check_arguments(self, "the body", self.body, given)
+        types = types_of(self.operands)
+        check_arguments(self, "the condition", self.condition, types)
+        check_arguments(self, "the body", self.body, types)
         tests = yielded(self.condition)
         if types_of(tests) != (TensorType(BOOL),):
             raise self.fail(
@@ -91,11 +91,11 @@ class While(Structured):
                 code="D0406",
                 help="say how many rounds it takes at most: while ... limit 100 { ... }",
             )
-        count, known = len(self.initial), len(self.operands)
+        count, operands = len(self.initial), len(self.operands)
         half = Half(self.body, self.body.arguments, count, count, active, emit)
         round_after = half.block.add_argument(COUNTER, "round")
-        found = half.pull_back(half.seed_carried(cotangents))
-        order = half.end(found)
+        cotangents_of = half.pull_back(half.seed_carried(cotangents))
+        order = half.end(cotangents_of)
         rounds = self._keep(half, round_after, self.limit)
         groups = (half.carried, half.constants)
         arrange(half.block, [round_after, *[a for group in groups for a in group.arguments]])
@@ -109,7 +109,7 @@ class While(Structured):
             )
         )
         received = dict(zip(order, results[1:], strict=True))
-        return tuple([received.get(k) for k in range(known)])
+        return tuple([received.get(k) for k in range(operands)])
 
     def _keep(self, half: Half, round_after: Value, limit: int) -> Value:
         """Pass to the backward half what it needs; gives how many rounds the loop took.

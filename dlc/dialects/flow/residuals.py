@@ -77,11 +77,11 @@ def _repeat(backward: Block, forward: Block, ops: set[Op]) -> None:
     if not ops:
         return
     start = backward.first
-    known: dict[Value, Value] = {}
+    copies: dict[Value, Value] = {}
     for op in forward:
         if op in ops:
-            copy = clone(op, [known.get(operand, operand) for operand in op.operands])
+            copy = clone(op, [copies.get(operand, operand) for operand in op.operands])
             backward.insert(copy, start)
-            known.update(zip(op.results, copy.results, strict=True))
-    for value, other in known.items():
+            copies.update(zip(op.results, copy.results, strict=True))
+    for value, other in copies.items():
         redirect(backward, value, other)

@@ -1,8 +1,8 @@
-"""Reverse mode: from what the results of a block receive to what its arguments receive.
+"""Reverse-mode differentiation of a block: from the cotangents of its results to those of its arguments.
 
-The block is walked from its end. Each operation says in its `gradient` what its operands receive when its
-results receive something; what a value receives from several users is added up. The operations of the
-backward half refer to the values of the forward half and never compute them again.
+The block is walked from its end. The `gradient` of each operation gives the cotangents of its operands from
+those of its results, and the cotangents that a value receives from several users are added. The operations
+of the backward half use the values of the forward half and never recompute them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dlc.ir.value_map import EQUAL, ValueMap
 
 
 class Backward(Builder):
-    """Places a backward half, and does not place what exists already: no product with ones.
+    """A builder of a backward half that folds operations instead of inserting them, such as `1 * x`.
 
-    A cotangent often starts as ones, and what it multiplies then needs no multiplication and, in a loop,
-    no memory. `values` follows the user's values through decompositions.
+    Cotangents often start as ones; their products then need no multiplication and, in a loop, no memory.
+    `values` follows the user's values through decompositions.
     """
 
     __slots__ = ("values",)
@@ -34,14 +34,11 @@ class Backward(Builder):
         self.values = values
 
     def __call__(self, op: Op, name: str | None = None) -> Value:
-        known = _existing(op)
-        if isinstance(known, Op):
-            op.erase()
-            return super().__call__(known, name)
-        if known is None:
+        folded = _folded(op)
+        if folded is None:
             return super().__call__(op, name)
         op.erase()
-        return known
+        return super().__call__(folded, name) if isinstance(folded, Op) else folded
 
     def at(self, location: Location) -> Backward:
         return Backward(self.block, location, self.values, self.before)
@@ -52,21 +49,21 @@ class Backward(Builder):
 
 
 class Structured(Op):
-    """An operation whose gradient depends on which of its operands matter and which results do."""
+    """An operation with regions, differentiated with respect to its active operands only."""
 
     def backward(
         self, emit: Backward, cotangents: Sequence[Value | None], active: Sequence[bool]
     ) -> tuple[Value | None, ...]:
-        """For each operand what it receives; None for 0 and for operands that are not active.
+        """The cotangents of the operands; None for 0 and for operands that are not active.
 
-        A cotangent is None for a result that receives nothing. The operation may get further results
-        that hand over what its backward half needs.
+        A cotangent of a result is None for 0. The operation may get further results, the values that its
+        backward half needs.
         """
         raise NotImplementedError(f"{self.name} has no backward")
 
 
 def is_float(value: Value) -> bool:
-    """Whether a value can have a derivative at all."""
+    """Whether a value is a tensor of floats, which alone can have a derivative."""
     return isinstance(value.type, TensorType) and value.type.dtype.is_float
 
 
@@ -76,7 +73,7 @@ def zeros(emit: Builder, like: Value) -> Value:
 
 
 def repeated(emit: Backward, cotangent: Value, like: Value) -> Value | None:
-    """A cotangent, or a part of it, again inside another block, if it is one number everywhere."""
+    """A cotangent, or a part of it, created anew inside another block if it is one number everywhere."""
     number = filled_with(cotangent)
     return None if number is None else array.constant_like(emit, number, like)
 
@@ -84,11 +81,10 @@ def repeated(emit: Backward, cotangent: Value, like: Value) -> Value | None:
 def pull_back(
     block: Block, wrt: Sequence[Value], cotangents: Sequence[Value | None], emit: Backward
 ) -> list[Value | None]:
-    """What the arguments `wrt` of a block receive; None for nothing.
+    """The cotangents of the arguments `wrt` of a block, from those of its results; None for 0.
 
-    `cotangents` are what the operands of its terminator receive. The backward half is placed by `emit`
-    in another block; this one changes where operations have no rule of their own (they are decomposed)
-    or must hand over more than before.
+    `emit` inserts the backward half into another block. The block itself changes where operations have no
+    gradient of their own, which are decomposed, or must yield more values for their backward halves.
     """
     active = activate(block, wrt, emit.values)
     received: dict[Value, Value] = {}
@@ -96,26 +92,26 @@ def pull_back(
     _accumulate(emit, received, active, ends, cotangents)
     op = block.last
     while op is not None:
-        given = [received.get(result) for result in op.results]
-        if any(cotangent is not None for cotangent in given):
-            # A loop that must keep values gets further operands: these are the ones it had.
+        of_results = [received.get(result) for result in op.results]
+        if any(cotangent is not None for cotangent in of_results):
+            # A loop that must keep values gets further operands; these are the original ones.
             at, operands = emit.at(op.location), op.operands
-            _accumulate(at, received, active, operands, _rule(op, at, given, active))
+            _accumulate(at, received, active, operands, _gradient(op, at, of_results, active))
         op = op.previous
     return [received.get(value) for value in wrt]
 
 
 def activate(block: Block, wrt: Collection[Value], values: ValueMap) -> set[Value]:
-    """The values of a block that depend on `wrt` in a way that can have a derivative.
+    """The values of a block that depend on `wrt` and can have a derivative (activity analysis).
 
-    An operation among them that has no rule is replaced by its decomposition; `values` learns of it.
+    An active operation without a gradient is replaced by its decomposition, which `values` records.
     """
     active = set(wrt)
     op = block.first
     while op is not None:
         following = op.next
         if not op.terminator and any(operand in active for operand in op.operands):
-            if _lacks_rule(op):
+            if _lacks_gradient(op):
                 following = _expand(op, values)
             else:
                 active.update(filter(is_float, op.results))
@@ -124,7 +120,7 @@ def activate(block: Block, wrt: Collection[Value], values: ValueMap) -> set[Valu
 
 
 def sweep(block: Block) -> None:
-    """Erase the operations of a block that nothing uses."""
+    """Erase the pure operations of a block that nothing uses (dead code elimination)."""
     op = block.last
     while op is not None:
         previous = op.previous
@@ -133,14 +129,14 @@ def sweep(block: Block) -> None:
         op = previous
 
 
-def _lacks_rule(op: Op) -> bool:
+def _lacks_gradient(op: Op) -> bool:
     kind = type(op)
-    ruled = isinstance(op, Structured) or kind.gradient is not Op.gradient
-    return not ruled and kind.decompose is not Op.decompose
+    has_gradient = isinstance(op, Structured) or kind.gradient is not Op.gradient
+    return not has_gradient and kind.decompose is not Op.decompose
 
 
 def _expand(op: Op, values: ValueMap) -> Op | None:
-    """Put the decomposition of an operation in its place; gives back what now comes first."""
+    """Replace an operation by its decomposition; returns the first operation of that."""
     block, previous = op.parent, op.previous
     assert block is not None
     results = op.decompose(Builder.before_op(op))
@@ -156,24 +152,24 @@ def _expand(op: Op, values: ValueMap) -> Op | None:
     return following
 
 
-def _rule(
-    op: Op, emit: Backward, given: Sequence[Value | None], active: Collection[Value]
+def _gradient(
+    op: Op, emit: Backward, cotangents: Sequence[Value | None], active: Collection[Value]
 ) -> Sequence[Value | None]:
     if not any(operand in active for operand in op.operands):
         return [None] * len(op.operands)
     if isinstance(op, Structured):
-        return op.backward(emit, given, [operand in active for operand in op.operands])
+        return op.backward(emit, cotangents, [operand in active for operand in op.operands])
     if op.not_differentiable:
         raise op.fail(
             f"{op.name} has no derivative: {op.not_differentiable}",
             code="D0405",
             help="keep it away from the derivative by stop_gradient",
         )
-    full = [
+    filled = [
         zeros(emit, result) if cotangent is None else cotangent
-        for result, cotangent in zip(op.results, given, strict=True)
+        for result, cotangent in zip(op.results, cotangents, strict=True)
     ]
-    return op.gradient(emit, *full)
+    return op.gradient(emit, *filled)
 
 
 def _accumulate(
@@ -183,8 +179,8 @@ def _accumulate(
     values: Sequence[Value],
     cotangents: Sequence[Value | None],
 ) -> None:
-    # What one operation gives to a value that it uses twice is often the same: x * x gives dy * x and
-    # dy * x. Added first, the two are one product.
+    # An operation that uses a value twice often gives it the same cotangent twice: x * x gives dy * x and
+    # dy * x. Added to each other first, the two share one product.
     parts: dict[Value, Value] = {}
     for value, cotangent in zip(values, cotangents, strict=True):
         if cotangent is None or value not in active:
@@ -197,8 +193,8 @@ def _accumulate(
         received[value] = part if earlier is None else emit(array.Add(earlier, part))
 
 
-def _existing(op: Op) -> Value | Op | None:
-    """A value that equals the result, or a simpler operation; None for nothing better."""
+def _folded(op: Op) -> Value | Op | None:
+    """An existing value that equals the result, or a simpler operation that computes it; else None."""
     match op:
         case array.Negate(source=x):
             number = filled_with(x)
@@ -209,12 +205,12 @@ def _existing(op: Op) -> Value | Op | None:
                 return array.Fill(number, array.tensor_type(op.result))
         case _:
             pass
-    known = op.fold()
-    return known if isinstance(known, Value) else None
+    folded = op.fold()
+    return folded if isinstance(folded, Value) else None
 
 
 def filled_with(value: Value) -> float | None:
-    """The number that a tensor of floats has everywhere, where that is plain."""
+    """The number that all elements of a tensor of floats have, where its operation shows it."""
     match value.op:
         case array.Fill(value=number, type=TensorType(dtype)) if dtype.is_float:
             return float(number)

@@ -1,4 +1,4 @@
-"""A loop of known length over slices."""
+"""`flow.scan`: a loop over slices whose length is known before it runs, and its derivative."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Scan(Structured):
 
     def infer(self) -> tuple[Type, ...]:
         carries, slices = types_of(self.initial), [self._slice(k) for k in range(len(self.xs))]
-        given = [COUNTER, *carries, *slices, *types_of(self.constants)]
-        check_arguments(self, "the body", self.body, given)
+        types = [COUNTER, *carries, *slices, *types_of(self.constants)]
+        check_arguments(self, "the body", self.body, types)
         ends = yielded(self.body)
         check_carried(self, self.initial, ends[: len(carries)])
         ys = ends[len(carries) :]
@@ -90,14 +90,14 @@ class Scan(Structured):
             for source, axis in zip(inputs[count:walked], self.x_axes, strict=True)
         ]
         stacks = [self._empty(at, result) for result in self.results[count:]]
-        places = [np.moveaxis(s, axis, 0) for s, axis in zip(stacks, self.y_axes, strict=True)]
+        by_step = [np.moveaxis(s, axis, 0) for s, axis in zip(stacks, self.y_axes, strict=True)]
         steps = range(at.size(self.length))
         for index in reversed(steps) if self.reverse else steps:
             slices = [np.asarray(x[index]) for x in xs]
             ends = at.run(self.body, [np.asarray(index, np.int64), *carries, *slices, *constants])
             carries = ends[:count]
-            for place, y in zip(places, ends[count:], strict=True):
-                place[index] = y
+            for rows, y in zip(by_step, ends[count:], strict=True):
+                rows[index] = y
         return (*carries, *stacks)
 
     def _empty(self, at: Evaluation, result: Value) -> Array:
@@ -114,8 +114,8 @@ class Scan(Structured):
         self, emit: Backward, cotangents: Sequence[Value | None], active: Sequence[bool]
     ) -> tuple[Value | None, ...]:
         reversed_scan = _Reversed(self, active, emit)
-        found = reversed_scan.half.pull_back(reversed_scan.seeds(cotangents))
-        order = reversed_scan.half.end(found)
+        cotangents_of = reversed_scan.half.pull_back(reversed_scan.seeds(cotangents))
+        order = reversed_scan.half.end(cotangents_of)
         reversed_scan.keep()
         received = dict(zip(order, reversed_scan.place(emit, order), strict=True))
         return tuple([received.get(k) for k in range(len(self.operands))])
@@ -156,18 +156,18 @@ class _Reversed:
         Slices and constants are passed again; other values are stacked, if they are not already.
         """
         scan, block = self.scan, self.half.block
-        places = {argument: k for k, argument in enumerate(self.half.arguments)}
+        index_of = {argument: k for k, argument in enumerate(self.half.arguments)}
         stacked = {y: k for k, y in enumerate(yielded(scan.body)[self.count :])}
         fresh: list[Value] = []
         at_hand = [scan.body.arguments[0], *self.half.arguments[self.count :], *stacked]
         for value in captured(block, scan.body, at_hand):
-            place = places.get(value, -1)
+            index = index_of.get(value, -1)
             if value is scan.body.arguments[0]:
                 redirect(block, value, self.index)
-            elif place >= self.walked_to:
-                self.half.constants.bind(scan.operands[place], value)
-            elif place >= self.count:
-                self._walk(scan.operands[place], scan.x_axes[place - self.count], value)
+            elif index >= self.walked_to:
+                self.half.constants.bind(scan.operands[index], value)
+            elif index >= self.count:
+                self._walk(scan.operands[index], scan.x_axes[index - self.count], value)
             elif value in stacked:
                 stack = scan.results[self.count + stacked[value]]
                 self._walk(stack, scan.y_axes[stacked[value]], value)

@@ -39,7 +39,7 @@ _BITS = re.compile(r"0x[0-9A-Fa-f]{16}")
 
 @dataclass(slots=True, eq=False)
 class Malformed(Exception):
-    """The text is not what it should be at this token."""
+    """The text is malformed at the token `index`."""
 
     index: int
     message: str
@@ -55,11 +55,11 @@ class Reader:
         self.types: dict[str, Type] = {}
         self._constants = 0
 
-    def unexpected(self, at: int, wanted: str) -> NoReturn:
+    def unexpected(self, at: int, expected: str) -> NoReturn:
         """Refuse the token at this index."""
         token = self.tokens[at]
-        found = f"found {token[:40]}" if token else "the text ends"
-        raise Malformed(at, f"expected {wanted}, {found}")
+        actual = f"found {token[:40]}" if token else "the text ends"
+        raise Malformed(at, f"expected {expected}, {actual}")
 
     def expect(self, at: int, token: str) -> int:
         """The index after a token that must be there."""
@@ -82,19 +82,19 @@ class Reader:
     def type(self, at: int, depth: int = 0) -> tuple[Type, int]:
         """A type."""
         token = self.tokens[at]
-        known = self.types.get(token)
-        if known is not None:
-            return known, at + 1
+        cached = self.types.get(token)
+        if cached is not None:
+            return cached, at + 1
         if token == "(":
             return self.function_type(at, depth)
         if not token or token[0] in '"%@^#[{})]>,:=':
             self.unexpected(at, "a type")
         try:
-            found = read_type(token)
+            type = read_type(token)
         except ValueError as error:
             raise Malformed(at, str(error), "D0156") from None
-        self.types[token] = found
-        return found, at + 1
+        self.types[token] = type
+        return type, at + 1
 
     def function_type(self, at: int, depth: int = 0) -> tuple[FunctionType, int]:
         """`(inputs) -> result` or `(inputs) -> (results)`."""
@@ -246,12 +246,12 @@ class Reader:
     def _array(self, at: int) -> tuple[int, ...]:
         body = self.tokens[at][6:-1].strip()
         kind, _, items = body.partition(":")
-        found = [item.strip() for item in items.split(",")] if items else []
-        if kind.strip() != "i64" or not all(map(_INTEGER.fullmatch, found)):
+        numbers = [item.strip() for item in items.split(",")] if items else []
+        if kind.strip() != "i64" or not all(map(_INTEGER.fullmatch, numbers)):
             raise Malformed(at, "expected integers, such as array<i64: 1, 0>", "D0157")
-        if any(len(item) > 20 or integer_bits(int(item)) > 64 for item in found):
+        if any(len(item) > 20 or integer_bits(int(item)) > 64 for item in numbers):
             raise Malformed(at, "an integer does not fit i64", "D0157")
-        return tuple(map(int, found))
+        return tuple(map(int, numbers))
 
     def _dense(self, at: int) -> tuple[Attribute, int]:
         after = self.expect(at + 1, ":")

@@ -98,10 +98,10 @@ def read_tokens(text: str, file: str) -> Tokens:
             message = f"the line has {len(line)} characters, more than {MAX_LINE}"
             raise ModelError([Diagnostic("D0150", message, Place(file, number, 1))])
         starts.append(len(texts))
-        found = _TOKEN.findall(line)
-        if "//" in line and found and found[-1][:2] == "//":
-            found.pop()
-        texts += found
+        tokens = _TOKEN.findall(line)
+        if "//" in line and tokens and tokens[-1][:2] == "//":
+            tokens.pop()
+        texts += tokens
     texts += [""] * AHEAD
     return Tokens(file, lines, texts, starts)
 

@@ -229,9 +229,9 @@ class Parser:
                     labels=(Label(self._where.place(around.outer[1][name]), "defined here"),),
                 )
                 return
-        known = self._values if len(self._values) < MANY_NAMES else ()
+        candidates = self._values if len(self._values) < MANY_NAMES else ()
         self._report(
-            at, f"{name} is used, but not defined before", "D0153", help=_meant(name, known)
+            at, f"{name} is used, but not defined before", "D0153", help=_meant(name, candidates)
         )
 
     # Regions.
@@ -424,17 +424,17 @@ class Parser:
 
     def _fit_results(self, head: Head, op: Op, written: tuple[Type, ...]) -> bool:
         """Whether the results are of the types in the text, and as many as have names."""
-        found = tuple([result.type for result in op.results])
-        if found != written:
+        inferred = tuple([result.type for result in op.results])
+        if inferred != written:
             self._report(
                 head.start,
-                f"{op.name} gives {_types_text(found)}, the text says {_types_text(written)}",
+                f"{op.name} gives {_types_text(inferred)}, the text says {_types_text(written)}",
                 "D0155",
             )
-        elif head.names and len(head.names) != len(found):
+        elif head.names and len(head.names) != len(inferred):
             self._report(
                 head.names[0][1],
-                f"{len(head.names)} names for the {len(found)} results of {op.name}",
+                f"{len(head.names)} names for the {len(inferred)} results of {op.name}",
                 "D0159",
             )
         else:
@@ -472,8 +472,8 @@ class Parser:
             raise ModelError(self._errors, sources={self._file: self._text})
 
 
-def _meant(name: str, known: Collection[str]) -> str | None:
-    return did_you_mean(name, known) if len(name) < LONG_NAME else None
+def _meant(name: str, candidates: Collection[str]) -> str | None:
+    return did_you_mean(name, candidates) if len(name) < LONG_NAME else None
 
 
 def _types_text(types: tuple[Type, ...]) -> str:

@@ -111,9 +111,9 @@ class Printer:
 
     def _tail(self, op: Op, dictionary: str) -> str:
         """Everything after the regions."""
-        known = self._types
-        inputs = ", ".join([known.get(v.type) or self._type(v.type) for v in op.operands])
-        results = ", ".join([known.get(v.type) or self._type(v.type) for v in op.results])
+        spellings = self._types
+        inputs = ", ".join([spellings.get(v.type) or self._type(v.type) for v in op.operands])
+        results = ", ".join([spellings.get(v.type) or self._type(v.type) for v in op.results])
         if len(op.results) != 1 or isinstance(op.results[0].type, FunctionType):
             results = f"({results})"
         location = f" loc({location_text(op.location)})" if self._locations else ""
@@ -141,12 +141,12 @@ class Printer:
         return name
 
     def _unique(self, name: str) -> str:
-        found = name
-        while found in self._taken:
+        unique = name
+        while unique in self._taken:
             self._taken[name] += 1
-            found = f"{name}_{self._taken[name]}"
-        self._taken[found] = 0
-        return found
+            unique = f"{name}_{self._taken[name]}"
+        self._taken[unique] = 0
+        return unique
 
 
 def _dictionaries(op: Op) -> tuple[str, str]:

@@ -307,9 +307,9 @@ class _ShortParser(Parser):
         blocks = regions.done if regions else []
         if None not in head.operands and not (regions and regions.wrong):
             if head.kind is not None and FUNCTION_TYPE in signature_of(head.kind).attributes:
-                said = _function_type(blocks)
-                if said is not None:
-                    head.attributes.setdefault(FUNCTION_TYPE, said)
+                type = _function_type(blocks)
+                if type is not None:
+                    head.attributes.setdefault(FUNCTION_TYPE, type)
             op = self._made(head, blocks, self._where.location(head.start))
         if op is not None and not self._fit_results(head, op, _types(op.results)):
             op = None

@@ -86,8 +86,8 @@ def _integer(value: int, text: str) -> int:
 
 def _not_a_number(text: str) -> LiteralError:
     shown = _short(text)
-    found = SIZE.fullmatch(text)
-    if found and found.group(2) in UNITS:
+    match = SIZE.fullmatch(text)
+    if match and match.group(2) in UNITS:
         help = "sizes in bytes belong to `limit`: limit memory = 512MiB"
         return LiteralError("D0103", f"the size `{shown}` is not a number", help)
     if text[:2].lower() in ("0x", "0b", "0o"):
@@ -110,11 +110,11 @@ def _not_a_number(text: str) -> LiteralError:
 
 def size(text: str) -> int:
     """The bytes in `512MiB`; raises LiteralError."""
-    found = SIZE.fullmatch(text)
-    if found is None or found.group(2) not in UNITS or len(text) > MAX_DIGITS:
+    match = SIZE.fullmatch(text)
+    if match is None or match.group(2) not in UNITS or len(text) > MAX_DIGITS:
         message = f"`{_short(text)}` is not a size in bytes"
         raise LiteralError("D0103", message, f"write a number with a unit: {', '.join(UNITS)}")
-    count, unit = number(found.group(1)), UNITS[found.group(2)]
+    count, unit = number(match.group(1)), UNITS[match.group(2)]
     return round(count * unit)
 
 

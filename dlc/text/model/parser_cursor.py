@@ -409,6 +409,6 @@ class Cursor:
         if not self.faults:
             return False
         before = self.starts[self.at - 1] if self.at else 0
-        found = bisect_left(self.faults, before)
+        index = bisect_left(self.faults, before)
         after = self.starts[min(self.at + 1, self.last)]
-        return found < len(self.faults) and self.faults[found] <= after
+        return index < len(self.faults) and self.faults[index] <= after

@@ -70,10 +70,10 @@ class ExpressionParser(Cursor, ABC):
         self.reach = self.depth
         start = self.starts[self.at]
         left = self.operand(level)
-        found = LEVELS.get(self.text, 0)
-        while found >= level:
-            left = self._chain(start, left, found)
-            found = LEVELS.get(self.text, 0)
+        precedence = LEVELS.get(self.text, 0)
+        while precedence >= level:
+            left = self._chain(start, left, precedence)
+            precedence = LEVELS.get(self.text, 0)
         if outer > self.reach:
             self.reach = outer
         return left

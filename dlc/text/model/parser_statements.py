@@ -40,7 +40,7 @@ class StatementParser(TypeParser):
 
         After a fault it goes on with the next keyword; `read` gives None for what it gave up.
         """
-        found: list[T] = []
+        elements: list[T] = []
         braces = 0  # opened in what was skipped
         self._misplaced_before = self._discarding
         while self.kinds[self.at] != END:
@@ -61,9 +61,9 @@ class StatementParser(TypeParser):
                     braces += self._recover(context, begin, depth, brackets)
                 else:
                     if element is not None:
-                        found.append(element)
+                        elements.append(element)
                         self._misplaced_before = False
-        return tuple(found)
+        return tuple(elements)
 
     def braced(self, context: Context, read: Callable[[], T | None]) -> tuple[T, ...]:
         """The elements in braces, from the current `{` on."""
@@ -71,13 +71,13 @@ class StatementParser(TypeParser):
             self.unexpected("`{`")
         opener = self.open()
         outer, self.context = self.context, context
-        found = self.elements(context, read, opener)
+        elements = self.elements(context, read, opener)
         self.context = outer
         if not self.accept("}"):
             self.missing(opener)
         self.brackets.pop()
         self.depth -= 1
-        return found
+        return elements
 
     def _recover(self, context: Context, begin: int, depth: int, brackets: int) -> int:
         """Skip what is left of the element that began at token `begin`; returns the open braces."""
