@@ -92,8 +92,8 @@ def _parts_of(
 ) -> list[_Part]:
     """How the first axes of a reduction are divided; empty where that does not pay."""
     count, length = _sizes_of(op, reduction, usual)
-    along = kernel.folds_along_memory(op)
-    if along:
+    is_along_memory = kernel.folds_along_memory(op)
+    if is_along_memory:
         parts_left = min(occupancy.light_blocks // max(count, 1), length // ROW)
     else:
         parts_left = min(occupancy.threads * NEIGHBOURS // max(count, 1), length // STEPS)
@@ -109,7 +109,7 @@ def _parts_of(
             continue
         part = _divide(extent, parts_left)
         # Parts of a row in memory are read as rows only if they divide it evenly.
-        return parts if along and axis == last and not part.is_exact else [*parts, part]
+        return parts if is_along_memory and axis == last and not part.is_exact else [*parts, part]
     return parts
 
 
