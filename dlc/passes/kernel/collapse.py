@@ -61,14 +61,11 @@ def _can_collapse(
             return False
         if not positions:
             continue
-        if (
-            len(positions) != 2
-            or positions[1] != positions[0] + 1
-            or load.indices[positions[0]] is not first_index
-        ):
+        axis = positions[0]
+        if positions != [axis, axis + 1] or load.indices[axis] is not first_index:
             return False
         shape = kernel.array_type(load.array).shape
-        if shape[positions[0]] != op.domain[first] or shape[positions[1]] != op.domain[second]:
+        if shape[axis : axis + 2] != (op.domain[first], op.domain[second]):
             return False
         if load.array not in op.arrays:
             return False

@@ -87,7 +87,7 @@ def _recompute_in(function: func.Func, context: Context, budget: float) -> None:
     for choice in choices:
         kernel = clones[choice]
         microseconds = choice.picoseconds // 1_000_000
-        kernel.attributes[MARK] = f"{choice.bytes:,} bytes less are held, for {microseconds:,} us"
+        kernel.attributes[MARK] = f"saves {choice.bytes:,} bytes, costs {microseconds:,} us"
         context.log.did(
             "recompute",
             kernel,
@@ -117,9 +117,7 @@ def _in_loops(timeline: Timeline, most: int, context: Context, *, products: bool
         microseconds = rebuilt.picoseconds // 1_000_000
         saved = rebuilt.peak_before - rebuilt.peak_after
         for op in rebuilt.kernels:
-            op.attributes[MARK] = (
-                f"with others: {saved:,} bytes less are held, for {microseconds:,} us"
-            )
+            op.attributes[MARK] = f"with others: saves {saved:,} bytes, costs {microseconds:,} us"
         context.log.did(
             "recompute in a loop",
             rebuilt.loop,
@@ -345,7 +343,7 @@ class _Writer:
                 for value in op.operands
             ]
             copies[op] = clone(op, operands, [clone_block(region) for region in op.regions])
-            copies[op].attributes[MARK] = "for another value"
+            copies[op].attributes[MARK] = "an operand of another one"
             assert user.parent is not None
             user.parent.insert(copies[op], user)
         return copies
