@@ -254,10 +254,10 @@ class _Check:
         own = {
             n: f for n in self._modules() if isinstance(f := self.root.find(n), ModuleDefinition)
         }
-        known = {n: self.library.find(n) for n in self.library.known()} | own
-        optimizers = [n for n, f in known.items() if isinstance(f, ModuleDefinition)]
+        visible = {n: self.library.find(n) for n in self.library.known()} | own
+        optimizers = [n for n, f in visible.items() if isinstance(f, ModuleDefinition)]
         name = _called_name(call)
-        definition = known.get(name, MISSING)
+        definition = visible.get(name, MISSING)
         if not isinstance(call, ast.Call) or not isinstance(definition, ModuleDefinition):
             raise self.at.fail(
                 "D0535",
@@ -266,7 +266,9 @@ class _Check:
                 help=did_you_mean(name, optimizers) or f"there are {', '.join(optimizers)}",
             )
         scope = Scope(self.root)
-        scope.names.update({n: f for n, f in known.items() if not isinstance(f, ModuleDefinition)})
+        scope.names.update(
+            {n: f for n, f in visible.items() if not isinstance(f, ModuleDefinition)}
+        )
         positional: list[Argument] = []
         named: dict[str, Argument] = {}
         for item in call.arguments:
