@@ -180,8 +180,9 @@ class _Check:
         inputs = self._function(loss.name, loss.parameters, loss.body, loss, training=True)
         for metric in self.metrics:
             seen = loss.parameters if metric.parameters is None else metric.parameters
-            found = self._function(metric.name, seen, metric.body, None, training=False)
-            inputs = None if inputs is None or found is None else {**found, **inputs}
+            metric_inputs = self._function(metric.name, seen, metric.body, None, training=False)
+            if inputs is not None:
+                inputs = None if metric_inputs is None else {**metric_inputs, **inputs}
         return inputs
 
     def _function(
@@ -331,12 +332,12 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
             )
         rest = _rest(at, core)
         p, g = at(array.Add(convert(at, p, F32), rest)), convert(at, g, F32)
-    found = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
+    updated = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
     at.source = source
     at.stand(span)
-    value = as_tensor(at, found)
+    value = as_tensor(at, updated)
     if value.type is not p.type:
-        message = f"update of {name} makes {describe(found)} of a weight {core.like.text}"
+        message = f"update of {name} makes {describe(updated)} of a weight {core.like.text}"
         raise at.fail("D0535", message)
     rounded = convert(at, value, dtype)
     if rest is not None:
