@@ -41,7 +41,11 @@ def test_the_peak_is_the_moment_with_the_most_in_use() -> None:
 def test_a_root_knows_who_makes_it_who_needs_it_last_and_what_is_computed_over_it() -> None:
     sums, sorted_ = chain().entries[0].at_peak
     assert sums.maker is not None
-    assert (sums.maker.what, sums.maker.wave, sums.maker.place) == ("running add", 0, "m.dlm:5:14")
+    assert (sums.maker.what, sums.maker.wave, sums.maker.place) == (
+        "prefix_scan add",
+        0,
+        "m.dlm:5:14",
+    )
     assert sums.last_reader is not None
     assert (sums.last_reader.what, sums.last_reader.wave) == ("sort", 1)
     assert [value.how for value in sorted_.values if value.made_by] == ["own", "in place"]
