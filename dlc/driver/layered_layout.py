@@ -123,8 +123,8 @@ def _number(row: Sequence[_Node], position: dict[int, float]) -> None:
         position[id(node)] = index
 
 
-def _mean(found: Sequence[float], node: _Node, position: dict[int, float]) -> float:
-    return sum(found) / len(found) if found else position[id(node)]
+def _mean(positions: Sequence[float], node: _Node, position: dict[int, float]) -> float:
+    return sum(positions) / len(positions) if positions else position[id(node)]
 
 
 def _spread(table: list[list[_Node]]) -> None:
@@ -166,7 +166,7 @@ class _Block:
         )
 
 
-def _settle(row: Sequence[_Node], wanted: Sequence[float]) -> None:
+def _settle(row: Sequence[_Node], centres: Sequence[float]) -> None:
     """The places nearest to the wanted ones (least squares) that keep order and distance.
 
     Nodes that would collide form a block that moves as one, to the mean of what its members want.
@@ -177,7 +177,7 @@ def _settle(row: Sequence[_Node], wanted: Sequence[float]) -> None:
         step = 0.0 if index == 0 else row[index - 1].right + node.left + GAP
         offsets.append(step + (offsets[-1] if offsets else 0.0))
         weight = 1.0 if node.above else SOURCE_WEIGHT
-        block = _Block(weight * (wanted[index] - offsets[index]), weight, 1)
+        block = _Block(weight * (centres[index] - offsets[index]), weight, 1)
         while blocks and blocks[-1].place >= block.place:
             block = blocks.pop().joined(block)
         blocks.append(block)

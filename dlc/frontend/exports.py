@@ -49,10 +49,10 @@ def entry_point(ev: Evaluator, function: Function, dims: Mapping[str, Dim]) -> f
         if len(at.problems.errors) > before:
             return None
         _warn_of_hidden(ev, declaration)
-        made = finish(ev, declaration.name, declaration.name_span, defaults, results)
+        exported = finish(ev, declaration.name, declaration.name_span, defaults, results)
         if declaration.docs:
-            made.attributes["dlc.doc"] = declaration.docs
-        return made
+            exported.attributes["dlc.doc"] = declaration.docs
+        return exported
     except ModelError as error:
         ev.report(error)
     except Poisoned:
@@ -133,10 +133,10 @@ def _default(
         array = np.broadcast_to(dense.array, shape)
         return Dense.of(array, type.dtype)
     if dense is None or dense.type is not type:
-        found = describe(value) if dense is None else dense.type.text
+        actual = describe(value) if dense is None else dense.type.text
         raise ev.at.fail(
             "D0320",
-            f"the default of {parameter.name} is {found}, it takes {type.text}",
+            f"the default of {parameter.name} is {actual}, it takes {type.text}",
             help="a default is a number or a list of numbers of the type's shape",
         )
     return dense
@@ -289,14 +289,14 @@ def _dims_used(function: func.Func) -> set[str]:
     return {name for size in sizes for name in names(size)}
 
 
-def _sizes_in(value: Attribute, found: set[Size]) -> None:
+def _sizes_in(value: Attribute, sizes: set[Size]) -> None:
     match value:
         case tuple():
             for item in value:
-                _sizes_in(item, found)
+                _sizes_in(item, sizes)
         case TensorType(_, shape):
-            found.update(shape)
+            sizes.update(shape)
         case Dim():
-            found.add(value)
+            sizes.add(value)
         case _:
             pass

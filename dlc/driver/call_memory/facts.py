@@ -135,10 +135,10 @@ class EntryMemory:
         for root in self.roots:
             changes[root.first] += root.bytes
             changes[root.last + 1] -= root.bytes
-        found: list[int] = []
+        totals: list[int] = []
         for change in changes[:-1]:
-            found.append((found[-1] if found else 0) + change)
-        return tuple(found)
+            totals.append((totals[-1] if totals else 0) + change)
+        return tuple(totals)
 
     @cached_property
     def peak(self) -> int:
@@ -148,8 +148,8 @@ class EntryMemory:
     @property
     def at_peak(self) -> list[Root]:
         """The roots that are in use then, the largest first."""
-        found = [root for root in self.roots if root.first <= self.peak <= root.last]
-        return sorted(found, key=lambda root: (-root.bytes, root.offset))
+        alive = [root for root in self.roots if root.first <= self.peak <= root.last]
+        return sorted(alive, key=lambda root: (-root.bytes, root.offset))
 
     @property
     def work_at_peak(self) -> list[Work]:
@@ -227,10 +227,10 @@ def _work(program: CompiledProgram, noted: ArenaValues) -> dict[int, Work]:
 
 def _values(noted: ArenaValues, work: Mapping[int, Work]) -> dict[int, list[Value]]:
     """The values by root, in the order in which they are made."""
-    found: dict[int, list[Value]] = {}
+    values: dict[int, list[Value]] = {}
     for record in noted.values:
-        found.setdefault(record.root, []).append(_value(record, work))
-    return found
+        values.setdefault(record.root, []).append(_value(record, work))
+    return values
 
 
 def _value(record: ValueRecord, work: Mapping[int, Work]) -> Value:

@@ -33,13 +33,13 @@ def check_bounded(entries: Iterable[manifest.Entry], place: Place | None) -> Non
     }
     if open_ends:
         name, entry = next(iter(open_ends.items()))
-        found = Diagnostic(
+        diagnostic = Diagnostic(
             "D0708",
             f"{entry} has no largest {' and no largest '.join(open_ends)}, so its memory has no limit",
             place,
             help=f"compile with {option('dims', {name: (1, 64)})}, or write dim {name} = 1..64",
         )
-        raise ModelError([found])
+        raise ModelError([diagnostic])
 
 
 def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
@@ -55,8 +55,8 @@ def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
     ]
     wrong = [need for need in needs if need.least > most]
     if wrong:
-        found = [_refusal(artifact, loaded, need, most, place) for need in wrong]
-        raise Unsupported(found, sources=artifact.texts())
+        diagnostics = [_refusal(artifact, loaded, need, most, place) for need in wrong]
+        raise Unsupported(diagnostics, sources=artifact.texts())
     threads = min([need.threads_within(most) for need in needs], default=MAX_THREADS)
     promise = manifest.Promise(most, threads)
     return Artifact.of(artifact.manifest._replace(promise=promise), dict(artifact.sections))

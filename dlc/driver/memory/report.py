@@ -71,7 +71,7 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
     bound = "no order needs less"
     yield f"  any order   {exact(entry.any_order_bound)}, {percent(entry.any_order_gap)}: {bound}"
     if len(devices := _devices(entry)) > 1:
-        of_each = [f"{device} {told}" for device, told in devices.items()]
+        of_each = [f"{device} {described}" for device, described in devices.items()]
         yield f"  devices     {'; '.join(of_each)}: each has a part of its own"
     need = entry.need
     parts = {
@@ -80,9 +80,9 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
         "scratch of a thread": need.call.scratch,
         "inputs": need.given,
     }
-    told = [f"{name} {bytes_text(size)}" for name, size in parts.items() if size]
-    if told:
-        yield f"  besides     {', '.join(told)}"
+    described = [f"{name} {bytes_text(size)}" for name, size in parts.items() if size]
+    if described:
+        yield f"  besides     {', '.join(described)}"
     works = "; ".join(map(str, entry.work_at_peak))
     yield f"  peak        wave {entry.peak}: {works or 'copies'}"
 
@@ -132,9 +132,9 @@ def _places_table(memory: ModelMemory, entry: EntryMemory) -> Iterator[str]:
     works += entry.work_at_peak
     places = dict.fromkeys(work.place for work in works if work is not None)
     rows = [(place, shortened(memory.line(place), _LINE)) for place in sorted(places)]
-    told = tuple((place, line) for place, line in rows if line)
-    if told:
-        yield Table("these lines", ("place", "line"), told).text
+    described = tuple((place, line) for place, line in rows if line)
+    if described:
+        yield Table("these lines", ("place", "line"), described).text
 
 
 def shortened(text: str, most: int = _TITLE) -> str:

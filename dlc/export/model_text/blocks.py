@@ -104,10 +104,10 @@ class Repetition:
     def run(self) -> list[Block]:
         """All modules, each after those that it uses."""
         while True:
-            found = self._best()
-            if found is None:
+            regions = self._best()
+            if regions is None:
                 return self.blocks
-            self._replace(found)
+            self._replace(regions)
 
     def _best(self) -> list[Region] | None:
         """The places of the region whose replacement saves most; None if none saves enough."""
@@ -135,7 +135,7 @@ class Repetition:
     ) -> list[tuple[object, Region]]:
         """The regions that end with a value, each with what is equal for regions that are alike."""
         inside = {result}
-        found: list[tuple[object, Region]] = []
+        regions: list[tuple[object, Region]] = []
         read = Counter(values_of(self._terms[result]))
         while len(inside) < MOST:
             edge = {value: count for value, count in read.items() if value not in self._stored}
@@ -145,7 +145,7 @@ class Repetition:
                 values = tuple(sorted(inside, key=order.__getitem__))
                 described = self._described(source, values)
                 if described is not None:
-                    found.append(described)
+                    regions.append(described)
             # The latest value comes in next, if nothing outside needs it.
             inner = max(edge, key=lambda value: order.get(value, -1), default=None)
             if inner is None or inner not in order or edge[inner] < uses[inner]:
@@ -153,7 +153,7 @@ class Repetition:
             del read[inner]
             inside.add(inner)
             read.update(values_of(self._terms[inner]))
-        return found
+        return regions
 
     def _described(self, source: Value, values: tuple[Value, ...]) -> tuple[object, Region] | None:
         reader = self._reader(source, values)
@@ -204,22 +204,22 @@ class Repetition:
     ) -> tuple[tuple[str, Weight], ...]:
         """The weights of a region by their path in the module, as its body names them."""
         terms = {value: self._terms[value] for value in region.values}
-        given = {region.source: self._argument}
+        names = {region.source: self._argument}
         shapes = dict.fromkeys(self._stored, ())
         scope = (*self._sizes, *parameters)
-        body = write_body(terms, given, self._stored, [region.result], shapes, scope)
+        body = write_body(terms, names, self._stored, [region.result], shapes, scope)
         return tuple(body.weights.items())
 
 
 def _apart(regions: Sequence[Region]) -> list[Region]:
-    """As many of the regions, from the first on, as have no term in common."""
+    """Greedily, from the first on, regions that have no term in common."""
     taken: set[Value] = set()
-    found: list[Region] = []
+    disjoint: list[Region] = []
     for region in regions:
         if taken.isdisjoint(region.values):
             taken.update(region.values)
-            found.append(region)
-    return found
+            disjoint.append(region)
+    return disjoint
 
 
 def _parameters(regions: Sequence[Region]) -> int:
@@ -280,10 +280,10 @@ class _Reader:
         self.layers += 1
         settings = normal(layer)
         fixed: list[object] = [layer.module, self.read(layer.source)]
-        for place, (name, value) in enumerate(settings):
+        for position, (name, value) in enumerate(settings):
             if is_free(name, value):
                 assert isinstance(value, int)
-                self._number(value, layer, place)
+                self._number(value, layer, position)
                 fixed.append(name)
             else:
                 fixed.append((name, self.read(value)))
@@ -300,9 +300,9 @@ class _Reader:
             self._number(size, value, axis)
         return ("weight", type.dtype, type.rank, self._stored[value].trained)
 
-    def _number(self, number: int, owner: Layer | Value, place: int) -> None:
+    def _number(self, number: int, owner: Layer | Value, position: int) -> None:
         self.numbers.append(number)
-        self.slots.append((owner, place))
+        self.slots.append((owner, position))
 
 
 def is_free(name: str, value: Item) -> bool:
@@ -315,10 +315,10 @@ def normal(layer: Layer) -> list[tuple[str, Item]]:
     settings = list(layer.settings)
     if not layer.module.startswith("Conv"):
         return settings
-    given = {name for name, _ in settings}
-    place = next(k for k, (name, _) in enumerate(settings) if name == "kernel") + 1
-    missing: list[tuple[str, Item]] = [(n, v) for n, v in WITHOUT.items() if n not in given]
-    return [*settings[:place], *missing, *settings[place:]]
+    names = {name for name, _ in settings}
+    position = next(k for k, (name, _) in enumerate(settings) if name == "kernel") + 1
+    missing: list[tuple[str, Item]] = [(n, v) for n, v in WITHOUT.items() if n not in names]
+    return [*settings[:position], *missing, *settings[position:]]
 
 
 class _Columns:
@@ -363,8 +363,8 @@ def _replaced(term: Term, items: Mapping[tuple[Layer | Value, int], Item]) -> Te
     if not isinstance(term, Layer):
         return term
     settings: list[tuple[str, Item]] = []
-    for place, (name, value) in enumerate(normal(term)):
-        item = items.get((term, place), value)
+    for position, (name, value) in enumerate(normal(term)):
+        item = items.get((term, position), value)
         if not (term.module.startswith("Conv") and WITHOUT.get(name) == item):
             settings.append((name, item))
     return replace(term, settings=tuple(settings))

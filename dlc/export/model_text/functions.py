@@ -62,10 +62,10 @@ def _enter(op: type[Op], name: str, build: Build, named: Named) -> None:
     @reads(op)
     def _(graph: Graph, value: Value) -> Term | None:
         type = tensor_type(value)
-        found = matched(graph, value, build, [type])
-        if found is None:
+        matches = matched(graph, value, build, [type])
+        if matches is None:
             return None
-        (x,), numbers = found
+        (x,), numbers = matches
         return Call(name, (x, *[short(number, type.dtype) for number in numbers]), named)
 
 
@@ -78,10 +78,10 @@ for _op, _name, _build in ADJUSTABLE:
 @reads(array.Select)
 def _prelu(graph: Graph, value: Value) -> Term | None:
     type = tensor_type(value)
-    found = matched(graph, value, nn.prelu, [type, type])
-    if found is None:
+    matches = matched(graph, value, nn.prelu, [type, type])
+    if matches is None:
         return None
-    (x, slope), _ = found
+    (x, slope), _ = matches
     return Call("prelu", (x, unstretched(slope, type.shape)))
 
 
@@ -123,11 +123,11 @@ def _normalized(
     """Over several axes the rows are made one axis first."""
     type = tensor_type(op.source)
     eps: Named = (("eps", short(op.eps, type.dtype)),)
-    given = [(key, some[0]) for key, some in rows if some]
+    named = [(key, values[0]) for key, values in rows if values]
     if op.axis == type.rank - 1:
-        return Call(name, (op.source,), (*given, *eps))
+        return Call(name, (op.source,), (*named, *eps))
     flat = Call("flatten", (op.source, op.axis))
-    wide = [(key, Call("flatten", (row, 0))) for key, row in given]
+    wide = [(key, Call("flatten", (row, 0))) for key, row in named]
     return Call("reshape", (Call(name, (flat,), (*wide, *eps)), type.shape))
 
 
@@ -156,11 +156,11 @@ def _mean(graph: Graph, value: Value) -> Term | None:
         return None
     source = tensor_type(summed.source)
     build = partial(mean, axes=summed.axes)
-    found = matched(graph, value, build, [source])
-    if found is None:
+    matches = matched(graph, value, build, [source])
+    if matches is None:
         return None
     named: Named = () if len(summed.axes) == source.rank else (("axis", summed.axes),)
-    return Call("mean", tuple(found[0]), named)
+    return Call("mean", tuple(matches[0]), named)
 
 
 @reads(array.Reshape)
@@ -191,10 +191,10 @@ def _group_norm(graph: Graph, value: Value) -> Term | None:
         return None
     row = type.with_shape((type.shape[1],))
     build = partial(nn.group_norm, groups=groups, axis=1, eps=HOLES[0])
-    found = matched(graph, value, build, [type, row, row])
-    if found is None:
+    matches = matched(graph, value, build, [type, row, row])
+    if matches is None:
         return None
-    values, (eps,) = found
+    values, (eps,) = matches
     return Call("group_norm", (*values, groups), (("axis", 1), ("eps", short(eps, type.dtype))))
 
 
@@ -244,10 +244,10 @@ def _avg_pool(graph: Graph, value: Value) -> Term | None:
             dims=layout,
             count_padding=counted,
         )
-        found = matched(graph, value, build, [tensor_type(summed.source)])
-        if found is not None:
+        matches = matched(graph, value, build, [tensor_type(summed.source)])
+        if matches is not None:
             named: Named = (("count_padding", True),) if counted else ()
-            return _pooled("avg", summed, found[0][0], named)
+            return _pooled("avg", summed, matches[0][0], named)
     return None
 
 
@@ -260,23 +260,23 @@ def _pooled(kind: str, op: array.ReduceWindow, source: Value, named: Named) -> T
         tuple([numbers[axis] for axis in spatial])
         for numbers in (op.window, op.strides, op.dilations)
     )
-    found: list[tuple[str, Item]] = []
+    settings: list[tuple[str, Item]] = []
     if strides != window:
-        found.append(("stride", one_if_equal(strides)))
+        settings.append(("stride", one_if_equal(strides)))
     if any(op.padding[axis] != (0, 0) for axis in spatial):
-        found.append(("padding", padding([op.padding[axis] for axis in spatial])))
+        settings.append(("padding", padding([op.padding[axis] for axis in spatial])))
     if any(step != 1 for step in dilations):
-        found.append(("dilation", one_if_equal(dilations)))
-    found += dims_setting(layout)
+        settings.append(("dilation", one_if_equal(dilations)))
+    settings += dims_setting(layout)
     name = f"{kind}_pool{len(spatial)}d"
-    return Call(name, (source, one_if_equal(window)), (*found, *named))
+    return Call(name, (source, one_if_equal(window)), (*settings, *named))
 
 
 def _layout(op: array.ReduceWindow) -> str | None:
     """The layout whose spatial axes hold all of the window, with the channels second if they can be."""
     rank = len(op.window)
-    found = zip(op.window, op.strides, op.padding, strict=True)
-    used = {axis for axis, facts in enumerate(found) if facts != (1, 1, (0, 0))}
+    axes = zip(op.window, op.strides, op.padding, strict=True)
+    used = {axis for axis, facts in enumerate(axes) if facts != (1, 1, (0, 0))}
     for name in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc"):
         if LAYOUTS[name].rank == rank and used <= set(LAYOUTS[name].spatial):
             return name
@@ -322,22 +322,22 @@ def is_transposed(op: nn.Conv) -> bool:
 
 def conv_settings(op: nn.Conv) -> list[tuple[str, Item]] | None:
     """The settings of a convolution that are not defaults; None if one has no spelling."""
-    found: list[tuple[str, Item]] = []
+    settings: list[tuple[str, Item]] = []
     if is_transposed(op):
         if any(step != 1 for step in op.strides):
             return None
-        found.append(("stride", one_if_equal(op.source_dilations)))
-        found += _cut(op)
+        settings.append(("stride", one_if_equal(op.source_dilations)))
+        settings += _cut(op)
     else:
         if any(step != 1 for step in op.strides):
-            found.append(("stride", one_if_equal(op.strides)))
+            settings.append(("stride", one_if_equal(op.strides)))
         if any(pair != (0, 0) for pair in op.padding):
-            found.append(("padding", padding(list(op.padding))))
+            settings.append(("padding", padding(list(op.padding))))
     if any(step != 1 for step in op.dilations):
-        found.append(("dilation", one_if_equal(op.dilations)))
+        settings.append(("dilation", one_if_equal(op.dilations)))
     if op.groups != 1:
-        found.append(("groups", op.groups))
-    return found + dims_setting(op.dims)
+        settings.append(("groups", op.groups))
+    return settings + dims_setting(op.dims)
 
 
 def _cut(op: nn.Conv) -> list[tuple[str, Item]]:
@@ -360,18 +360,18 @@ def _local_response_norm(graph: Graph, value: Value) -> Term | None:
         return None
     alpha, beta, bias = HOLES
     build = partial(nn.local_response_norm, size=size, alpha=alpha, beta=beta, bias=bias, axis=1)
-    found = matched(graph, value, build, [type])
-    if found is None:
+    matches = matched(graph, value, build, [type])
+    if matches is None:
         return None
-    numbers = [short(number, type.dtype) for number in found[1]]
+    numbers = [short(number, type.dtype) for number in matches[1]]
     named: Named = tuple(zip(("alpha", "beta", "bias"), numbers, strict=True))
-    return Call("local_response_norm", (*found[0], size), (*named, ("axis", 1)))
+    return Call("local_response_norm", (*matches[0], size), (*named, ("axis", 1)))
 
 
 def _neighbours(value: Value) -> int | None:
     """The number of channels that are summed, if this may be such a normalisation."""
     op = value.op
-    for kind, place in (
+    for kind, operand in (
         (array.Divide, 1),
         (array.Exp, 0),
         (array.Multiply, 0),
@@ -381,7 +381,7 @@ def _neighbours(value: Value) -> int | None:
     ):
         if not isinstance(op, kind):
             return None
-        op = op.operands[place].op
+        op = op.operands[operand].op
     if isinstance(op, array.ReduceWindow) and len(op.window) > 1:
         return op.window[1]
     return None

@@ -25,7 +25,7 @@ SMALL = 64
 
 LARGER = 64
 LEAST = 1 << 16
-"""Values computed from weights are folded while writing unless they are this many times larger."""
+"""A value computed from weights is folded if it has at most LARGER times their elements, or LEAST."""
 PADDED = (array.ReduceWindow, nn.Conv)
 """Operations that may read any number of elements beside those of their operands."""
 
@@ -91,17 +91,17 @@ class Graph:
     def _evaluate(self, op: Op) -> None:
         if op.results[0] in self._arrays:
             return
-        found = op.evaluate(self._at, *[self._arrays[operand] for operand in op.operands])
-        results = found if isinstance(found, tuple) else (found,)
+        result = op.evaluate(self._at, *[self._arrays[operand] for operand in op.operands])
+        results = result if isinstance(result, tuple) else (result,)
         self._arrays.update(zip(op.results, results, strict=True))
 
     def weight(self, value: Value, *, trained: bool = True, flipped: Sequence[int] = ()) -> Weight:
         """A stored value as a weight, perhaps with its elements reversed along axes."""
-        found = self.array(value)
+        elements = self.array(value)
         dtype = tensor_type(value).dtype
         if flipped:
-            found = np.flip(found, tuple(flipped))
-        return Weight(found, dtype, self._origin(value), trained and dtype.is_float)
+            elements = np.flip(elements, tuple(flipped))
+        return Weight(elements, dtype, self._origin(value), trained and dtype.is_float)
 
     def _origin(self, value: Value) -> str:
         """The name of the first weight that a value follows from."""
@@ -144,22 +144,22 @@ class Graph:
         Numbers stand for tensors of one number, and what the language stretches by itself is not
         stretched in the text; at least one tensor stays, and all of the shape can be told from them.
         """
-        found: list[Item] = [self._short(value, shape) for value in values]
-        if all(not isinstance(item, Value | Index) for item in found) and not all_numbers:
-            found[0] = values[0]
-        if not all_numbers and _joint([_shape(item) for item in found]) != shape:
-            found[0] = values[0]
-            if _joint([_shape(item) for item in found]) != shape:
-                found = list(values)
-        return found
+        items: list[Item] = [self._short(value, shape) for value in values]
+        if all(not isinstance(item, Value | Index) for item in items) and not all_numbers:
+            items[0] = values[0]
+        if not all_numbers and _joint([_shape(item) for item in items]) != shape:
+            items[0] = values[0]
+            if _joint([_shape(item) for item in items]) != shape:
+                items = list(values)
+        return items
 
     def _short(self, value: Value, shape: Shape) -> Item:
         number = self.number(value)
         if number is None:
             return unstretched(value, shape)
-        found = short(number, tensor_type(value).dtype)
-        plain = isinstance(found, float) and found.is_integer() and abs(found) < MAX_PLAIN
-        return int(found) if plain and (found or copysign(1, found) > 0) else found
+        shortest = short(number, tensor_type(value).dtype)
+        plain = isinstance(shortest, float) and shortest.is_integer() and abs(shortest) < MAX_PLAIN
+        return int(shortest) if plain and (shortest or copysign(1, shortest) > 0) else shortest
 
 
 def short(number: float, dtype: DType) -> float:
@@ -183,8 +183,8 @@ def unstretched(value: Value, shape: Shape) -> Value | Index:
     if op.axes == tuple(range(len(shape) - own, len(shape))):
         return inner
     first = op.axes[0]
-    places = tuple([ALL if axis in op.axes else NEW for axis in range(first, len(shape))])
-    return Index(inner, places)
+    entries = tuple([ALL if axis in op.axes else NEW for axis in range(first, len(shape))])
+    return Index(inner, entries)
 
 
 def _stretches(source: Value, squeezed: Value, op: array.Broadcast) -> bool:
@@ -215,10 +215,10 @@ def _shape(item: Item) -> Shape:
 def _joint(shapes: Sequence[Shape]) -> Shape | None:
     """The shape that shapes stretch to, as far as they do."""
     rank = max(map(len, shapes), default=0)
-    found: list[int | object] = []
+    shape: list[int | object] = []
     for axis in range(-rank, 0):
         sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
         if len(sizes) > 1:
             return None
-        found.append(sizes.pop() if sizes else 1)
-    return tuple(found)  # pyright: ignore[reportReturnType]
+        shape.append(sizes.pop() if sizes else 1)
+    return tuple(shape)  # pyright: ignore[reportReturnType]

@@ -77,8 +77,8 @@ def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> 
 
 def _unspelled(ops: Iterable[Op], model: OnnxModel) -> Unsupported:
     """The error for operations without a spelling: the nodes that they stand for, by operator."""
-    found = [op.location.place for op in ops]
-    places = {place.line: place for place in found if place is not None}
+    locations = [op.location.place for op in ops]
+    places = {place.line: place for place in locations if place is not None}
     nodes: dict[str, list[Node]] = defaultdict(list)
     for number in sorted(places):
         node = model.nodes[number - 1]
@@ -124,9 +124,9 @@ def _file(
 
 def _module(block: Block, stored: Mapping[Value, Weight], sizes: Sequence[str]) -> str:
     """A module for what is repeated."""
-    given = {block.source: block.argument}
+    names = {block.source: block.argument}
     scope = (*sizes, *block.parameters)
-    body = write_body(block.terms, given, stored, [block.result], block.shapes, scope)
+    body = write_body(block.terms, names, stored, [block.result], block.shapes, scope)
     lines = [f"module {block.name}({', '.join(block.parameters)}) {{"]
     lines += [member.text for member in body.members]
     lines += [f"fn call({block.argument}) {_block(body.statements, body.results[0])}", "}", ""]

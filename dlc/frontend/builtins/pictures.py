@@ -53,9 +53,9 @@ def _numbers(at: Trace, value: Datum, count: int, what: str) -> tuple[int, ...]:
         case int():
             return (value,) * count
         case Items(items) | Record(items) if len(items) == count:
-            found = [item for item in items if isinstance(item, int)]
-            if len(found) == count:
-                return tuple(found)
+            numbers = [item for item in items if isinstance(item, int)]
+            if len(numbers) == count:
+                return tuple(numbers)
         case _:
             pass
     raise at.fail(
@@ -69,12 +69,12 @@ def _layout(at: Trace, x: Value, dims: str | None) -> tuple[str, array.Layout]:
     name = LAYOUTS.get(spatial, "") if dims is None else dims
     layout = array.LAYOUTS.get(name)
     if layout is None or layout.rank != tensor_type(x).rank:
-        known = ", ".join(array.LAYOUTS)
+        names = ", ".join(array.LAYOUTS)
         raise at.fail(
             "D0301",
             f"{show(x)} is not a picture"
             + (f" of the layout {dims}" if dims else ": it has [batch, height, width, channel]"),
-            help=f"the layouts are {known}" if dims else None,
+            help=f"the layouts are {names}" if dims else None,
         )
     return name, layout
 
@@ -100,9 +100,9 @@ def _pairs(at: Trace, padding: Datum, count: int, others: str = "") -> Pairs:
         return ((padding, padding),) * count
     if isinstance(padding, Items | Record) and len(padding.items) == count:
         pairs = [_pair(item) for item in padding.items]
-        found = [pair for pair in pairs if pair is not None]
-        if len(found) == count:
-            return tuple(found)
+        complete = [pair for pair in pairs if pair is not None]
+        if len(complete) == count:
+            return tuple(complete)
     raise at.fail(
         "D0320",
         f"padding is a whole number, {others}or a number or (before, after) for each of {count} axes, "

@@ -180,8 +180,9 @@ class _Check:
         inputs = self._function(loss.name, loss.parameters, loss.body, loss, training=True)
         for metric in self.metrics:
             seen = loss.parameters if metric.parameters is None else metric.parameters
-            found = self._function(metric.name, seen, metric.body, None, training=False)
-            inputs = None if inputs is None or found is None else {**found, **inputs}
+            metric_inputs = self._function(metric.name, seen, metric.body, None, training=False)
+            if inputs is not None:
+                inputs = None if metric_inputs is None else {**metric_inputs, **inputs}
         return inputs
 
     def _function(
@@ -254,10 +255,10 @@ class _Check:
         own = {
             n: f for n in self._modules() if isinstance(f := self.root.find(n), ModuleDefinition)
         }
-        known = {n: self.library.find(n) for n in self.library.known()} | own
-        optimizers = [n for n, f in known.items() if isinstance(f, ModuleDefinition)]
+        visible = {n: self.library.find(n) for n in self.library.known()} | own
+        optimizers = [n for n, f in visible.items() if isinstance(f, ModuleDefinition)]
         name = _called_name(call)
-        definition = known.get(name, MISSING)
+        definition = visible.get(name, MISSING)
         if not isinstance(call, ast.Call) or not isinstance(definition, ModuleDefinition):
             raise self.at.fail(
                 "D0535",
@@ -266,7 +267,9 @@ class _Check:
                 help=did_you_mean(name, optimizers) or f"there are {', '.join(optimizers)}",
             )
         scope = Scope(self.root)
-        scope.names.update({n: f for n, f in known.items() if not isinstance(f, ModuleDefinition)})
+        scope.names.update(
+            {n: f for n, f in visible.items() if not isinstance(f, ModuleDefinition)}
+        )
         positional: list[Argument] = []
         named: dict[str, Argument] = {}
         for item in call.arguments:
@@ -329,12 +332,12 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
             )
         rest = _rest(at, core)
         p, g = at(array.Add(convert(at, p, F32), rest)), convert(at, g, F32)
-    found = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
+    updated = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
     at.source = source
     at.stand(span)
-    value = as_tensor(at, found)
+    value = as_tensor(at, updated)
     if value.type is not p.type:
-        message = f"update of {name} makes {describe(found)} of a weight {core.like.text}"
+        message = f"update of {name} makes {describe(updated)} of a weight {core.like.text}"
         raise at.fail("D0535", message)
     rounded = convert(at, value, dtype)
     if rest is not None:

@@ -109,8 +109,8 @@ class _Functions:
 
     def _clipped(self, gradients: dict[str, Value]) -> dict[str, Value]:
         """Each element within `clip_value` of 0, then all together no longer than `clip_norm`."""
-        given = self.training.optimizer.arguments
-        value, norm = given.get("clip_value"), given.get("clip_norm")
+        settings = self.training.optimizer.arguments
+        value, norm = settings.get("clip_value"), settings.get("clip_norm")
         if isinstance(value, int | float):
             gradients = {name: self._within(g, value) for name, g in gradients.items()}
         if isinstance(norm, int | float):
@@ -134,12 +134,12 @@ class _Functions:
         bound = array.constant_like(at, limit, norm)
         one = array.constant_like(at, 1, norm)
         factor = at(array.Minimum(at(array.Divide(bound, norm)), one))
-        found: dict[str, Value] = {}
+        clipped: dict[str, Value] = {}
         for name, gradient in gradients.items():
             own = convert(at, factor, dtype_of(gradient))
             scale = broadcast_to(at, own, tensor_type(gradient).shape)
-            found[name] = at(array.Multiply(gradient, scale))
-        return found
+            clipped[name] = at(array.Multiply(gradient, scale))
+        return clipped
 
     def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
         """The updated weight; the states that the optimizer keeps for it are added to `states`."""
@@ -206,23 +206,23 @@ class _Functions:
         # The default of an implicit seed stands behind those of the inputs before it, which have none.
         names = [argument.name for argument in at.top.arguments]
         defaults = [""] * names.index(SEED_NAME) if at.implicit_seed else []
-        made = finish(self.ev, name, self.training.loss.span, defaults, results)
-        inputs = set(made.input_names)
-        made.attributes["dlc.updates"] = tuple([n if n in inputs else "" for n, _ in results])
-        return made
+        function = finish(self.ev, name, self.training.loss.span, defaults, results)
+        inputs = set(function.input_names)
+        function.attributes["dlc.updates"] = tuple([n if n in inputs else "" for n, _ in results])
+        return function
 
 
 def train_functions(
     ev: Evaluator, training: Training, weights: Sequence[Weight], purpose: Purpose
 ) -> tuple[list[func.Func], list[Weight]]:
     """The functions for a purpose, and the states of the optimizer; what is wrong is recorded."""
-    functions = _Functions(ev, training, weights)
-    made: list[func.Func] = []
-    for make in (functions.loss,) if purpose == "loss" else (functions.step, functions.evaluate):
+    maker = _Functions(ev, training, weights)
+    functions: list[func.Func] = []
+    for make in (maker.loss,) if purpose == "loss" else (maker.step, maker.evaluate):
         try:
-            made.append(make())
+            functions.append(make())
         except ModelError as error:
             ev.report(error)
         except Poisoned:
             pass
-    return made, functions.states
+    return functions, maker.states
