@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from benchmarks.memory import models, path_of
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import compile_for_plan, opened_of
+from dlc.driver.memory.asked import compile_for_plan, models_of
 from dlc.driver.run.request import CompileRequest
 
 TARGETS = ("cpu:x86-64-v3", "cpu:x86-64-v4")
@@ -37,7 +37,7 @@ def digests(names: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str,
     for name in models(names):
         for target in targets:
             wanted = CompileRequest(str(path_of(name)), settings=Settings(target=target))
-            for opened in opened_of(wanted):
+            for opened in models_of(wanted):
                 artifact = compile_for_plan(opened, wanted)
                 kind = "inference" if artifact.manifest.training is None else "training"
                 yield (

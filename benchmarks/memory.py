@@ -36,7 +36,7 @@ from benchmarks.training import measure
 from benchmarks.training_cases import STEPS
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import Planned, compile_for_plan, opened_of, planned_of
+from dlc.driver.memory.asked import EntryPlan, compile_for_plan, entry_plans, models_of
 from dlc.driver.run.request import CompileRequest
 from dlc.planning import arena
 from dlc.planning.arena import stacking
@@ -117,18 +117,18 @@ def plans(name: str) -> Iterator[Row]:
     """The plans of a model, at its largest sizes, of training at its batch."""
     wanted = CompileRequest(str(path_of(name)))
     written = replace(wanted, settings=Settings(disabled=AS_WRITTEN))
-    for opened, before in zip(opened_of(wanted), opened_of(written), strict=True):
+    for opened, before in zip(models_of(wanted), models_of(written), strict=True):
         begin = time.perf_counter()
-        made = planned_of(compile_for_plan(opened, wanted))
+        made = entry_plans(compile_for_plan(opened, wanted))
         whole = time.perf_counter() - begin
         planning = sum(opened.context.seconds.get(each, 0.0) for each in PLANNERS) / whole
-        others = planned_of(compile_for_plan(before, written))
+        others = entry_plans(compile_for_plan(before, written))
         for one, other in zip(made, others, strict=True):
             if one.entry.name != EVALUATE:
                 yield _row(name, one, other, planning)
 
 
-def _row(model: str, one: Planned, other: Planned, planning: float) -> Row:
+def _row(model: str, one: EntryPlan, other: EntryPlan, planning: float) -> Row:
     missing = {name: WITHOUT_BOUND for name, size in one.usual.items() if size is None}
     found, before = (each.at(each.dims(missing)) for each in (one, other))
     bounds = found.order_bound, found.any_order_bound
@@ -173,8 +173,8 @@ PAIRS_HEAD = "| model | dlc | peer | ratio | counted |\n| --- | --- | --- | --- 
 def inference(name: str) -> Pair:
     """A light graph: our arena, and the least by which a process with onnxruntime grew in a call."""
     model = network(name)
-    (opened,) = opened_of(CompileRequest(str(model)))
-    (planned,) = planned_of(compile_for_plan(opened, CompileRequest(str(model))))
+    (opened,) = models_of(CompileRequest(str(model)))
+    (planned,) = entry_plans(compile_for_plan(opened, CompileRequest(str(model))))
     need = planned.at(planned.dims({})).need
     ours = need.call.least - need.results
     with tempfile.TemporaryDirectory() as made:

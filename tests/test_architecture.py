@@ -10,7 +10,7 @@ import pytest
 
 from dlc.driver.compile import pipelines
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.memory.picture import svg_file
 from dlc.driver.report.show import Shown, show_stage
 from dlc.driver.run.request import CompileRequest
@@ -93,7 +93,7 @@ def pairs(page: str, code: str) -> Iterator[tuple[list[str], list[str]]]:
 
 def lenet_plan() -> str:
     request = CompileRequest("examples/lenet.dlm", settings=Settings(target="cpu:x86-64-v3"))
-    return svg_file(memory_of(Asked(request, "predict", {"B": 1})))
+    return svg_file(memory_of(MemoryRequest(request, "predict", {"B": 1})))
 
 
 def product() -> str:
@@ -103,7 +103,7 @@ def product() -> str:
 def training_plan() -> str:
     """Of docs/memory.md; for a processor that is always the same."""
     wanted = CompileRequest("examples/digits_mlp.dlm", settings=Settings(target="cpu:x86-64-v3"))
-    return svg_file(memory_of(Asked(wanted, "train_step")))
+    return svg_file(memory_of(MemoryRequest(wanted, "train_step")))
 
 
 PICTURES = {

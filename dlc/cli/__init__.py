@@ -28,17 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         spell_out()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(lambda: _answered(given), as_json="--json" in given)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    return guarded(lambda: _answered(arguments), as_json="--json" in arguments)
 
 
-def _answered(given: Sequence[str]) -> int:
-    if given[:1] == ["--version"] and set(given[1:]) <= {"--json"}:
-        say_version(as_json="--json" in given)
+def _answered(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["--version"] and set(arguments[1:]) <= {"--json"}:
+        say_version(as_json="--json" in arguments)
         return 0
-    plain = quick.plain_run(given)
+    plain = quick.plain_run(arguments)
     if plain is None:
-        return _whole().run(given)
+        return _whole().run(arguments)
     plain.do()
     return 0
 

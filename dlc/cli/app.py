@@ -1,77 +1,50 @@
-"""All verbs as one command line."""
+"""The command line: parse the arguments and dispatch to a verb."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from dlc.cli import (
-    bench,
-    check,
-    compile,
-    doc,
-    doctor,
-    explain,
-    fmt,
-    gradcheck,
-    importing,
-    inspect,
-    memory,
-    new,
-    ops,
-    opt,
-    run,
-    show,
-    train,
-    why,
-)
 from dlc.cli.report import Interrupted, print_json, say_version
 from dlc.cli.verb import UNREADABLE, Verb, misread, refused
 from dlc.errors.suggest import did_you_mean
 from dlc.version import VERSION
 
-VERBS: dict[str, Callable[..., int | None]] = {
-    "compile": compile.command,
-    "run": run.command,
-    "train": train.command,
-    "show": show.command,
-    "opt": opt.command,
-    "bench": bench.command,
-    "check": check.command,
-    "gradcheck": gradcheck.command,
-    "fmt": fmt.command,
-    "import": importing.command,
-    "inspect": inspect.command,
-    "memory": memory.command,
-    "why": why.command,
-    "ops": ops.command,
-    "doc": doc.command,
-    "new": new.command,
-    "doctor": doctor.command,
-    "explain": explain.command,
+VERBS = {
+    "compile": "compile",
+    "run": "run",
+    "train": "train",
+    "show": "show",
+    "opt": "opt",
+    "bench": "bench",
+    "check": "check",
+    "gradcheck": "gradcheck",
+    "fmt": "fmt",
+    "import": "importing",
+    "inspect": "inspect",
+    "memory": "memory",
+    "why": "why",
+    "ops": "ops",
+    "doc": "doc",
+    "new": "new",
+    "doctor": "doctor",
+    "explain": "explain",
 }
-"""Every verb, in the order of the help."""
-
-TYPER = typer.Typer(
-    name="dlc",
-    help="A deep-learning compiler that a person can read from end to end.",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+"""The module of each verb, in the order of the help. Only the verb that runs is loaded."""
 
 
-@TYPER.callback(invoke_without_command=True)
 def dlc(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Say the version and stop.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Give the version, or the verbs, as JSON.")
+        bool, typer.Option("--json", help="Print the version, or the verbs, as JSON.")
     ] = False,
 ) -> None:
-    """Give the version, or the help where there is no verb."""
+    """Print the version, or the help if no verb is named."""
     if version:
         say_version(as_json=as_json)
         raise typer.Exit
@@ -88,12 +61,17 @@ def dlc(
 
 
 def _summaries() -> dict[str, str]:
-    """What each verb does, in one line."""
-    return {name: (verb.__doc__ or "").partition("\n")[0] for name, verb in VERBS.items()}
+    """One line about each verb."""
+    return {name: (_command(name).__doc__ or "").partition("\n")[0] for name in VERBS}
+
+
+def _command(verb: str) -> Callable[..., int | None]:
+    """The function that carries out a verb."""
+    return import_module(f"dlc.cli.{VERBS[verb]}").command
 
 
 def _interruptible(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """The command, with a Ctrl-C that the library does not turn into a silent exit."""
+    """Wrap a command so that typer does not turn Ctrl-C into a silent exit."""
 
     @wraps(command)
     def run(*arguments: object, **options: object) -> int | None:
@@ -105,16 +83,26 @@ def _interruptible(command: Callable[..., int | None]) -> Callable[..., int | No
     return run
 
 
-for _name, _command in VERBS.items():
-    TYPER.command(_name, cls=Verb)(_interruptible(_command))
+def _parser(verbs: Iterable[str]) -> typer.Typer:
+    """The command line with these verbs."""
+    parser = typer.Typer(
+        name="dlc",
+        help="A deep-learning compiler that a person can read from end to end.",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    parser.callback(invoke_without_command=True)(dlc)
+    for verb in verbs:
+        parser.command(verb, cls=Verb)(_interruptible(_command(verb)))
+    return parser
 
 
 class App:
-    """The command line, ready to be given arguments."""
+    """The parsed command line, as `dlc.cli.main` sees it."""
 
     @staticmethod
     def run(arguments: Sequence[str]) -> int:
-        """Do what they say; gives the exit code."""
+        """Carry out a command line and return its exit code."""
         return _invoked(arguments)
 
 
@@ -124,8 +112,9 @@ def _invoked(arguments: Sequence[str]) -> int:
         raise refused(
             f"there is no verb {verb}", did_you_mean(verb, VERBS) or "dlc --help lists the verbs"
         )
+    verbs = arguments[:1] if arguments and arguments[0] == verb else VERBS
     try:
-        result: object = TYPER(
+        result: object = _parser(verbs)(
             args=list(arguments), prog_name="dlc", standalone_mode=False, obj=tuple(arguments)
         )
     except SystemExit as ended:

@@ -36,15 +36,17 @@ def command(
     dims: options.Dims = [],  # noqa: B006
     random_inputs: options.Seed = 0,
     threads: options.Threads = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="For how long to call it.")] = 1.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds of calls to time.")] = 1.0,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Time compiling, loading and calls of an entry point; inputs left out are random."""
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"timing {model}"):
-        timing = driver.measure(given.of(model), plain.request(), threads=threads, seconds=seconds)
+        timing = driver.measure(
+            compilation.of(model), plain.request(), threads=threads, seconds=seconds
+        )
     if as_json:
         print_json(asdict(timing))
         return

@@ -22,7 +22,7 @@ def command(
     chosen: options.Chosen = [],  # noqa: B006 - typer wants it; nothing changes it
     as_json: options.Json = False,
 ) -> int:
-    """Read models completely and say everything that is wrong with them."""
+    """Check models completely and report every error."""
     settings = parameters(chosen)
     if len(models) > 1:
         return _check_several(models, module, settings, as_json=as_json)

@@ -45,17 +45,17 @@ def command(
         ),
     ] = None,
     *,
-    given: options.Compilation,
-    timing: Annotated[bool, typer.Option("--timing", help="Say how long each pass took.")] = False,
+    compilation: options.Compilation,
+    timing: Annotated[bool, typer.Option("--timing", help="Print the time of each pass.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Compile a model to a .dlc file."""
     path = out or Path(model).with_suffix(".dlc")
-    check_kept([path], [model, given.weights])
+    check_kept([path], [model, compilation.weights])
     output_path(path, ".dlc")
     began = time.perf_counter()
     with progress(f"compiling {model}"):
-        made = driver.make_artifact(given.of(model), stage=stage)
+        made = driver.make_artifact(compilation.of(model), stage=stage)
     made.artifact.write(path)
     spent = time.perf_counter() - began
     notes(made.report.notes)

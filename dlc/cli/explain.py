@@ -15,20 +15,23 @@ from dlc.errors.catalog import PAGES, Page
 
 
 def command(
-    code: Annotated[str, typer.Argument(help="A code such as D0301; part of one lists those.")],
+    code: Annotated[
+        str,
+        typer.Argument(help="A code such as D0301; a prefix lists all codes that begin with it."),
+    ],
     as_json: options.Json = False,
 ) -> None:
     """Explain an error code."""
-    wanted = code.upper().strip("[]")
-    found = {name: page for name, page in PAGES.items() if name.startswith(wanted)}
+    prefix = code.upper().strip("[]")
+    found = {name: page for name, page in PAGES.items() if name.startswith(prefix)}
     if not found:
         raise UsageError(
             f"there is no error code {code}", code="D0917", help="dlc explain D lists all"
         )
     if as_json:
         print_json({name: asdict(page) for name, page in found.items()})
-    elif wanted in found:
-        print(_text(wanted, found[wanted]))
+    elif prefix in found:
+        print(_text(prefix, found[prefix]))
     else:
         for name, page in found.items():
             print(f"{name}  {page.title}")

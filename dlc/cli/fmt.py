@@ -18,7 +18,7 @@ def command(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Lay out model texts."""
+    """Format model texts."""
     files, changed = 0, list[str]()
     for file, is_changed in (
         one for path in paths for one in driver.format_path(path, check=check)

@@ -30,17 +30,17 @@ def command(
     dims: options.Dims = [],  # noqa: B006
     random_inputs: options.Seed = None,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> int:
-    """Compare the compiled gradients of a model with differences of the evaluated function in f64.
+    """Compare the compiled gradients of a model with finite differences in f64.
 
     Of a model with a train block it is the loss, for the first examples of its data.
     """
-    wanted = given.of(model)
+    request = compilation.of(model)
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"checking {model}"):
-        found = driver.check_gradients(wanted, plain.request(), order=order, full=full)
+        found = driver.check_gradients(request, plain.request(), order=order, full=full)
     wrong = [row for row in found.rows if not row.is_right]
     error = _differs(max(wrong, key=lambda row: max(row.error, row.narrow))) if wrong else None
     if as_json:
@@ -57,7 +57,7 @@ def command(
 
 
 def _differs(row: driver.GradientRow) -> NumbersDiffer:
-    """What is wrong with the worst gradient."""
+    """Describe the worst gradient."""
     if row.is_right_in_f64:
         message = (
             f"the gradient by {row.name} is right in f64 and differs by {row.narrow:.1e} of its "
@@ -76,7 +76,7 @@ def _differs(row: driver.GradientRow) -> NumbersDiffer:
 
 
 def _sample(found: driver.Gradients) -> str:
-    """How much of large arguments was looked at."""
+    """The part of large arguments that was checked."""
     if not found.sampled:
         return ""
     effort = found.effort

@@ -35,7 +35,7 @@ def command(
         str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto or Chrome.")
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Set this model's plan beside it.")
+        str | None, typer.Option(metavar="MODEL", help="Compare with the plan of this model.")
     ] = None,
     most: Annotated[
         str | None,
@@ -54,11 +54,11 @@ def command(
         int | None,
         typer.Option(
             min=1,
-            help="With --instance: how many times as long as usual to search.",
+            help="With --instance: search this many times as long as usual.",
             show_default="1",
         ),
     ] = None,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Show where values lie in memory, what is alive at the peak, and the least memory that they need.
@@ -75,40 +75,44 @@ def command(
     }
     _check_one_question([option for option, value in asks.items() if value is not None])
     if instance is not None:
-        _check_alone(model, entry, dims, given)
+        _check_alone(model, entry, dims, compilation)
         _print_instance(driver.place_instance(instance, effort or 1), as_json)
         return
-    wanted = given.of(_needed(model, effort))
+    request = compilation.of(_needed(model, effort))
     if most is not None:
-        _print_largest(wanted, entry, dims, most, as_json)
+        _print_largest(request, entry, dims, most, as_json)
         return
-    asked = driver.Asked(wanted, entry, sizes(dims))
+    memory_request = driver.MemoryRequest(request, entry, sizes(dims))
     if compare is not None:
-        _print_comparison(asked, replace(asked, wanted=given.of(compare)), as_json)
+        _print_comparison(
+            memory_request, replace(memory_request, request=compilation.of(compare)), as_json
+        )
         return
-    check_kept(written.values(), [wanted.path])
+    check_kept(written.values(), [request.path])
     for path in written.values():
         check_writable(path)
-    _show(asked, written, as_json)
+    _show(memory_request, written, as_json)
 
 
-def _show(asked: driver.Asked, files: Mapping[str, str], as_json: bool) -> None:
+def _show(memory_request: driver.MemoryRequest, files: Mapping[str, str], as_json: bool) -> None:
     """The plan in files, or else, and as data in any case, on stdout."""
-    found = _found(asked)
-    driver.write_memory(found, files)
+    memory = _planned(memory_request)
+    driver.write_memory(memory, files)
     if as_json:
-        print_json(driver.memory_data(found))
+        print_json(driver.memory_data(memory))
     elif not files:
-        print(visible(driver.memory_text(found)))
+        print(visible(driver.memory_text(memory)))
 
 
-def _found(asked: driver.Asked) -> driver.ModelMemory:
-    with progress(f"planning {asked.wanted.path}"):
-        return driver.memory_of(asked)
+def _planned(memory_request: driver.MemoryRequest) -> driver.ModelMemory:
+    with progress(f"planning {memory_request.request.path}"):
+        return driver.memory_of(memory_request)
 
 
-def _print_comparison(one: driver.Asked, other: driver.Asked, as_json: bool) -> None:
-    before, after = _found(one), _found(other)
+def _print_comparison(
+    one: driver.MemoryRequest, other: driver.MemoryRequest, as_json: bool
+) -> None:
+    before, after = _planned(one), _planned(other)
     if as_json:
         print_json(driver.comparison_data(before, after))
     else:
@@ -116,7 +120,7 @@ def _print_comparison(one: driver.Asked, other: driver.Asked, as_json: bool) -> 
 
 
 def _print_largest(
-    wanted: driver.CompileRequest, entry: str | None, dims: Sequence[str], most: str, as_json: bool
+    request: driver.CompileRequest, entry: str | None, dims: Sequence[str], most: str, as_json: bool
 ) -> None:
     """The largest value of the size that `--dim NAME` names, or of the only one that is free."""
     named = [text for text in dims if "=" not in text]
@@ -128,9 +132,11 @@ def _print_largest(
         )
     limit = options.memory(most, "--max")
     assert limit is not None
-    asked = driver.Asked(wanted, entry, sizes([text for text in dims if text not in named]))
-    with progress(f"planning {wanted.path}"):
-        fits = driver.largest_fits(asked, named[0] if named else None, limit)
+    memory_request = driver.MemoryRequest(
+        request, entry, sizes([text for text in dims if text not in named])
+    )
+    with progress(f"planning {request.path}"):
+        fits = driver.largest_fits(memory_request, named[0] if named else None, limit)
     if as_json:
         print_json(driver.fits_data(fits, limit))
     else:
@@ -161,10 +167,10 @@ def _needed(model: str | None, effort: int | None) -> str:
 
 
 def _check_alone(
-    model: str | None, entry: str | None, dims: Sequence[str], given: options.Compilation
+    model: str | None, entry: str | None, dims: Sequence[str], compilation: options.Compilation
 ) -> None:
     """Refuse what is about a model beside a table of buffers."""
-    if model is not None or entry is not None or dims or given != options.Compilation():
+    if model is not None or entry is not None or dims or compilation != options.Compilation():
         raise UsageError(
             "--instance has buffers of its own, and no model",
             code="D0901",

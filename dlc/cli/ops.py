@@ -14,7 +14,9 @@ from dlc.errors import UsageError
 
 
 def command(
-    word: Annotated[str | None, typer.Argument(help="Only what has this word in it.")] = None,
+    word: Annotated[
+        str | None, typer.Argument(help="List only entries that contain this word.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """List functions, keywords, dtypes, layers, operations of the IR and passes: what dlc doc shows."""

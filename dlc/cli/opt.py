@@ -23,20 +23,21 @@ def command(
         ),
     ] = "",
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Where to write; else it is printed.")
+        Path | None,
+        typer.Option("-o", "--out", help="The file to write; by default the result is printed."),
     ] = None,
     short: Annotated[
         bool, typer.Option("--short", help="In the short spelling: types are inferred.")
     ] = False,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
-    """Run passes on IR and show what they give."""
+    """Run passes on IR and print the result."""
     if out is not None:
         check_kept([output_path(out, ".dlir")], [file])
     with progress(f"running passes on {file}"):
-        settings = given.settings()
+        settings = compilation.settings()
     text, names = driver.optimise_file(file, passes, settings, short=short)
     if out is not None:
         driver.write_text(out, text)

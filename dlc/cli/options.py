@@ -40,7 +40,7 @@ Seed: TypeAlias = Annotated[
     typer.Option("--random-inputs", metavar="SEED", min=0, help="Random numbers for the rest."),
 ]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(help="How many threads a call may use; results do not depend on it.")
+    int | None, typer.Option(help="The most threads of a call; results do not depend on it.")
 ]
 Untrusted: TypeAlias = Annotated[
     bool,
@@ -75,11 +75,11 @@ Fixed: TypeAlias = Annotated[
     typer.Option(
         "--fix",
         metavar="INPUT=VALUE",
-        help="The only value of an input of an .onnx file that decides shapes, such as axes=[1].",
+        help="A fixed value for an input of an .onnx file that decides shapes, such as axes=[1].",
     ),
 ]
 Level: TypeAlias = Annotated[
-    int, typer.Option("-O", help="How hard to optimise: 0 to 3.", metavar="LEVEL")
+    int, typer.Option("-O", help="Optimization level: 0 to 3.", metavar="LEVEL")
 ]
 Target: TypeAlias = Annotated[
     str, typer.Option(help="cpu (this machine), cpu:x86-64-v3, cuda, cuda:sm_90a, auto ...")
@@ -92,7 +92,7 @@ Weights: TypeAlias = Annotated[
     str | None, typer.Option(help="A weight file, or init:SEED for initial values.")
 ]
 Matmul: TypeAlias = Annotated[
-    str, typer.Option(help="Who computes products: blas, generated or auto.")
+    str, typer.Option(help="How matrices are multiplied: blas, generated or auto.")
 ]
 Precision: TypeAlias = Annotated[
     str,
@@ -119,7 +119,7 @@ Verify: TypeAlias = Annotated[
 PlanEffort: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--plan-effort", min=1, help="How many times as long as usual to search for a memory plan."
+        "--plan-effort", min=1, help="Search for a memory plan this many times as long as usual."
     ),
 ]
 
@@ -127,7 +127,7 @@ PlanEffort: TypeAlias = Annotated[
 def memory(text: str | None, option: str = "--max-memory") -> int | None:
     """Bytes, such as 1048576, or 512MiB as the language writes it; None where nothing is given.
 
-    Raises UsageError (D0901) for what is no size of memory.
+    Raises UsageError (D0901) for what is not a size of memory.
     """
     if text is None:
         return None
@@ -136,13 +136,13 @@ def memory(text: str | None, option: str = "--max-memory") -> int | None:
         return literals.size(text) if number is None else number
     except literals.LiteralError:
         raise UsageError(
-            f"{option} {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
+            f"{option} {text!r} is not a size of memory", code="D0901", help="write 512MiB or 2GiB"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The options of a compilation as they were given; `compiling` names those that a verb has."""
+    """The options of a compilation from the command line; `compiling` names those that a verb has."""
 
     level: Level = 2
     target: Target = "cpu"
@@ -164,7 +164,7 @@ class Compilation:
     trust_ir: TrustIr = False
 
     def settings(self) -> driver.Settings:
-        """What is chosen about the code. Raises UsageError (D0901, D0902)."""
+        """The settings of the code. Raises UsageError (D0901, D0902)."""
         return driver.Settings(
             self.level,
             self.target,
@@ -186,7 +186,7 @@ class Compilation:
             raise UsageError(
                 "--untrusted and --trust-ir contradict each other", code="D0901", help="choose one"
             )
-        wanted = driver.CompileRequest(
+        request = driver.CompileRequest(
             path,
             module=self.module,
             parameters=parameters(self.chosen),
@@ -199,25 +199,27 @@ class Compilation:
             fixed=pairs("--fix", self.fixed),
             trust_ir=self.trust_ir,
         )
-        return driver.automatic(wanted, trains=trains) if wanted.is_undecided else wanted
+        return driver.automatic(request, trains=trains) if request.is_undecided else request
 
 
 def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Let a verb have these options of a compilation: it is called with them as `given`.
+    """Let a verb have these options of a compilation: it is called with them as `compilation`.
 
-    In what the library sees of the verb they stand where that parameter does.
+    In the signature that typer sees, they replace that parameter.
     """
 
     def apply(command: Callable[..., Result]) -> Callable[..., Result]:
         @wraps(command)
         def run(**values: object) -> Result:
             kept = {name: values.pop(name) for name in names}
-            return command(**values, given=replace(Compilation(), **kept))
+            return command(**values, compilation=replace(Compilation(), **kept))
 
         shown = [
             parameter
             for own in signature(command, eval_str=True).parameters.values()
-            for parameter in ([_option(name) for name in names] if own.name == "given" else [own])
+            for parameter in (
+                [_option(name) for name in names] if own.name == "compilation" else [own]
+            )
         ]
         run.__signature__ = Signature(shown)  # pyright: ignore[reportAttributeAccessIssue]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

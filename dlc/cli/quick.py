@@ -37,16 +37,16 @@ class PlainRun:
     words: tuple[str, ...] = ()
     """The command line that it was read from."""
 
-    def request(self) -> driver.Request:
-        """What is asked of the entry point.
+    def request(self) -> driver.CallRequest:
+        """The call that the arguments ask for.
 
-        Raises UsageError for texts that are no pairs and for files that cannot be written.
+        Raises UsageError for texts that are not pairs and for files that cannot be written.
         """
         inputs, files = pairs("--input", self.inputs), pairs("--output", self.outputs)
         check_kept(files.values(), [self.path, self.weights, *inputs.values()])
         for path in files.values():
             check_writable(path)
-        return driver.Request(
+        return driver.CallRequest(
             self.path,
             self.entry,
             inputs,
@@ -66,7 +66,7 @@ class PlainRun:
             results = driver.call(model, request)
         self.hand_over(results, request)
 
-    def hand_over(self, results: driver.Results, request: driver.Request) -> None:
+    def hand_over(self, results: driver.Results, request: driver.CallRequest) -> None:
         """Write the results to their files; where there are none, print them."""
         driver.save_results(results, request.files)
         if self.as_json:
@@ -77,14 +77,14 @@ class PlainRun:
 
 @dataclass(slots=True)
 class _Reader:
-    found: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    options: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def one(self, name: str) -> str | None:
-        given = self.found.get(name)
-        return given[0] if given else None
+        texts = self.options.get(name)
+        return texts[0] if texts else None
 
     def all(self, name: str) -> tuple[str, ...]:
-        return tuple(self.found.get(name, ()))
+        return tuple(self.options.get(name, ()))
 
 
 def plain_run(arguments: Sequence[str]) -> PlainRun | None:
@@ -96,9 +96,9 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
     while rest:
         word = rest.pop(0)
         if word in VALUED and rest:
-            reader.found.setdefault(word, []).append(rest.pop(0))
+            reader.options.setdefault(word, []).append(rest.pop(0))
         elif word == "--json" or not word.startswith("-"):
-            reader.found.setdefault("--json" if word == "--json" else "", []).append(word)
+            reader.options.setdefault("--json" if word == "--json" else "", []).append(word)
         else:
             return None
     if any(len(reader.all(name)) > 1 for name in ONCE):
@@ -119,6 +119,6 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
         seed,
         threads,
         reader.one("--device"),
-        as_json="--json" in reader.found,
+        as_json="--json" in reader.options,
         words=tuple(arguments),
     )

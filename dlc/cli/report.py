@@ -1,4 +1,4 @@
-"""What the command line says: data to stdout, everything else to stderr, and the exit code."""
+"""Output of the command line: data to stdout, everything else to stderr, and the exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dlc.version import VERSION
 
 INTERRUPTED = 130
 _OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
-"""What stdout can fail with. Files are written in one place, which says what happened itself."""
+"""Errors of writing to stdout. Files are written in one place, which reports its errors itself."""
 
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -106,7 +106,7 @@ def _no_llvm() -> UsageError:
 
 def _drop(stream: TextIO) -> None:
     """Let what is still to be written go nowhere: the interpreter would complain at its end."""
-    with suppress(OSError, ValueError):  # one that is no file, as in a test, has nothing to lose
+    with suppress(OSError, ValueError):  # one that is not a file, as in a test, has nothing to lose
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -153,7 +153,7 @@ def _unexpected(error: Exception) -> InternalError:
 
 
 def note(text: str) -> None:
-    """Say something that is no result, where it can be said: on a full disk the result still counts."""
+    """Say something that is not a result, where it can be said: on a full disk the result still counts."""
     _say(f"{visible(text)}\n")
 
 

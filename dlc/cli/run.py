@@ -73,15 +73,15 @@ def command(
         int | None,
         typer.Option(
             min=1,
-            help="So many of the highest numbers of a result, with their labels or places.",
+            help="Show this many of the highest numbers of a result, with their labels or indices.",
             show_default=f"{TOP} with --labels",
         ),
     ] = None,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
-    """Call an entry point of a model and show what it gives."""
+    """Call an entry point of a model and print its results."""
     plain = PlainRun(
         model,
         entry,
@@ -90,46 +90,50 @@ def command(
         tuple(dims),
         random_inputs,
         threads,
-        given.device,
-        given.weights,
+        compilation.device,
+        compilation.weights,
         resize,
         as_json,
         cast("tuple[str, ...]", context.obj),
     )
     more = (max_memory, interpret, values, check_nan, grad, labels, top)
-    if model.endswith(".dlc") and not any(more) and given == Compilation(device=given.device):
+    if (
+        model.endswith(".dlc")
+        and not any(more)
+        and compilation == Compilation(device=compilation.device)
+    ):
         plain.do()  # without what compiles, which takes a second to load
         return
-    request = plain.request()
+    call_request = plain.request()
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
-    wanted = given.of(model)
+    request = compilation.of(model)
     if model.endswith(".onnx"):
         # What follows from sizes that are known is computed while importing.
-        only = {name: (size, size) for name, size in request.dims.items()}
-        wanted = replace(wanted, settings=replace(wanted.settings, dims=only))
+        only = {name: (size, size) for name, size in call_request.dims.items()}
+        request = replace(request, settings=replace(request.settings, dims=only))
     if grad is not None:
-        wanted = replace(wanted, gradient=_gradient(entry, grad))
+        request = replace(request, gradient=_gradient(entry, grad))
     if interpret or values or check_nan:
-        target = None if given.target == "cpu" else given.target
+        target = None if compilation.target == "cpu" else compilation.target
         _check_evaluated(
             threads=threads,
             max_memory=max_memory,
-            verify_each=given.verify_each,
+            verify_each=compilation.verify_each,
             target=target,
-            device=given.device,
+            device=compilation.device,
         )
-        results = _evaluated(wanted, request, watch)
+        results = _evaluated(request, call_request, watch)
     else:
-        results = _compiled(wanted, request, threads, options.memory(max_memory))
-    driver.save_results(results, request.files)
+        results = _compiled(request, call_request, threads, options.memory(max_memory))
+    driver.save_results(results, call_request.files)
     best = None
     if names is not None or top is not None:
         best = driver.top_labels(results, names, top or TOP)
     if as_json:
         print_json(driver.as_data(results, watch.seen, best))
     else:
-        _print(results, watch, best, quiet=bool(request.files))
+        _print(results, watch, best, quiet=bool(call_request.files))
 
 
 def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
@@ -143,33 +147,33 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
 
 def _check_evaluated(**options: object) -> None:
     """Refuse what only compiled code can keep, where nothing is compiled."""
-    given = [name for name, value in options.items() if value]
-    if given:
+    unsupported = [name for name, value in options.items() if value]
+    if unsupported:
         raise UsageError(
-            f"--{given[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
+            f"--{unsupported[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
             code="D0901",
             help="leave it out, or --interpret, --values and --check-nan",
         )
 
 
 def _compiled(
-    wanted: driver.CompileRequest,
-    request: driver.Request,
+    request: driver.CompileRequest,
+    call_request: driver.CallRequest,
     threads: int | None,
     max_memory: int | None,
 ) -> driver.Results:
-    doing = "running" if wanted.is_compiled else "compiling and running"
-    with progress(f"{doing} {wanted.path}"):
-        results, remarks = driver.run_model(wanted, request, threads, max_memory)
+    doing = "running" if request.is_compiled else "compiling and running"
+    with progress(f"{doing} {request.path}"):
+        results, remarks = driver.run_model(request, call_request, threads, max_memory)
     notes(remarks)
     return results
 
 
 def _evaluated(
-    wanted: driver.CompileRequest, request: driver.Request, watch: driver.Watch
+    request: driver.CompileRequest, call_request: driver.CallRequest, watch: driver.Watch
 ) -> driver.Results:
-    with progress(f"evaluating {wanted.path}"):
-        results, remarks = driver.evaluate_model(wanted, request, watch)
+    with progress(f"evaluating {request.path}"):
+        results, remarks = driver.evaluate_model(request, call_request, watch)
     notes(remarks)
     return results
 

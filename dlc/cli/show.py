@@ -32,10 +32,10 @@ def command(
     ] = "graph",
     entry: options.Entry = None,
     after: Annotated[
-        str | None, typer.Option(metavar="PASS", help="As it is after this pass: text.")
+        str | None, typer.Option(metavar="PASS", help="Show the text after this pass.")
     ] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Each pass that changes anything: text.")
+        bool, typer.Option("--changed", help="Show the text after each pass that changes it.")
     ] = False,
     dump_dir: Annotated[
         str | None,
@@ -52,13 +52,13 @@ def command(
         bool, typer.Option("--short", help="IR in the short spelling: types are inferred.")
     ] = False,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Show a model at a stage between its text and machine code."""
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg, short)
     with progress(f"compiling {model}"):
-        text = driver.show_stage(replace(given.of(model), to_train=train), shown)
+        text = driver.show_stage(replace(compilation.of(model), to_train=train), shown)
     if as_json:
         print_json({"model": model, "stage": stage, "text": text})
     else:

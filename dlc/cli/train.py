@@ -60,14 +60,14 @@ def command(
         Path | None, typer.Option(help="Where checkpoints go, if not where the model says.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="The training curve: .svg or .png.")] = None,
-    history: Annotated[Path | None, typer.Option(help="What was measured, as JSON.")] = None,
+    history: Annotated[Path | None, typer.Option(help="Write the measurements as JSON.")] = None,
     check_nan: Annotated[
         bool,
         typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
     ] = False,
     threads: options.Threads = None,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     json: options.Json = False,
 ) -> int:
     """Train a model: forward, backward and optimizer as one compiled program.
@@ -76,11 +76,11 @@ def command(
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
     written = [out, plot, checkpoint, history]
-    check_kept(written, [model, data, given.weights])
+    check_kept(written, [model, data, compilation.weights])
     _check_files(out, plot, checkpoint, history)
     check_threads(threads)
-    wanted = given.of(model, trains=True).to_run_here()
-    planned = driver.plan_training(wanted, None if resume is None else str(resume))
+    request = compilation.of(model, trains=True).to_run_here()
+    planned = driver.plan_training(request, None if resume is None else str(resume))
     check_kept(written, planned.files)
     examples = planned.data(data)
     with progress(f"compiling {model}"):
@@ -99,10 +99,10 @@ def command(
         return INTERRUPTED
     except CallError as error:
         if check_nan and error.diagnostics[0].code == DIVERGED:
-            driver.check_last_step(wanted, trainer)
+            driver.check_last_step(request, trainer)
         raise
     if out is not None:
-        _write(out, wanted, trainer, checkpoint)
+        _write(out, request, trainer, checkpoint)
     if plot is not None:
         driver.write_curve(str(plot), trainer.history, Path(model).name)
     if history is not None:
@@ -173,29 +173,29 @@ def _interruptible() -> Generator[list[bool]]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _checkpoint(model: str, trainer: Trainer, given: Path | None) -> Path:
-    """Where training goes on from, whatever ended it."""
-    return given or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
+def _checkpoint(model: str, trainer: Trainer, chosen: Path | None) -> Path:
+    """The checkpoint from which an ended training can resume."""
+    return chosen or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
 
 
 def _write(
-    out: Path, wanted: driver.CompileRequest, trainer: Trainer, checkpoint: Path | None
+    out: Path, request: driver.CompileRequest, trainer: Trainer, checkpoint: Path | None
 ) -> None:
     """The result: weights for other programs, or an artifact with the model's entry points.
 
     Where that fails, what was learned goes to a checkpoint.
     """
     try:
-        if out.suffix == ".safetensors" or wanted.path.endswith(".dlc"):
+        if out.suffix == ".safetensors" or request.path.endswith(".dlc"):
             trainer.save(out)
         else:
-            driver.make_trained(wanted, trainer).artifact.write(out)
+            driver.make_trained(request, trainer).artifact.write(out)
     except DlcError:
-        path = _checkpoint(wanted.path, trainer, checkpoint)
+        path = _checkpoint(request.path, trainer, checkpoint)
         trainer.save(path)
         note(f"{out} was not written; what was learned is in {path}")
         raise
-    if out.suffix == ".dlc" and wanted.path.endswith(".dlc"):
+    if out.suffix == ".dlc" and request.path.endswith(".dlc"):
         note(f"{out} trains on; the text of the model makes an artifact that is called")
     else:
         note(f"{out}: {out.stat().st_size:,} bytes")

@@ -62,7 +62,7 @@ def output_path(out: Path, *endings: str) -> Path:
 
 
 def check_kept(written: Iterable[str | Path | None], read: Iterable[str | Path | None]) -> None:
-    """Raises UsageError (D0924) where a file to write is one that is read. None is no file."""
+    """Raises UsageError (D0924) where a file to write is one that is read. None is not a file."""
     sources = {os.path.realpath(path) for path in read if path is not None}
     for path in written:
         if path is not None and os.path.realpath(path) in sources:
@@ -79,13 +79,13 @@ def listed(text: str) -> list[str]:
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
-    """`B=8` texts. Raises UsageError (D0901) for what is no size."""
+    """`B=8` texts. Raises UsageError (D0901) for what is not a size."""
     numbers: dict[str, int] = {}
     for name, text in pairs("--dim", texts).items():
         number = whole_number(text)
         if number is None:
             raise UsageError(
-                f"--dim {name}={text}: {text!r} is no size",
+                f"--dim {name}={text}: {text!r} is not a size",
                 code="D0901",
                 help=f"write --dim {name}=8",
             )
@@ -96,7 +96,7 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
 def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int | None]]:
     """`B=1..64` texts, `B=8` for one size only, and `B=8..` for all from it on.
 
-    Raises UsageError (D0901) for what is no bound.
+    Raises UsageError (D0901) for what is not a bound.
     """
     intervals: dict[str, tuple[int, int | None]] = {}
     for name, text in pairs("--dim", texts).items():
@@ -104,7 +104,7 @@ def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int | None]]:
         low, high = whole_number(first), whole_number(last if dots else first)
         if low is None or (high is None and last != ""):
             raise UsageError(
-                f"--dim {name}={text}: {text!r} are no bounds",
+                f"--dim {name}={text}: {text!r} is not a range of sizes",
                 code="D0901",
                 help=f"write --dim {name}=1..64",
             )

@@ -20,7 +20,7 @@ from dlc.errors.suggest import did_you_mean
 __all__ = ["UNREADABLE", "Verb", "misread", "refused"]
 
 UNREADABLE = cast("type[Exception]", typer.BadParameter.__base__)
-"""What the library raises for any command line that it cannot read."""
+"""The exception that typer raises for a command line that it cannot read."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,4000}")
 """Python reads no longer ones."""
@@ -37,7 +37,7 @@ class Verb(TyperCommand):
     def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its own type is private
         self, ctx: typer.Context, args: list[str]
     ) -> list[str]:
-        """What is left of the words. Raises UsageError (D0901) for words that the verb does not take."""
+        """The arguments that are left. Raises UsageError (D0901) for those that the verb does not take."""
         if not ctx.resilient_parsing:
             self._check(ctx, args)
         return super().parse_args(ctx, args)
@@ -45,32 +45,32 @@ class Verb(TyperCommand):
     def _check(self, ctx: typer.Context, args: list[str]) -> None:
         verb = ctx.command_path
         try:
-            found, rest, given = self.make_parser(ctx).parse_args(args=list(args))
+            values, rest, options = self.make_parser(ctx).parse_args(args=list(args))
         except UNREADABLE as error:
             raise misread(verb, self._options(), error) from None
-        if found.get("help"):
+        if values.get("help"):
             return
-        self._check_arguments(verb, found, rest)
+        self._check_arguments(verb, values, rest)
         numbers = self._numbers()
-        for option in given:
+        for option in options:
             if not isinstance(option, TyperOption) or option.is_flag:
                 continue
             name = option.opts[-1]
-            if given.count(option) > 1 and not option.multiple:
+            if options.count(option) > 1 and not option.multiple:
                 raise refused(f"{name} is given twice", f"write {name} once")
             if option.name in numbers:
-                _check_number(name, str(found[option.name]), *numbers[option.name])
+                _check_number(name, str(values[option.name]), *numbers[option.name])
 
     def _options(self) -> dict[str, TyperOption]:
         options = [each for each in self.params if isinstance(each, TyperOption)]
         return {name: option for option in options for name in option.opts}
 
-    def _check_arguments(self, verb: str, found: dict[str, object], rest: list[str]) -> None:
+    def _check_arguments(self, verb: str, values: dict[str, object], rest: list[str]) -> None:
         """Every argument is there, and no word beside them."""
         for argument in self.params:
             if isinstance(argument, TyperArgument) and argument.required:
                 name = argument.name.upper()
-                if found.get(argument.name) is None:
+                if values.get(argument.name) is None:
                     raise refused(f"the argument {name} is missing", f"write {verb} {name}")
         if rest:
             help = f"{verb} --help lists what there is"
@@ -94,7 +94,7 @@ def _check_number(name: str, text: str, kind: type[int | float], bounds: OptionI
     number = _number(text, kind)
     if number is None:
         what = "whole number" if kind is int else "number"
-        raise refused(f"{name} {text!r} is no {what}", f"write {name} {bounds.min or 1:g}")
+        raise refused(f"{name} {text!r} is not a {what}", f"write {name} {bounds.min or 1:g}")
     low, high = bounds.min, bounds.max
     if (low is not None and number < low) or (high is not None and number > high):
         limits = f"{low:g} or more" if high is None else f"{low:g} to {high:g}"

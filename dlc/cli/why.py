@@ -24,7 +24,7 @@ def command(
     ] = None,
     entry: options.Entry = None,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Say what each pass did with a model and what it refused, beside the lines of its text.
@@ -32,7 +32,7 @@ def command(
     Of a text with a train block also for a step of training.
     """
     with progress(f"compiling {model}"):
-        found = driver.decisions_of(given.of(model), words or (), entry)
+        found = driver.decisions_of(compilation.of(model), words or (), entry)
     if as_json:
         print_json(driver.decisions_data(found))
     else:

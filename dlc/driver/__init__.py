@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
     from dlc.driver.gradcheck.check import GradientRow, Gradients, check_gradients
-    from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
+    from dlc.driver.memory.asked import MemoryRequest, ModelMemory, memory_of
     from dlc.driver.memory.compare import comparison_data, comparison_text
     from dlc.driver.memory.files import write_memory
     from dlc.driver.memory.largest import fits_data, fits_text, largest_fits
     from dlc.driver.memory.report import memory_data, memory_text
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.report.bench import Timing, measure
-    from dlc.driver.report.check import Checked, check_model, format_path
+    from dlc.driver.report.check import Checked, check_model
     from dlc.driver.report.doctor import Finding, examine
+    from dlc.driver.report.format import format_path
     from dlc.driver.report.inspect import Inspection, inspect_file
     from dlc.driver.report.instances import PlacedInstance, place_instance
     from dlc.driver.report.loss_curve import write_curve
     from dlc.driver.report.show import Shown, show_stage
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
     from dlc.driver.run.auto_device import automatic
-    from dlc.driver.run.calls import Request, call, load_model
+    from dlc.driver.run.calls import CallRequest, call, load_model
     from dlc.driver.run.outputs import (
         Ranking,
         as_data,
@@ -59,8 +60,9 @@ if TYPE_CHECKING:
 _NAMES = {
     "dlc.driver.run.auto_device": ("automatic",),
     "dlc.driver.report.bench": ("Timing", "measure"),
-    "dlc.driver.run.calls": ("Request", "call", "load_model"),
-    "dlc.driver.report.check": ("Checked", "check_model", "format_path"),
+    "dlc.driver.run.calls": ("CallRequest", "call", "load_model"),
+    "dlc.driver.report.check": ("Checked", "check_model"),
+    "dlc.driver.report.format": ("format_path",),
     "dlc.driver.report.loss_curve": ("write_curve",),
     "dlc.driver.report.doctor": ("Finding", "examine"),
     "dlc.driver.gradcheck.check": ("GradientRow", "Gradients", "check_gradients"),
@@ -68,14 +70,14 @@ _NAMES = {
     "dlc.driver.report.inspect": ("Inspection", "inspect_file"),
     "dlc.driver.report.instances": ("PlacedInstance", "place_instance"),
     "dlc.driver.run.request": (
-        "CompileResult",
         "CompileRequest",
+        "CompileResult",
         "evaluate_model",
         "make_artifact",
         "make_model",
         "run_model",
     ),
-    "dlc.driver.memory.asked": ("Asked", "ModelMemory", "memory_of"),
+    "dlc.driver.memory.asked": ("MemoryRequest", "ModelMemory", "memory_of"),
     "dlc.driver.memory.compare": ("comparison_data", "comparison_text"),
     "dlc.driver.memory.files": ("write_memory",),
     "dlc.driver.memory.largest": ("fits_data", "fits_text", "largest_fits"),

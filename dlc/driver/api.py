@@ -1,4 +1,4 @@
-"""What `dlc.compile` and `dlc.trainer` are."""
+"""The Python API: `dlc.compile` and `dlc.trainer`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dlc.driver.python_arguments import (
 from dlc.driver.run.auto_device import automatic
 from dlc.driver.run.request import CompileRequest, make_model
 from dlc.driver.run.train import make_trainer
-from dlc.driver.source.weight_sources import Given
+from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import memory_needed
 from dlc.errors.options import in_python
 from dlc.runtime.model import Model
@@ -39,7 +39,7 @@ def compile(
     path: str | os.PathLike[str] | None = None,
     *,
     text: str | None = None,
-    weights: Given = None,
+    weights: WeightsArgument = None,
     module: str | None = None,
     settings: Mapping[str, Setting] | None = None,
     level: int = 2,
@@ -68,7 +68,7 @@ def compile(
     any memory and are compiled only with `trust_ir=True`. Raises ModelError with everything that is wrong
     in the model, ArtifactError (D0616) for what nobody said to trust, Unsupported for what dlc cannot do.
     """
-    wanted = CompileRequest(
+    request = CompileRequest(
         path=model_path(path, text, "dlc.compile"),
         text=text,
         module=or_none("module", module, str, "the name of a module"),
@@ -88,7 +88,7 @@ def compile(
         ),
         trust_ir=of_kind("trust_ir", trust_ir, bool, "True or False"),
     )
-    model, _ = make_model(automatic(wanted), threads)
+    model, _ = make_model(automatic(request), threads)
     return model
 
 
@@ -98,7 +98,7 @@ def trainer(
     path: str | os.PathLike[str] | None = None,
     *,
     text: str | None = None,
-    weights: Given = None,
+    weights: WeightsArgument = None,
     module: str | None = None,
     level: int = 2,
     target: str = "cpu",
@@ -115,7 +115,7 @@ def trainer(
     `cuda`: a GPU, where the weights stay between steps, and `device` says which one. `weights` are what it
     begins with: a file, `"init:SEED"`, or arrays by name.
     """
-    wanted = CompileRequest(
+    request = CompileRequest(
         path=model_path(path, text, "dlc.trainer"),
         text=text,
         module=or_none("module", module, str, "the name of a module"),
@@ -129,5 +129,5 @@ def trainer(
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
         ),
     )
-    found, _ = make_trainer(automatic(wanted, trains=True), threads)
+    found, _ = make_trainer(automatic(request, trains=True), threads)
     return found

@@ -1,4 +1,4 @@
-"""Where the boxes of a graph go: rows from top to bottom, each edge leading down, few crossings.
+"""Layered graph layout: rows from top to bottom, each edge leading down, few crossings.
 
 After K. Sugiyama, S. Tagawa and M. Toda (1981): a node's row is its longest path from a source; an edge
 over several rows passes through an empty place in each; rows are ordered by the mean position of
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 SWEEPS = 8
 SOURCE_WEIGHT = 0.02
-"""How much a node without predecessors has to say about where a crowded row stands."""
+"""The weight of a node without predecessors in the placement of a crowded row."""
 GAP = 24.0
 """Least distance between neighbours of a row."""
 
@@ -39,7 +39,7 @@ class Layout:
     routes: tuple[tuple[tuple[int, float], ...], ...]
     width: float
     height: int
-    """How many rows there are."""
+    """The number of rows."""
 
 
 @dataclass(slots=True)

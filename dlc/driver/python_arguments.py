@@ -1,4 +1,4 @@
-"""What Python code passes to `dlc.compile` and `dlc.trainer`, checked and as the driver takes it.
+"""The arguments of `dlc.compile` and `dlc.trainer`, checked and converted for the driver.
 
 Numbers may be NumPy's, lists may be tuples, ranges and arrays. What is of another kind is a UsageError that
 names the argument, not a TypeError from somewhere inside.
@@ -14,7 +14,7 @@ from typing import SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.source.weight_sources import Given
+from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import UsageError
 from dlc.frontend.elaboration.values import Datum, Items
 from dlc.runtime.arrays.tensor import Tensor
@@ -92,7 +92,7 @@ def model_path(path: object, text: object, function: str) -> str:
     return found
 
 
-def weights_of(weights: Given) -> Given:
+def weights_of(weights: WeightsArgument) -> WeightsArgument:
     """A file, `init:SEED` or arrays by name, as they are."""
     if weights is None:
         return None
@@ -106,17 +106,17 @@ def weights_of(weights: Given) -> Given:
 
 def settings_of(settings: Mapping[str, Setting] | None) -> dict[str, Datum]:
     """Values for parameters of the root module as the language has them."""
-    given = _mapping("settings", settings, 'a mapping of names to values, such as {"hidden": 3}')
-    return {name: _datum(name, value) for name, value in given.items()}
+    mapping = _mapping("settings", settings, 'a mapping of names to values, such as {"hidden": 3}')
+    return {name: _datum(name, value) for name, value in mapping.items()}
 
 
-def _mapping(argument: str, given: object, what: str) -> Mapping[str, object]:
-    """What is given by name; nothing for None."""
-    if given is None:
+def _mapping(argument: str, value: object, what: str) -> Mapping[str, object]:
+    """A mapping by name; empty for None."""
+    if value is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise _wrong(argument, what, given)
-    named = cast("Mapping[object, object]", given)
+    if not isinstance(value, Mapping):
+        raise _wrong(argument, what, value)
+    named = cast("Mapping[object, object]", value)
     return {of_kind(f"a name in {argument}", name, str, "a str"): named[name] for name in named}
 
 
@@ -135,8 +135,8 @@ def _datum(name: str, value: object) -> Datum:
 
 def bounds_of(dims: Mapping[str, Bounds] | None) -> dict[str, tuple[int, int | None]]:
     """The lowest and the highest value of named sizes; None for no highest of their own."""
-    given = _mapping("dims", dims, 'a mapping of names to bounds, such as {"B": (1, 64)}')
-    return {name: _ends(name, bound) for name, bound in given.items()}
+    mapping = _mapping("dims", dims, 'a mapping of names to bounds, such as {"B": (1, 64)}')
+    return {name: _ends(name, bound) for name, bound in mapping.items()}
 
 
 def _ends(name: str, bound: object) -> tuple[int, int | None]:

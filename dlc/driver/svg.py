@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What is drawn for one node: a title, small print, and below it a note for each value that leaves.
+    """The box of one node: a title, small print, and below it a note for each value that leaves.
 
     `kind` is input, weight, constant, op or result; `ports` is how many edges end at it.
     """
@@ -66,13 +66,13 @@ class Box:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """How far it reaches from its middle, with its notes, which stand right of where edges leave."""
+        """Its extent from the middle, with its notes, which stand right of the outgoing edges."""
         longest = max([len(note) * _SMALL for note in self.notes], default=0.0)
         notes = self.leaves(len(self.notes) - 1) + 6 + longest
         return self.width / 2, max(self.width / 2, notes)
 
     def leaves(self, result: int) -> float:
-        """Where the edges of a result leave, from the middle."""
+        """The offset from the middle at which the edges of a result leave."""
         return self.width * ((result + 1) / (max(len(self.notes), 1) + 1) - 0.5)
 
 
@@ -148,7 +148,7 @@ def _colours(paper: str, ink: str, small: str, edge: str, boxes: dict[str, tuple
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where each row begins, and where its boxes and their notes end."""
+    """The start of each row, and the ends of its boxes and of their notes."""
 
     tops: tuple[float, ...]
     bottoms: tuple[float, ...]

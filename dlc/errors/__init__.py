@@ -1,4 +1,4 @@
-"""What dlc says when something is wrong: places in text, diagnostics, and the exceptions that carry them.
+"""Errors: places in text, diagnostics, and the exceptions that carry them.
 
 Every error a user can cause is a `DlcError`; its class decides the exit code of the command line.
 A diagnostic names a place, the two things that disagree, and one way out; it has a code whose page
@@ -46,9 +46,9 @@ __all__ = [
 
 
 MAX_LINE = 160
-"""A longer line of a text is shown in part."""
+"""The most characters of a source line that are shown."""
 MAX_TEXT = 1_000
-"""So much of a message is shown."""
+"""The most characters of a message that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Place:
 
     @property
     def width(self) -> int:
-        """How many carets mark it; at least one."""
+        """The number of carets that mark it; at least one."""
         return max(1, self.end - self.column)
 
 
@@ -177,7 +177,7 @@ class InternalError(DlcError):
 
 
 def no_memory() -> InternalError:
-    """What to say where the system has refused memory that was needed."""
+    """The error for memory that the system refused."""
     return InternalError(
         "the system has no more memory",
         code="D0998",
@@ -187,7 +187,7 @@ def no_memory() -> InternalError:
 
 @contextmanager
 def memory_needed() -> Generator[None]:
-    """Where the system refuses memory meanwhile, an InternalError (D0998) says so."""
+    """Raise InternalError (D0998) if the system refuses memory meanwhile."""
     try:
         yield
     except MemoryError as error:
@@ -195,7 +195,7 @@ def memory_needed() -> Generator[None]:
 
 
 def not_installed(error: ModuleNotFoundError) -> DlcError:
-    """What to say where a package that dlc needs is missing: it was installed without what it needs."""
+    """The error for a required package that is missing: dlc was installed without its dependencies."""
     package = (error.name or str(error)).partition(".")[0]
     return UsageError(
         f"{package} is not installed",
@@ -214,20 +214,20 @@ _DISAGREEMENTS = tuple(
         r"(?P<found>\S+) does not fit (?P<expected>\w+), which holds ",
     )
 )
-"""How messages say that a value does not fit, such as `FOUND given where EXPECTED is expected`."""
+"""Forms of messages about a value that does not fit, such as `FOUND given where EXPECTED is expected`."""
 
 
 def diagnostic_data(diagnostic: Diagnostic) -> dict[str, object]:
     """One diagnostic for programs: `docs/json.md` says what each name means."""
     tried = (form.match(diagnostic.message) for form in _DISAGREEMENTS)
-    said = next((found for found in tried if found is not None), None)
+    disagreement = next((match for match in tried if match is not None), None)
     return {
         "code": diagnostic.code,
         "severity": diagnostic.severity,
         "message": diagnostic.message,
         **_place_data(diagnostic.place),
-        "found": said and said["found"],
-        "expected": said and said["expected"],
+        "found": disagreement and disagreement["found"],
+        "expected": disagreement and disagreement["expected"],
         "notes": [{"message": n.text, **_place_data(n.place)} for n in diagnostic.labels],
         "help": diagnostic.help,
     }
@@ -281,17 +281,17 @@ def _excerpt(diagnostic: Diagnostic, sources: Mapping[str, str], width: int) -> 
     bar = f"{' ' * width} |"
     text = _source_line(place, sources)
     lines: list[str] = []
-    here: list[Label] = []
+    visible_labels: list[Label] = []
     if text is not None:
         shown = _Window.around(place, text)
-        here = [label for label in diagnostic.labels if shown.has(label.place)]
+        visible_labels = [label for label in diagnostic.labels if shown.has(label.place)]
         lines += [bar, f"{str(place.line).rjust(width)} | {shown.text}"]
-        inside = [Label(shown.moved(label.place), label.text) for label in here]
+        inside = [Label(shown.moved(label.place), label.text) for label in visible_labels]
         lines += [f"{bar} {mark}" for mark in _marks(shown.moved(place), inside)]
     lines += [
         f"{' ' * width} = note: {label.text}: {label.place}"
         for label in diagnostic.labels
-        if label not in here
+        if label not in visible_labels
     ]
     return lines
 
@@ -303,14 +303,14 @@ class _Window:
     place: Place
     text: str
     shift: int
-    """How many columns what is shown has moved to the left."""
+    """The columns by which the visible part is shifted to the left."""
     first: int
     last: int
     """The columns of the text that are shown."""
 
     @classmethod
     def around(cls, place: Place, line: str) -> _Window:
-        """What is shown of the line that the place is in."""
+        """The visible part of the line that the place is in."""
         line = line.expandtabs(1)
         if len(line) <= MAX_LINE:
             return cls(place, line, 0, 1, len(line) + 1)
@@ -326,7 +326,7 @@ class _Window:
         return same and self.first <= place.column <= self.last
 
     def moved(self, place: Place) -> Place:
-        """Where a place stands in what is shown; one behind its line stands at the end."""
+        """The place in the visible part; one behind its line goes to the end."""
         column, end = min(place.column, self.last + 1), min(place.end, self.last + 1)
         return replace(place, column=column - self.shift, end=max(0, end - self.shift))
 
@@ -338,8 +338,8 @@ def _source_line(place: Place, sources: Mapping[str, str]) -> str | None:
             text = Path(place.file).read_text(encoding="utf-8")
         except (OSError, ValueError):
             return None
-    found = text.split("\n")[place.line - 1 : place.line]
-    return found[0].rstrip("\r") if found else None
+    line = text.split("\n")[place.line - 1 : place.line]
+    return line[0].rstrip("\r") if line else None
 
 
 def _marks(place: Place, labels: Sequence[Label]) -> list[str]:

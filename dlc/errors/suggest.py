@@ -1,4 +1,4 @@
-"""Which known word a misspelt one was meant to be: the question "did you mean ...?" of every error."""
+"""Suggestions for misspelt words: the question "did you mean ...?" of every error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_CANDIDATES = 5_000
 MAX_LENGTH = 200
 """Longer words are like no other."""
 CUTOFF = 0.6
-"""How alike two words are at least: twice the letters that they share, of the letters of both."""
+"""The least similarity of two words: twice the letters that they share, over the letters of both."""
 
 
 def suggestions(word: str, candidates: Iterable[str], most: int = 3) -> list[str]:

@@ -67,7 +67,7 @@ class Elaborated:
     warnings: tuple[Diagnostic, ...]
     texts: Mapping[str, str]
     unkept: tuple[Diagnostic, ...]
-    """What the text demands and compiled code would not keep: whoever compiles refuses it."""
+    """Limits and devices that compiled code would not respect: the compiler refuses them."""
 
 
 def elaborate(
@@ -84,7 +84,7 @@ def elaborate(
 
     `module` names the root module where several have entry points, `settings` gives values to its
     parameters. `values` learns which value of the IR each name of the text is. `purpose` says which
-    functions are wanted: the entry points, or those that the `train` block of the root module makes.
+    functions are made: the entry points, or those that the `train` block of the root module makes.
     `places` puts submodules, by path, on devices, as `use ... on cpu:1` does.
     Raises ModelError with everything that is wrong.
     """
@@ -92,7 +92,7 @@ def elaborate(
     problems = Problems()
     loader = Loader(problems, folder)
     try:
-        made = None
+        parts = None
         with without_collections(), _deep_calls():
             file = loader.load(source)
             at = Trace(file.source, problems, values)
@@ -101,14 +101,14 @@ def elaborate(
                 _look_further(at, file, loader, module, settings or {})
             else:
                 at.places.update(checked_places(places or {}))
-                made = _elaborated(at, file, loader, module, settings or {}, purpose)
+                parts = _elaborated(at, file, loader, module, settings or {}, purpose)
     except Stop as stop:
-        made = None
+        parts = None
         problems.errors.append(stop.last)
-    if made is None or problems.errors:
-        found = [blaming_settings(problem, settings or {}) for problem in problems.in_order()]
-        raise ModelError(found, sources=loader.texts)
-    return Elaborated(*made, tuple(problems.warnings), loader.texts, unkept(_own(loader)))
+    if parts is None or problems.errors:
+        diagnostics = [blaming_settings(problem, settings or {}) for problem in problems.in_order()]
+        raise ModelError(diagnostics, sources=loader.texts)
+    return Elaborated(*parts, tuple(problems.warnings), loader.texts, unkept(_own(loader)))
 
 
 def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | None]:
@@ -155,14 +155,14 @@ def _elaborated(
             raise _no_training(ev, file, root)
         entries, states = train_functions(ev, training, weights, purpose) if training else ([], [])
         weights = [*weights, *states]
-    made = Module.empty(FileLocation(file.source.name, 1, 1))
-    attach_limits(made, limits_in(own))
+    module_op = Module.empty(FileLocation(file.source.name, 1, 1))
+    attach_limits(module_op, limits_in(own))
     names = {} if root is None else _foreign_names(ev, file, root)
     for item in [*weights, *at.stored.values()]:
-        made.body.append(source_of(names.get(item.symbol, item)))
+        module_op.body.append(source_of(names.get(item.symbol, item)))
     for entry in entries:
-        made.body.append(entry)
-    return made, layers, training
+        module_op.body.append(entry)
+    return module_op, layers, training
 
 
 def _own(loader: Loader) -> list[File]:
@@ -192,28 +192,28 @@ def _look_further(
 ) -> None:
     """After errors of syntax: find wrong types, and wrong control flow, in what could be read.
 
-    That something is not there proves nothing, so nothing is said about names.
+    A missing name proves nothing, so names are not reported.
     """
-    told = at.problems.errors
-    before = len(told)
-    with suppress(DlcError, Stop):  # the text is refused anyway; what was found before is told
+    errors = at.problems.errors
+    before = len(errors)
+    with suppress(DlcError, Stop):  # the text is refused anyway
         _reached(Evaluator(at), file, loader, module, settings)
-    told[before:] = [d for d in told[before:] if d.code[:3] in ("D03", "D04")]
+    errors[before:] = [d for d in errors[before:] if d.code[:3] in ("D03", "D04")]
 
 
 def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Weight]:
     """The weights that weight files from elsewhere call otherwise, as all `names` blocks say."""
-    found: dict[str, Weight] = {}
+    renames: dict[str, Weight] = {}
     for core in instances_of(root):
         for node in core.definition.declaration.members:
             if isinstance(node, ast.Names):
                 ev.at.source = core.definition.home.source
-                found.update(renamed(ev, Instance(core), node))
+                renames.update(renamed(ev, Instance(core), node))
     ev.at.source = file.source
     for node in file.tree.items:
         if isinstance(node, ast.Names):
-            found.update(renamed(ev, root, node))
-    return found
+            renames.update(renamed(ev, root, node))
+    return renames
 
 
 def _training(
@@ -225,10 +225,10 @@ def _training(
 ) -> Training | None:
     """The checked `train` block of the root module."""
     blocks = [item for item in file.tree.items if isinstance(item, ast.Train)]
-    found: Training | None = None
+    training: Training | None = None
     for block in blocks:
         if root is not None and root.core.definition.name == block.name:
-            found = check_training(ev, block, root, loader.library("optimizers", ev), weights)
+            training = check_training(ev, block, root, loader.library("optimizers", ev), weights)
         elif not isinstance(file.declared.get(block.name), ast.Module):
             ev.at.source = file.source
             modules = [n for n, d in file.declared.items() if isinstance(d, ast.Module)]
@@ -240,7 +240,7 @@ def _training(
                     help=did_you_mean(block.name, modules),
                 )
             )
-    return found
+    return training
 
 
 def _no_training(ev: Evaluator, file: File, root: Instance | None) -> ModelError:
@@ -277,21 +277,21 @@ def _entry_points(ev: Evaluator, file: File, root: Instance | None) -> list[func
         for home in (file, root)
         if home is not None
     }
-    found = [entry_point(ev, f, dims[f.home]) for f in _entries(file, root)]
-    return [entry for entry in found if entry is not None]
+    functions = [entry_point(ev, f, dims[f.home]) for f in _entries(file, root)]
+    return [entry for entry in functions if entry is not None]
 
 
 def _entries(file: File, root: Instance | None) -> list[Function]:
     """The entry points of the file and of its root module, in the order of the text."""
-    found: list[Function] = []
+    entries: list[Function] = []
     for item in file.tree.items:
         if isinstance(item, ast.Fn) and item.exported and file.is_sound(item):
-            found.append(Function(item, file))
+            entries.append(Function(item, file))
         elif isinstance(item, ast.Module) and root is not None:
             definition = root.core.definition
             if definition.declaration is item:
-                found += [Function(node, root) for node in definition.exports]
-    return found
+                entries += [Function(node, root) for node in definition.exports]
+    return entries
 
 
 def _declare_dims(ev: Evaluator, file: File) -> None:

@@ -107,7 +107,7 @@ def _input_type(
         case None:
             what = "has no type"
         case _:
-            what = "is no tensor"
+            what = "is not a tensor"
     raise ev.at.fail(
         "D0334",
         f"{parameter.name} of the entry point {declaration.name} {what}",

@@ -39,7 +39,7 @@ __all__ = ["indexed", "updated"]
 
 @dataclass(slots=True)
 class Selection:
-    """What an index takes of one tensor, axis by axis."""
+    """The selection that an index makes of one tensor, axis by axis."""
 
     starts: list[Size] = field(default_factory=list[Size])
     limits: list[Size] = field(default_factory=list[Size])
@@ -216,11 +216,11 @@ def _place(
     ev: Evaluator, item: ast.Expr, value: Value, axis: int, chosen: Selection, scope: Scope
 ) -> None:
     """A number or a tensor of numbers."""
-    found = ev.eval(item, scope)
+    index_value = ev.eval(item, scope)
     size = tensor_type(value).shape[axis]
-    if isinstance(found, Value | Items):
+    if isinstance(index_value, Value | Items):
         ev.at.stand(item.span)
-        index = as_tensor(ev.at, found)
+        index = as_tensor(ev.at, index_value)
         if dtype_of(index) is BOOL:
             raise ev.at.fail(
                 "D0337",
@@ -239,18 +239,18 @@ def _place(
         chosen.tensors[axis] = convert(ev.at, index, I64) if _is_narrow(index) else index
         chosen.whole(size)
         return
-    place = ev.as_size(found, item.span)
-    if isinstance(place, int) and place < 0:
-        place = size + place
-    if _is_below(ev.at, place, 0) or _is_below(ev.at, size - 1, place):
+    position = ev.as_size(index_value, item.span)
+    if isinstance(position, int) and position < 0:
+        position = size + position
+    if _is_below(ev.at, position, 0) or _is_below(ev.at, size - 1, position):
         raise ev.at.fail(
             "D0329",
-            f"index {found} is out of range for axis {axis} of {show(value)}",
+            f"index {index_value} is out of range for axis {axis} of {show(value)}",
             item.span,
             help=f"it has the places 0 to {size - 1}" if size != 0 else "the axis has no places",
         )
-    chosen.starts.append(place)
-    chosen.limits.append(place + 1)
+    chosen.starts.append(position)
+    chosen.limits.append(position + 1)
     chosen.steps.append(1)
     chosen.dropped.append(axis)
 
@@ -357,7 +357,7 @@ class _Places:
         self.indices = dict(zip(wide, unify(at, [*wide.values()]), strict=True))
         self.shape: list[Size] = []
         self.first: dict[int, int] = {}
-        """Where in the shape an axis begins."""
+        """The position in the shape at which an axis begins."""
         for axis in range(tensor_type(target).rank):
             lead = min(self.indices) if axis in self.indices else axis
             self.first[axis] = self.first.get(lead, len(self.shape))

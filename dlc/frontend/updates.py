@@ -44,7 +44,7 @@ def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
 def _place(ev: Evaluator, node: ast.Place, scope: Scope) -> Datum:
     raise ev.at.fail(
         "D0320",
-        "a place in a tensor is no value",
+        "a position in a tensor is not a value",
         node.span,
         help="only update takes one, as at=[0, ..]",
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlc.cli import main
-from dlc.driver import CompileRequest, Request, check_gradients
+from dlc.driver import CallRequest, CompileRequest, check_gradients
 from dlc.driver.compile.entries import find_function
 from dlc.driver.gradcheck.neighbourhood import Neighbourhood
 from dlc.ir.core import Array, Value
@@ -91,7 +91,7 @@ STOPPED = {
 def test_what_stop_gradient_gives_is_a_constant(write: Path, where: str, order: int) -> None:
     write.write_text(f"dlc 1\n{STOPPED[where]}\n")
     rows = check_gradients(
-        CompileRequest("model.dlm"), Request("model.dlm", seed=2), order=order
+        CompileRequest("model.dlm"), CallRequest("model.dlm", seed=2), order=order
     ).rows
     assert rows
     assert all(row.is_right and row.checked > 6 for row in rows), rows
@@ -102,7 +102,7 @@ def test_a_rule_is_held_to_its_function_where_the_gradient_is_not_stopped(write:
         "dlc 1\nfn halved(x: f32[4]) -> f32[4] = x * stop_gradient(x) with vjp(x, dy) = dy * 2 * x\n"
         "export fn f(x: f32[4]) -> f32 = sum(halved(x))\n"
     )
-    (row,) = check_gradients(CompileRequest("model.dlm"), Request("model.dlm", seed=0)).rows
+    (row,) = check_gradients(CompileRequest("model.dlm"), CallRequest("model.dlm", seed=0)).rows
     assert row.error == pytest.approx(0.5, abs=0.2)
 
 
@@ -154,7 +154,7 @@ def test_it_says_that_a_large_weight_was_looked_at_in_a_sample(
 def test_kinks_are_left_out_and_counted(write: Path) -> None:
     write.write_text("dlc 1\nexport fn f(x: f32[6]) -> f32[6] = relu(x - 0.5)\n")
     inputs = {"x": "[0.5, 0.5, 0.5, 1.5, -1.5, 0.5]"}
-    request = Request("model.dlm", None, inputs)
+    request = CallRequest("model.dlm", None, inputs)
     (row,) = check_gradients(CompileRequest("model.dlm"), request, full=True).rows
     assert row.is_right
     assert (row.kinks, row.checked) == (8 + 4, 2)
@@ -193,7 +193,7 @@ def test_what_has_no_derivative_is_said(write: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
 def test_functions_of_every_float_are_checked_in_f64(write: Path, dtype: str) -> None:
     write.write_text(f"dlc 1\nexport fn f(x: {dtype}[5]) -> {dtype}[5] = exp(sin(x)) / 2\n")
-    request = Request("model.dlm", seed=0)
+    request = CallRequest("model.dlm", seed=0)
     (row,) = check_gradients(CompileRequest("model.dlm"), request).rows
     assert row.error < 1e-8
 
@@ -202,7 +202,9 @@ def test_a_kink_that_is_near_is_stepped_around(write: Path) -> None:
     write.write_text("dlc 1\nexport fn f(x: f32[40]) -> f32 = sum(abs(x) * sin(x))\n")
     values = np.linspace(-1e-4, 1e-4, 40)
     inputs = {"x": str(values.tolist())}
-    (row,) = check_gradients(CompileRequest("model.dlm"), Request("model.dlm", None, inputs)).rows
+    (row,) = check_gradients(
+        CompileRequest("model.dlm"), CallRequest("model.dlm", None, inputs)
+    ).rows
     assert row.is_right and row.checked > 32
 
 
@@ -256,7 +258,7 @@ def test_what_rounding_leaves_of_a_gradient_that_vanishes_is_told(
     )
     write.write_text(text)
     found = check_gradients(
-        CompileRequest("model.dlm"), Request("model.dlm", seed=0), order=order
+        CompileRequest("model.dlm"), CallRequest("model.dlm", seed=0), order=order
     ).rows
     assert all(row.is_right for row in found)
     assert [row.name for row in found if row.vanishes] == ["s"]
@@ -267,7 +269,7 @@ def test_what_rounding_leaves_of_a_gradient_that_vanishes_is_told(
 
 def test_what_the_function_does_not_depend_on_has_no_row(write: Path) -> None:
     write.write_text("dlc 1\nexport fn f(x: f32[4], y: f32[4]) -> f32[4] = x * f32(size(y))\n")
-    found = check_gradients(CompileRequest("model.dlm"), Request("model.dlm", seed=0))
+    found = check_gradients(CompileRequest("model.dlm"), CallRequest("model.dlm", seed=0))
     assert [row.name for row in found.rows] == ["x"]
 
 
@@ -275,5 +277,5 @@ def test_what_is_drawn_is_the_same_in_f64(write: Path) -> None:
     write.write_text(
         "dlc 1\nexport fn f(x: f32[64]) -> f32[64] = where(bernoulli(sigmoid(x)), x, x * x)\n"
     )
-    (row,) = check_gradients(CompileRequest("model.dlm"), Request("model.dlm", seed=0)).rows
+    (row,) = check_gradients(CompileRequest("model.dlm"), CallRequest("model.dlm", seed=0)).rows
     assert row.is_right

@@ -96,7 +96,7 @@ _OF_PYTHON = (".astype", "np.", "dlc.Tensor", "[None]")
         ("empty.safetensors", 5, "D0503"),
         ("picture.png", 2, "which takes no picture"),
         ("folder.npy", 2, "is a folder"),
-        ("x.csv", 2, "'x.csv' is no value for x"),
+        ("x.csv", 2, "'x.csv' is not a value for x"),
         ("text:abc", 1, "x is u8[1, 3]"),
         ("1e999", 2, "beyond all numbers of f64"),
         ("[" * 1000, 2, "too many brackets"),

@@ -115,7 +115,7 @@ def test_the_buffers_of_a_table_are_placed(dlc: Command, files: Path) -> None:
         ("", "a model is missing"),
         ("chain.dlm --max 1MiB --svg x.svg", "--max and --svg ask for different things"),
         ("chain.dlm --compare chain.dlm --max 1MiB", "--compare and --max ask for"),
-        ("chain.dlm --max much", "--max 'much' is no size of memory"),
+        ("chain.dlm --max much", "--max 'much' is not a size of memory"),
         ("chain.dlm --max 1MiB --dim B --dim C", "--dim B and --dim C cannot both grow"),
         ("chain.dlm --svg chain.dlm", "chain.dlm is read, and would be replaced"),
         ("chain.dlm --html gone/plan.html", "there is no folder gone"),

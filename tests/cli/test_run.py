@@ -346,7 +346,7 @@ def test_text_goes_in_and_comes_out_as_utf8_with_a_line_for_each_row(
     assert (folder / "b.txt").read_text(encoding="utf-8") == "Grüße\nGrüße\n"
     refused = dlc(*told, "--output", "c=c.txt")
     assert refused.code == 2
-    assert "c is no text" in refused.err
+    assert "c is not text" in refused.err
 
 
 def test_a_picture_is_read_as_bytes_and_another_size_is_refused(dlc: Command, folder: Path) -> None:

@@ -45,9 +45,9 @@ def test_a_parameter_is_set_to_what_it_is(
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("n=", "n is set to '', which is no value"),
-        ("n=((", "n is set to '((', which is no value"),
-        ("n=2 const x = 3", "which is no value"),
+        ("n=", "n is set to '', which is not a value"),
+        ("n=((", "n is set to '((', which is not a value"),
+        ("n=2 const x = 3", "which is not a value"),
         ("n=abc", "nothing is called abc here"),
         ("n=1.5", "n of Net is a whole number, it cannot be set to a number"),
         ("n=[1, 2]", "n of Net is a whole number, it cannot be set to a list"),

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import DlcError
@@ -46,7 +46,9 @@ def compiled(text: str) -> list[NDArray[np.float32]]:
 
 def evaluated(text: str) -> list[NDArray[np.float32]]:
     """What the evaluator makes of an empty x."""
-    request = Request("model.dlm", inputs={"x": "zeros"}, dims={"N": 0} if "[1, N" in text else {})
+    request = CallRequest(
+        "model.dlm", inputs={"x": "zeros"}, dims={"N": 0} if "[1, N" in text else {}
+    )
     results, _ = evaluate_entry(CompileRequest("model.dlm", text=text).open(), request)
     return [np.asarray(value.numpy(), np.float32) for _, value in results.values]
 

@@ -21,7 +21,7 @@ from dlc.dialects import func, mem
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.settings import Settings
 from dlc.driver.report.inspect import inspect_file
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.watch import Watch
 from dlc.errors import ModelError
@@ -139,7 +139,7 @@ def test_every_named_value_can_be_seen() -> None:
     np.testing.assert_allclose(v3, expected["v3"], rtol=1e-6)
     np.testing.assert_allclose(v4, expected["v4"], rtol=1e-6)
     watch = Watch(names=("all",))
-    evaluate_entry(program.opened(), Request("first.dlm", entry="steps"), watch=watch)
+    evaluate_entry(program.opened(), CallRequest("first.dlm", entry="steps"), watch=watch)
     for name, values in expected.items():
         np.testing.assert_allclose(as_list(watch.seen[name])[0], values, rtol=1e-6, err_msg=name)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlc.driver.compile.settings import Settings
-from dlc.driver.run.calls import Request, call
+from dlc.driver.run.calls import CallRequest, call
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.request import CompileRequest, make_model
 from dlc.runtime.arrays.tensor import Tensor
@@ -30,7 +30,7 @@ def test_machine_code_gives_what_the_evaluator_gives(
     path = str(FOLDER / f"{name}.dlm")
     model, _ = make_model(CompileRequest(path, settings=Settings(level)))
     for entry in model.entry_points:
-        request = Request(path, entry, seed=3)
+        request = CallRequest(path, entry, seed=3)
         wanted, _ = evaluate_entry(CompileRequest(path).open(), request)
         found = call(model, request)
         for (_, one), (_, other) in zip(wanted.values, found.values, strict=True):

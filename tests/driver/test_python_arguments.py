@@ -48,7 +48,7 @@ def model() -> dlc.Model:
         (lambda: compile(text=TEXT, settings={5: 5}), "a name in settings is a str, found 5"),
         (lambda: compile(text=TEXT, settings={"n": {}}), "n is set to a number, a text or a list"),
         (lambda: compile(text=TEXT, level="2"), "level is a whole number, found '2'"),
-        (lambda: compile(text=TEXT, level=4), "there is no level=4"),
+        (lambda: compile(text=TEXT, level=4), "level=4 is out of range"),
         (lambda: compile(text=TEXT, target=5), "target is what to compile for"),
         (lambda: compile(text=TEXT, matmul="gpu"), 'use matmul="blas", "generated" or "auto"'),
         (

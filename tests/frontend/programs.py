@@ -15,7 +15,7 @@ from dlc.dialects import func
 from dlc.driver.compile.build_artifact import interface_of
 from dlc.driver.source.open import open_model
 from dlc.driver.source.source_model import SourceModel
-from dlc.driver.source.weight_sources import Given, gather
+from dlc.driver.source.weight_sources import WeightsArgument, gather
 from dlc.ir.core import Array, Evaluation
 from dlc.ir.passes import Manager, parse_passes
 from dlc.runtime.arrays.tensor import Tensor
@@ -33,7 +33,7 @@ class Program:
 
     text: str | None = None
     path: Path | None = None
-    weights: Given = None
+    weights: WeightsArgument = None
     settings: Mapping[str, int | float | str] | None = None
     levels: Sequence[int] = LEVELS
     _models: dict[int, dlc.Model] = field(default_factory=dict[int, dlc.Model], init=False)

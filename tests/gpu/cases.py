@@ -24,7 +24,7 @@ from dlc.dialects.interface import bounds_attribute
 from dlc.dialects.measured import measuring
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
-from dlc.driver.run.calls import Arguments, Request, call, call_with
+from dlc.driver.run.calls import Arguments, CallRequest, call, call_with
 from dlc.driver.run.inputs import random_value
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.request import CompileRequest
@@ -229,7 +229,7 @@ class Program:
         path = str(ROOT / self.path)
         with Model.from_bytes(artifacts[0]) as model:
             for entry in model.entry_points:
-                request = Request(path, entry, seed=3)
+                request = CallRequest(path, entry, seed=3)
                 wanted, _ = evaluate_entry(
                     CompileRequest(path, weights=NO_WEIGHTS).open(), request, NO_WEIGHTS
                 )
@@ -336,7 +336,7 @@ def tolerances(name: str) -> Mapping[str, float]:
 
 def _arguments(model: Model, entry: str) -> Arguments:
     """Random arguments for an entry point; bytes are letters, which every table has a row for."""
-    request = Request(model.name, entry, seed=0)
+    request = CallRequest(model.name, entry, seed=0)
     drawn = request.arguments([point.entry for point in model.entry_points.values()])
     named = dict(drawn.named)
     for item in model.entry_points[entry].inputs:

@@ -18,7 +18,7 @@ from dlc.driver.compile.entries import entry_functions
 from dlc.driver.compile.settings import Settings
 from dlc.driver.gradcheck.check import Check, Effort, compile_gradients
 from dlc.driver.gradcheck.check_values import values_of
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
 from dlc.runtime.model import Model
 
@@ -85,6 +85,6 @@ def compiled(
     for function in entry_functions(opened.module):
         if quick is not None and quick != is_quick(name, function.sym_name):
             continue
-        values = values_of(opened, function, Request(path, function.sym_name, seed=3), None)
+        values = values_of(opened, function, CallRequest(path, function.sym_name, seed=3), None)
         checks[function.sym_name] = Check(opened.module, function, values, order)
     return checks, compile_gradients(opened, list(checks.values()), Settings(level=level))

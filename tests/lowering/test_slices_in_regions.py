@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.request import CompileRequest
 
@@ -40,7 +40,7 @@ def test_a_slice_is_the_same_inside(body: str, level: int) -> None:
     result = "f32[4]" if body.startswith("scan (row, k) in (x, c) with") else "f32[4, 4]"
     text = f"dlc 1\nexport fn f(x: f32[4, 4], c: bool[4]) -> {result} = {body}\n"
     opened = CompileRequest("f.dlm", text=text).open()
-    request = Request("f.dlm", inputs={"x": str(X.tolist()), "c": str(C.tolist()).lower()})
+    request = CallRequest("f.dlm", inputs={"x": str(X.tolist()), "c": str(C.tolist()).lower()})
     ((_, wanted),) = evaluate_entry(opened, request)[0].values
     found = dlc.compile(text=text, level=level).entry_points["f"](X, C)
     assert np.asarray(found).tolist() == wanted.tolist()

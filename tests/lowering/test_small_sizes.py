@@ -7,7 +7,7 @@ import pytest
 
 import dlc
 from dlc.cli.values import bounds
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import CallError, ModelError
@@ -41,7 +41,7 @@ def test_a_call_fails_where_the_part_begins_in_the_text(part: str, level: int) -
 def test_the_evaluator_refuses_what_machine_code_refuses(part: str) -> None:
     wanted = CompileRequest("f.dlm", text=text_of(part))
     with pytest.raises(CallError):
-        evaluate_entry(wanted.open(), Request("f.dlm", inputs={"x": "[1, 2, 3, 4]"}))
+        evaluate_entry(wanted.open(), CallRequest("f.dlm", inputs={"x": "[1, 2, 3, 4]"}))
 
 
 @pytest.mark.parametrize("level", [0, 2])

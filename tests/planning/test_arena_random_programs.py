@@ -16,7 +16,7 @@ from dlc.dialects import array, flow, mem
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.driver.compile.build_artifact import interface_of
 from dlc.driver.compile.pipelines import pipeline
-from dlc.driver.memory.asked import planned_of
+from dlc.driver.memory.asked import entry_plans
 from dlc.evaluation.plan import evaluate_plan
 from dlc.ir.attributes import Dense
 from dlc.ir.clone import clone_block
@@ -227,7 +227,7 @@ def check_bit_for_bit(seed: int) -> Context:
     context = Context()
     Manager(context, after=evaluate).run(module, pipeline("graph", "loop", 2))
     artifact = artifact_of(module, entry, 2)
-    (plan,) = planned_of(artifact)
+    (plan,) = entry_plans(artifact)
     for threads in (1, 2):
         model = Model(artifact, threads=threads)
         for sizes, given, expected in zip(at, inputs, wanted, strict=True):

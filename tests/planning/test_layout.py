@@ -6,7 +6,7 @@ import pytest
 
 from dlc.dialects import func
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.open import open_model
 from dlc.planning.layout import cases_of
@@ -18,7 +18,7 @@ PARTS = {"residual"}
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in PARTS])
 def test_an_example_takes_no_more_than_is_in_use_at_once(name: str) -> None:
-    for entry in memory_of(Asked(CompileRequest(str(FOLDER / f"{name}.dlm")))).entries:
+    for entry in memory_of(MemoryRequest(CompileRequest(str(FOLDER / f"{name}.dlm")))).entries:
         assert entry.arena == entry.order_bound, entry.name
 
 

@@ -1,1 +1,1 @@
-"""What a call of an entry point needs of memory, in numbers."""
+"""The memory that a call of an entry point needs, in bytes."""

@@ -1,4 +1,4 @@
-"""What an artifact says about the memory of an entry point, in numbers at one tuple of sizes.
+"""The memory plan of an entry point at one tuple of sizes, as the artifact records it.
 
 All of it is read from the certificate, the table of steps and the list of values, after the checks that
 loading makes; nothing is believed that a loader would not.
@@ -85,7 +85,7 @@ class Root:
 
     @property
     def title(self) -> str:
-        """What it is called: a name of the text if it has one, and a type."""
+        """Its name in the text, if it has one, and its type."""
         return self.main.title or f"root {self.number}"
 
     @property
@@ -124,7 +124,7 @@ class EntryMemory:
 
     @cached_property
     def waves(self) -> int:
-        """How many waves there are that end with a barrier; each of them is a moment."""
+        """The number of waves, each of which ends with a barrier."""
         last = [root.last for root in self.roots] + [work.wave for work in self.work]
         return max(last, default=-1) + 1
 
@@ -147,7 +147,7 @@ class EntryMemory:
 
     @property
     def at_peak(self) -> list[Root]:
-        """What is in use then, the largest first."""
+        """The roots that are in use then, the largest first."""
         found = [root for root in self.roots if root.first <= self.peak <= root.last]
         return sorted(found, key=lambda root: (-root.bytes, root.offset))
 
@@ -158,7 +158,7 @@ class EntryMemory:
 
     @property
     def order_gap(self) -> float:
-        """How much of the lower bound for this order is taken besides; 0 if it is met."""
+        """The excess over the lower bound for this order; 0 if it is met."""
         return _gap(self.arena, self.order_bound)
 
     @property
@@ -173,8 +173,8 @@ def sizes_text(dims: Mapping[str, object]) -> str:
     >>> sizes_text({"B": 8}), sizes_text({})
     (' at B = 8', '')
     """
-    told = ", ".join(f"{name} = {size}" for name, size in dims.items())
-    return f" at {told}" if told else ""
+    sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
+    return f" at {sizes}" if sizes else ""
 
 
 def entry_memory(
@@ -206,7 +206,7 @@ def entry_memory(
 
 
 def _noted(artifact: Artifact, loaded: Loaded, entry: str) -> ArenaValues:
-    """What the artifact says about the values of an entry point; nothing where it has no such section."""
+    """The artifact's records of the values of an entry point; none without such a section."""
     name = values_section(loaded.target.name, entry)
     if name not in artifact.sections:
         return ArenaValues()

@@ -1,4 +1,4 @@
-"""What a call of an entry point takes: working memory, the scratch of each thread, results, weights.
+"""The memory that a call takes: working memory, scratch of each thread, results, weights.
 
 The arrays that it is given are the caller's.
 """
@@ -22,7 +22,7 @@ WORDS = {
     "scratch": "scratch",
     "preparation": "what prepares the weights",
 }
-"""What each part is called where people read it."""
+"""The name of each part in reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Need:
 
     @property
     def parts(self) -> dict[str, int]:
-        """What is taken on one thread, by what it is; in all that is `least`."""
+        """The bytes that one thread takes, by kind; they add up to `least`."""
         more = max(0, self.prepare.least - self.call.least)
         return {
             "weights": self.weights,
@@ -81,7 +81,7 @@ class Need:
 
 
 def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Binding) -> Need:
-    """What an entry point needs at the sizes of a binding."""
+    """The memory needs of an entry point at the sizes of a binding."""
     weights = len(artifact.section("weights"))
     prepare = Taken(0, 0)
     if loaded.prepare is not None and loaded.target.prepare is not None:

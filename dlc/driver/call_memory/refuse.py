@@ -10,7 +10,7 @@ from dlc.errors import Diagnostic, Label, Place
 from dlc.runtime.calling.status import place_of
 
 SHOWN = 5
-"""How many of the values that hold a peak are told."""
+"""The most values at a peak that a message lists."""
 
 
 def refusal(

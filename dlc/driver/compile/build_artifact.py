@@ -17,7 +17,7 @@ from dlc.driver.source.weight_sources import Weights
 from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
-from dlc.lowering.kernel_to_both import device_of
+from dlc.lowering.kernel_to_hetero import device_of
 from dlc.passes.kernel.prepare import NAME as PREPARE
 from dlc.planning.arena import align
 from dlc.planning.capacity import check_programs
@@ -38,7 +38,7 @@ OPSET = 1
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What an artifact carries along to be read by people and recompiled: texts by file name.
+    """The texts that an artifact carries, to be read and recompiled, by file name.
 
     `graph` is the IR that it is made from: the graph, or that of a later level where there was no other.
     """
@@ -117,7 +117,7 @@ def build_artifact(
 
 @dataclass(frozen=True, slots=True)
 class _Derived:
-    """Where each derived weight lies in the block that `prepare` writes, and how large that is."""
+    """The offset of each derived weight in the block that `prepare` writes, and the size of that block."""
 
     places: dict[str, Place]
     bytes: int
@@ -189,7 +189,7 @@ def _constants(module: Module) -> bytes:
 
 
 def interface_of(entry: EntryPoint) -> manifest.Entry:
-    """What a caller sees of an entry point, from its type and attributes.
+    """The interface of an entry point, from its type and attributes.
 
     `return_counts` has made the function return what it measures.
     """

@@ -68,7 +68,7 @@ class DiskCache:
         return contents
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep an object file; a disk that is full or read-only is no error.
+        """Keep an object file; a disk that is full or read-only is not an error.
 
         Compiling does not wait for the disk: a file that a power cut emptied is none, says its digest.
         """
@@ -84,12 +84,12 @@ class DiskCache:
 _WAY_OUT = "take it over with chown and chmod go-w, or name another folder: DLC_CACHE=FOLDER"
 
 
-def _distrust(found: os.stat_result) -> str | None:
+def _distrust(status: os.stat_result) -> str | None:
     """Why a file or folder may hold what somebody else put there."""
-    if found.st_uid not in (os.geteuid(), _ROOT):
-        return f"it belongs to another user, number {found.st_uid}"
-    if found.st_mode & _OTHERS_WRITE:
-        return f"other users may write it (mode {stat.S_IMODE(found.st_mode):o})"
+    if status.st_uid not in (os.geteuid(), _ROOT):
+        return f"it belongs to another user, number {status.st_uid}"
+    if status.st_mode & _OTHERS_WRITE:
+        return f"other users may write it (mode {stat.S_IMODE(status.st_mode):o})"
     return None
 
 
@@ -133,11 +133,11 @@ def _warn(why: str) -> None:
 
 def chosen_cache() -> DiskCache | None:
     """The same, whoever may write it."""
-    given = os.environ.get(VARIABLE)
-    if given == "":
+    setting = os.environ.get(VARIABLE)
+    if setting == "":
         return None
-    if given is not None:
-        return DiskCache(Path(given))
+    if setting is not None:
+        return DiskCache(Path(setting))
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():  # not set; a relative one is to be ignored, says its specification
         try:

@@ -20,7 +20,7 @@ from dlc.codegen.link.image import Image as LinkedImage
 from dlc.codegen.llvm.target_machine import cpu_name
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
-from dlc.lowering.kernel_to_both import TRANSFER
+from dlc.lowering.kernel_to_hetero import TRANSFER
 from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.container import Data
@@ -36,7 +36,7 @@ KernelKind: TypeAlias = type[loop.Func | simt.Func]
 
 
 class Code(NamedTuple):
-    """What was made of the kernels: the number that programs call each by, and what the artifact holds."""
+    """Compiled kernels: the number by which programs call each, and the sections of the artifact."""
 
     name: str
     """Of the target."""
@@ -48,7 +48,7 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeMaker:
-    """How kernels become machine code: for which processor, how carefully, and what is kept."""
+    """Settings of code generation: the target, the optimization level, and what is cached."""
 
     processor: Processor
     level: int

@@ -23,7 +23,7 @@ from dlc.driver.compile.verify_each import EachPass
 from dlc.driver.source.dim_bounds import narrow
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import first_below_graph
-from dlc.driver.source.weight_sources import Given, Weights, gather
+from dlc.driver.source.weight_sources import Weights, WeightsArgument, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
@@ -41,12 +41,12 @@ from dlc.version import VERSION
 Observer = Callable[[str, Op], None]
 
 MORE_RECOMPUTED = (0.25, 4.0)
-"""How much longer a call may take for values that are computed again, tried where memory has a limit."""
+"""Slowdowns by rematerialization that are tried, in order, under a memory limit."""
 
 
 @dataclass(slots=True)
 class Report:
-    """How long the parts of a compilation took, in seconds."""
+    """The time of each part of a compilation, in seconds."""
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None
 
 
 def _reproducer(job: CompileJob, stage: str) -> Callable[[Pass[...]], str] | None:
-    """What writes a file when a pass fails, where the model can be read again."""
+    """The hook that writes a reproducer when a pass fails, if the model can be read again."""
     reopen = job.model.reopen
     if reopen is None:
         return None
@@ -115,7 +115,7 @@ def _reproducer(job: CompileJob, stage: str) -> Callable[[Pass[...]], str] | Non
 def compile_model(
     model: SourceModel,
     settings: Settings,
-    weights: Given = None,
+    weights: WeightsArgument = None,
     *,
     report: Report | None = None,
     after: Observer | None = None,
@@ -183,7 +183,9 @@ def _narrow(job: CompileJob) -> Place | None:
     return place
 
 
-def _compiled(job: CompileJob, weights: Given, report: Report, after: Observer | None) -> Artifact:
+def _compiled(
+    job: CompileJob, weights: WeightsArgument, report: Report, after: Observer | None
+) -> Artifact:
     """The artifact, from the cache if the same graph was compiled before."""
     start = time.perf_counter()
     model, settings = job.model, job.settings
@@ -221,7 +223,9 @@ def _compiled(job: CompileJob, weights: Given, report: Report, after: Observer |
     return artifact
 
 
-def _gathered(model: SourceModel, weights: Given, names: Collection[str] | None = None) -> Weights:
+def _gathered(
+    model: SourceModel, weights: WeightsArgument, names: Collection[str] | None = None
+) -> Weights:
     """The numbers of the weights of these names, or of all that the module has."""
     seed = 0 if model.training is None else model.training.seed
     return gather(model.module, weights, model.folder, model.arrays, seed, names)
@@ -231,7 +235,7 @@ def _gathered(model: SourceModel, weights: Given, names: Collection[str] | None 
 def _built(
     job: CompileJob,
     interface: tuple[manifest.Entry, ...],
-    weights: Given,
+    weights: WeightsArgument,
     report: Report,
     after: Observer | None,
 ) -> Artifact:

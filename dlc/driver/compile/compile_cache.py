@@ -47,7 +47,7 @@ def key_of(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the cache has of an artifact: all but the numbers of the weights of these names."""
+    """A cached artifact: everything but the numbers of the weights of these names."""
 
     bare: Artifact
     names: frozenset[str]
@@ -71,7 +71,7 @@ def remember(cache: ObjectCache, key: str, artifact: Artifact) -> None:
 
 
 def recall(cache: ObjectCache, key: str) -> Kept | None:
-    """What was kept under the key; None for nothing.
+    """The entry of a key, or None.
 
     An artifact whose code calls another BLAS than there is now says so in its manifest, and counts as
     none.
@@ -106,7 +106,7 @@ def _elsewhere(module: Module) -> list[str]:
 
 @cache
 def _compiler() -> bytes:
-    """What tells this compiler from any other: its version, its files as they are, and LLVM's version."""
+    """The fingerprint of this compiler: its version, its source files, and LLVM's version."""
     digest = hashlib.sha256(f"{version.VERSION} {target_machine.version()}".encode())
     for line in _files(Path(version.__file__).parent):
         digest.update(line.encode())

@@ -9,7 +9,7 @@ from dlc.runtime.artifact.decisions import DecisionRecord, Decisions
 
 
 def recorded(log: DecisionLog) -> Decisions:
-    """What passes did and refused, in the order in which it was first decided."""
+    """The decisions of passes, made and refused, in the order in which each first came up."""
     counts = Counter(map(_record, log))
     return Decisions(tuple(each._replace(times=times) for each, times in counts.items()))
 

@@ -46,7 +46,7 @@ def settle_interfaces(module: Module) -> None:
 
 
 def interfaces(module: Module) -> list[manifest.Entry]:
-    """What a caller sees of each entry point."""
+    """The interface of each entry point."""
     return [interface_of(entry) for entry in entry_points(module)]
 
 

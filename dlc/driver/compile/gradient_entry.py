@@ -12,20 +12,20 @@ from dlc.ir.core import Block, Builder, Value
 from dlc.ir.types import TensorType, Type
 
 
-def add_gradient(opened: SourceModel, entry: str | None, result: str, input: str) -> None:
+def add_gradient(model: SourceModel, entry: str | None, result: str, input: str) -> None:
     """Let an entry point give `d{result}/d{input}` after its results.
 
     A result without a name is called like its entry point, or `result`. If it is not a single number,
     the derivative is that of the sum of its elements. Raises UsageError for names that do not exist and
     for models that are no longer at graph level.
     """
-    if opened.stage != "graph":
+    if model.stage != "graph":
         raise UsageError(
-            f"{opened.name} is at {opened.stage} level, where no derivative can be taken",
+            f"{model.name} is at {model.stage} level, where no derivative can be taken",
             code="D0905",
             help="start from the model's text",
         )
-    function = gradient_function(opened, entry, result)
+    function = gradient_function(model, entry, result)
     position = _result_position(function, result)
     if input not in function.input_names:
         raise UsageError(
@@ -49,12 +49,12 @@ def _check_float(function: func.Func, name: str, type: Type) -> None:
         )
 
 
-def gradient_function(opened: SourceModel, entry: str | None, result: str) -> func.Func:
+def gradient_function(model: SourceModel, entry: str | None, result: str) -> func.Func:
     """The entry point; where none is named, the only one, or the only one with such a result."""
-    having = [f for f in entry_functions(opened.module) if result in _result_names(f)]
+    having = [f for f in entry_functions(model.module) if result in _result_names(f)]
     if entry is None and len(having) == 1:
         return having[0]
-    return find_function(opened.module, entry)
+    return find_function(model.module, entry)
 
 
 def _result_position(function: func.Func, result: str) -> int:

@@ -1,4 +1,4 @@
-"""What is compiled to be run in this process: the machine must be there before the work begins."""
+"""Settings for a model that runs in this process: its device must exist before the work begins."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class CompileJob:
 
     @property
     def device(self) -> Device:
-        """What the module is lowered for, as it is now: what a GPU was to do may be dead code by now."""
+        """The devices that the module, as it is now, needs: its GPU part may be dead code by now."""
         if self.settings.kind == "cuda":
             return Device.CUDA
         return Device.HETERO if uses_gpu(self.model.module) else Device.CPU

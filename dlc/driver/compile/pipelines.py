@@ -17,7 +17,7 @@ from dlc.lowering.graph_to_kernel.attention_gradient import fuse_attention_gradi
 from dlc.lowering.graph_to_kernel.decompose import decompose
 from dlc.lowering.graph_to_kernel.lower import lower_to_kernels
 from dlc.lowering.kernel_code.alignment import ACCESS
-from dlc.lowering.kernel_to_both import lower_to_hetero
+from dlc.lowering.kernel_to_hetero import lower_to_hetero
 from dlc.passes.graph.algebra import algebra
 from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.canonicalize import canonicalize
@@ -50,7 +50,7 @@ from dlc.planning.memory_passes.slice_forwarding import forward_slices
 
 
 class Device(Flag):
-    """What a model is compiled for: a processor, a GPU, or both, each for a part of it."""
+    """The devices that a model is compiled for: a CPU, a GPU, or both, each for a part of it."""
 
     CPU = auto()
     CUDA = auto()

@@ -21,7 +21,7 @@ Reopen = Callable[[], tuple[Op, Context]]
 def reproducer(
     reopen: Reopen, passes: Pipeline, options: Options, flags: Sequence[str], folder: Path
 ) -> Callable[[Pass[...]], str]:
-    """What a pass manager calls with a pass that failed.
+    """The hook that a pass manager calls with a pass that failed.
 
     It runs `passes` again on the model as it was read, up to the failure, writes what the pass was given
     to `dlc-reproducer-HASH.dlir` in `folder`, and says the file and the command, with `flags`, which are

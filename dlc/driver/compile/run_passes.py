@@ -46,14 +46,14 @@ def optimise_file(
     are what passes are told. Raises UsageError: D0901 for a pass that does not exist, D0902 for an option
     that it does not take, D0905 for a pass that the module is not ready for.
     """
-    opened = open_model(Path(path))
+    model = open_model(Path(path))
     steps = parse_passes(passes)
 
     def check(name: str, module: Op) -> None:
         assert isinstance(module, Module)
-        _check_ready(name, module, opened.name)
+        _check_ready(name, module, model.name)
 
-    module = _after(opened.module, opened.context, steps, settings, check)
+    module = _after(model.module, model.context, steps, settings, check)
     return print_short(module) if short else print_module(module), list(map(str, steps))
 
 

@@ -1,4 +1,4 @@
-"""What a user chooses about a compilation, narrowed to what the text demands."""
+"""Settings of a compilation, narrowed to the limits that the text states."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ AUTO = "auto"
 """The target that is chosen for the user."""
 
 MATMUL = ("blas", "generated", "auto")
-"""Who computes products."""
+"""The implementations of matrix products."""
 PRECISIONS = ("ieee", "tf32")
-"""How GPUs multiply f32."""
+"""The precisions of f32 products on GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a user chooses about a compilation.
+    """The settings of a compilation, as the user chose them.
 
     `level` is 0 to 3; `target` is `cpu` (this machine), `cpu:NAME` (an x86-64 level or a processor),
     `cuda:NAME` (an NVIDIA GPU that runs all of it), `cpu+cuda:NAME` (also the GPU for what a text places on
@@ -55,20 +55,20 @@ class Settings:
     def __post_init__(self) -> None:
         if self.level not in range(4):
             raise UsageError(
-                f"there is no {option('level', self.level)}",
+                f"{option('level', self.level)} is out of range",
                 code="D0902",
                 help=f"use {option('level', 0)} to {option('level', 3)}",
             )
         self._check_target()
         if self.matmul not in MATMUL:
             raise UsageError(
-                f"{self.matmul!r} computes no products",
+                f"{option('matmul')} is {self.matmul!r}",
                 code="D0902",
                 help=f"use {option('matmul', *MATMUL)}",
             )
         if self.matmul_precision not in PRECISIONS:
             raise UsageError(
-                f"products have no precision {self.matmul_precision!r}",
+                f"{option('matmul_precision')} is {self.matmul_precision!r}",
                 code="D0902",
                 help=f"use {option('matmul_precision', *PRECISIONS)}",
             )
@@ -130,7 +130,7 @@ class Settings:
 
     def _no_target(self) -> UsageError:
         return UsageError(
-            f"there is no target {self.target!r}",
+            f"{option('target')} is {self.target!r}",
             code="D0902",
             help=f"use cpu, cpu:NAME with one of {', '.join(TARGETS)}, cuda:NAME with one of "
             f"{', '.join(GPUS)}, cpu+cuda:NAME, or auto",
@@ -183,7 +183,7 @@ class Settings:
         return found
 
     def options(self) -> Options:
-        """What passes are told."""
+        """The options that passes receive."""
         return Options(
             level=self.level,
             matmul=self.matmul,

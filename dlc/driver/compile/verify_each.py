@@ -30,7 +30,7 @@ from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
 
 TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
-"""How far results may be apart, relative to the largest; other dtypes must agree exactly."""
+"""The tolerance of results, relative to the largest; other dtypes must agree exactly."""
 
 LOOPS = "lower_to_loops"
 """The pass that turns kernels into loops."""
@@ -48,7 +48,7 @@ class EachPass:
 
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     compared: dict[str, Compared] = field(default_factory=dict[str, Compared])
-    """What was seen of the loops of each function."""
+    """The loops of each function that were checked."""
     _expected: dict[str, tuple[Array, ...]] | None = None
     _plans: dict[str, mem.Program] = field(default_factory=dict[str, mem.Program])
     _seen: object = None
@@ -156,7 +156,7 @@ def _functions(module: Op) -> list[EntryPoint]:
 
 
 def _has_kernels(function: EntryPoint) -> TypeGuard[mem.Program]:
-    """Whether a function is a plan whose kernels are no loops yet."""
+    """Whether a function is a plan whose kernels are not loops yet."""
     kernels = any(isinstance(op, kernel.Kernel) for op in function.walk())
     return isinstance(function, mem.Program) and kernels
 

@@ -23,7 +23,7 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.gradcheck.check_values import Values, values_of
 from dlc.driver.gradcheck.finite_differences import slope
 from dlc.driver.gradcheck.neighbourhood import Neighbourhood
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
@@ -49,9 +49,9 @@ from dlc.runtime.model import Model
 Numbers: TypeAlias = NDArray[np.float64]
 
 LIMIT = 1e-6
-"""How far a gradient in f64 may be from the difference, relative to the largest element."""
+"""The tolerance of an f64 gradient against differences, relative to the largest element."""
 NARROW_LIMIT = 2e-3
-"""How far the gradient of the function as it is may be from that in f64."""
+"""The tolerance of the gradient in the function's own dtype against that in f64."""
 FAINT = 1e-3
 """Gradients are measured by their largest element, but by no less than this part of the largest of all."""
 TINY = 1e-6
@@ -106,7 +106,7 @@ class GradientRow:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What a check found: a row for each argument, where the function was looked at, and how closely."""
+    """The result of a gradient check: a row for each argument, the point, and the effort."""
 
     rows: Sequence[GradientRow]
     source: str
@@ -120,7 +120,7 @@ class Gradients:
 
 
 def check_gradients(
-    wanted: CompileRequest, request: Request, *, order: int = 1, full: bool = False
+    request: CompileRequest, call_request: CallRequest, *, order: int = 1, full: bool = False
 ) -> Gradients:
     """Check the gradient of the loss of a model, or of an entry point, by every float it depends on.
 
@@ -128,31 +128,31 @@ def check_gradients(
     examples of its data, where they can be read. With `full` every element is checked. Raises UsageError
     (D0905) for a function without float arguments or results, or that is not finite at that place.
     """
-    opened = _opened(wanted, request)
-    function = find_function(opened.module, request.entry)
+    source = _opened(request, call_request)
+    function = find_function(source.module, call_request.entry)
     effort = Effort(full=full)
-    with opened.quoting():
-        values = values_of(opened, function, request, wanted.weights)
-        check = Check(opened.module, function, values, order)
-        model = compile_gradients(opened, [check], Settings())
+    with source.quoting():
+        values = values_of(source, function, call_request, request.weights)
+        check = Check(source.module, function, values, order)
+        model = compile_gradients(source, [check], Settings())
         return Gradients(check.rows(model, effort), values.source, effort)
 
 
-def _opened(wanted: CompileRequest, request: Request) -> SourceModel:
-    if request.entry is None and wanted.path.endswith(".dlm"):
+def _opened(request: CompileRequest, call_request: CallRequest) -> SourceModel:
+    if call_request.entry is None and request.path.endswith(".dlm"):
         plain = open_model(
-            wanted.path, text=wanted.text, module=wanted.module, settings=wanted.parameters
+            request.path, text=request.text, module=request.module, settings=request.parameters
         )
         if plain.can_train:
             return open_training(
-                wanted.path,
-                text=wanted.text,
-                module=wanted.module,
-                settings=wanted.parameters,
+                request.path,
+                text=request.text,
+                module=request.module,
+                settings=request.parameters,
                 purpose="loss",
             )
         return plain
-    return wanted.open()
+    return request.open()
 
 
 class Check:
@@ -198,13 +198,13 @@ class Check:
         return narrow, wide
 
     def gradients(self, model: Model) -> dict[str, Numbers]:
-        """What each float of the function receives in f64, by name, from a model as in `rows`.
+        """The f64 gradient of each float argument, by name, from a model as in `rows`.
 
         The cotangents are `values` of their names.
         """
         floats = [a.name or "" for a in self.subject.body.arguments if _is_float(a.type)]
-        found = _called(model, f"{self.name} in f64", self.values)
-        return dict(zip(floats, found, strict=True))
+        gradients = _called(model, f"{self.name} in f64", self.values)
+        return dict(zip(floats, gradients, strict=True))
 
     def rows(self, model: Model, effort: Effort) -> list[GradientRow]:
         """A row for each float that the function depends on, but for cotangents.
@@ -248,14 +248,14 @@ class Check:
                 size = max(float(np.linalg.norm(gradient)), scale)
             else:
                 expected, size = float(gradient[at]), scale
-            found = slope(
+            difference = slope(
                 lambda moved: around.moved(k, moved),
                 cast("Numbers", self.values[k]),
                 around.here,
                 direction,
                 LIMIT / 2 * size,
             )
-            worst.see(found, expected, size, at)
+            worst.see(difference, expected, size, at)
         return GradientRow(
             self.names[k],
             self.places.get(self.names[k], self.place),
@@ -279,8 +279,8 @@ class Check:
         for _ in range(effort.directions if like.size > 1 else 0):
             yield self.random.standard_normal(like.shape), None
         few = like.size if effort.full else min(effort.samples, like.size)
-        for place in self.random.choice(like.size, few, replace=False):
-            at = tuple(int(i) for i in np.unravel_index(int(place), like.shape))
+        for number in self.random.choice(like.size, few, replace=False):
+            at = tuple(int(i) for i in np.unravel_index(int(number), like.shape))
             direction = np.zeros(like.shape)
             direction[at] = 1
             yield direction, at
@@ -288,12 +288,12 @@ class Check:
 
 def _subject(function: func.Func, order: int) -> func.Func:
     """A function of all that it depends on, or its gradient for the second order."""
-    found = copied(function, function.sym_name)
-    weights_as_arguments(found)
+    subject = copied(function, function.sym_name)
+    weights_as_arguments(subject)
     missing = None
-    if not any(_is_float(value.type) for value in found.results_returned):
+    if not any(_is_float(value.type) for value in subject.results_returned):
         missing = "no float results, or none that depend on floats"
-    elif not any(_is_float(argument.type) for argument in found.body.arguments):
+    elif not any(_is_float(argument.type) for argument in subject.body.arguments):
         missing = "no float inputs or weights"
     if missing is not None:
         raise UsageError(
@@ -302,8 +302,8 @@ def _subject(function: func.Func, order: int) -> func.Func:
             help="name another entry point: --entry NAME",
         )
     for _ in range(order - 1):
-        found = gradient_function(found, "gradient")
-    return found
+        subject = gradient_function(subject, "gradient")
+    return subject
 
 
 @dataclass(slots=True)
@@ -331,15 +331,15 @@ class _Worst:
             self.gradient, self.difference = gradient, difference
 
 
-def compile_gradients(opened: SourceModel, checks: Sequence[Check], settings: Settings) -> Model:
+def compile_gradients(source: SourceModel, checks: Sequence[Check], settings: Settings) -> Model:
     """The functions of all these checks of one model, compiled together."""
     functions = [function for check in checks for function in check.functions()]
     module, context = _module(functions)
     Manager(context).run(module, (autodiff,))
-    made = SourceModel(
-        module, context, opened.name, opened.texts, opened.folder, listings=opened.listings
+    model = SourceModel(
+        module, context, source.name, source.texts, source.folder, listings=source.listings
     )
-    return Model(compile_model(made, settings))
+    return Model(compile_model(model, settings))
 
 
 def _evaluated(function: func.Func) -> func.Func:
@@ -359,11 +359,11 @@ def _module(functions: Sequence[func.Func]) -> tuple[Module, Context]:
 
 
 def _called(model: Model, name: str, values: Sequence[Array]) -> list[Numbers]:
-    """What an entry point gives for these values in f64, again in f64."""
+    """The results of an entry point for these f64 values, in f64."""
     entry = model.entry_points[name]
-    given = zip(entry.inputs, values, strict=True)
-    found = entry(*[_as(value, DType.named[item.dtype]) for item, value in given])
-    results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
+    pairs = zip(entry.inputs, values, strict=True)
+    returned = entry(*[_as(value, DType.named[item.dtype]) for item, value in pairs])
+    results = cast("tuple[object, ...]", returned) if isinstance(returned, tuple) else (returned,)
     return [
         _numbers(result, DType.named[output.dtype])
         for output, result in zip(entry.outputs, results, strict=True)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from dlc.dialects import func
 from dlc.driver.compile.build_artifact import interface_of
 from dlc.driver.compile.entries import interfaces
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.source.source_model import SourceModel
-from dlc.driver.source.weight_sources import Given, gather
+from dlc.driver.source.weight_sources import WeightsArgument, gather
 from dlc.errors import DlcError
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array
@@ -39,20 +39,22 @@ class Values:
     source: str
 
 
-def values_of(opened: SourceModel, function: func.Func, request: Request, weights: Given) -> Values:
+def values_of(
+    model: SourceModel, function: func.Func, call_request: CallRequest, weights: WeightsArgument
+) -> Values:
     """A value for every argument of a function and every weight of its model.
 
     Raises as `Request.arguments` and `gather` do.
     """
     entry = interface_of(function)
-    drawn, free = _requested(opened, entry, request)
-    source = f"random numbers of seed {request.seed or 0}"
-    if opened.training is not None and request.seed is None and not request.inputs:
-        read, source = _examples(opened.training, opened, entry, drawn)
+    drawn, free = _requested(model, entry, call_request)
+    source = f"random numbers of seed {call_request.seed or 0}"
+    if model.training is not None and call_request.seed is None and not call_request.inputs:
+        read, source = _examples(model.training, model, entry, drawn)
         drawn |= read
     dims = Binder(entry).bind([drawn[item.name].shape for item in entry.inputs], free)
-    seed = 0 if opened.training is None else opened.training.seed
-    gathered = gather(opened.module, weights, opened.folder, opened.arrays, seed)
+    seed = 0 if model.training is None else model.training.seed
+    gathered = gather(model.module, weights, model.folder, model.arrays, seed)
     views = WeightViews(gathered.table, np.frombuffer(gathered.data, np.uint8))
     drawn |= {row.name: views.tensor(row.name).bits for row in gathered.table}
     dtypes = {item.name: item.dtype for item in (*entry.inputs, *gathered.table)}
@@ -61,27 +63,27 @@ def values_of(opened: SourceModel, function: func.Func, request: Request, weight
 
 
 def _requested(
-    opened: SourceModel, entry: Entry, request: Request
+    model: SourceModel, entry: Entry, call_request: CallRequest
 ) -> tuple[dict[str, Array], Mapping[str, int]]:
-    """What the user asks for, random numbers for the rest, and the sizes that no input shows."""
-    request = replace(request, entry=entry.name, seed=request.seed or 0)
-    named = request.arguments(interfaces(opened.module)).named
+    """The inputs that the user named, random numbers for the rest, and the sizes that no input shows."""
+    call_request = replace(call_request, entry=entry.name, seed=call_request.seed or 0)
+    named = call_request.arguments(interfaces(model.module)).named
     arrays, free = ArgumentReader(entry, Binder(entry).free).read((), named)
     values = {item.name: array for item, array in zip(entry.inputs, arrays, strict=True)}
     for item in entry.inputs:
-        if item.default is None and item.name not in request.inputs:
+        if item.default is None and item.name not in call_request.inputs:
             values[item.name] = _small(values[item.name])
     return values, free
 
 
 def _examples(
-    training: Training, opened: SourceModel, entry: Entry, drawn: Mapping[str, Array]
+    training: Training, model: SourceModel, entry: Entry, drawn: Mapping[str, Array]
 ) -> tuple[Mapping[str, Array], str]:
     """The first examples of the data, as many as were drawn; nothing, and why, if there are none."""
-    wanted = [item for item in entry.inputs if item.name in training.inputs]
-    count = drawn[wanted[0].name].shape[0]
+    inputs = [item for item in entry.inputs if item.name in training.inputs]
+    count = drawn[inputs[0].name].shape[0]
     try:
-        data = open_data(training.data, wanted, opened.folder, seed=training.seed, dims=entry.dims)
+        data = open_data(training.data, inputs, model.folder, seed=training.seed, dims=entry.dims)
     except DlcError as error:
         return {}, f"random numbers of seed 0, since {error.diagnostics[0].message}"
     batch = next(data.batches(0, count, training.seed))

@@ -37,11 +37,11 @@ class Neighbourhood(Evaluation):
         """The function with another value for one of its arguments."""
         if index not in self._dependents:
             self._dependents[index] = _dependents(self._block, index)
-        known = self._known | {self._block.arguments[index]: to}
-        return self._number(self._dependents[index], known)
+        values = self._known | {self._block.arguments[index]: to}
+        return self._number(self._dependents[index], values)
 
     def constant(self, value: Value, array: Array) -> Array:
-        """What it was at the point."""
+        """Its value at the point."""
         place = (value, self._rounds[value])
         self._rounds[value] += 1
         if self._at_point:
@@ -52,10 +52,10 @@ class Neighbourhood(Evaluation):
             return np.full_like(array, np.nan)
         return array
 
-    def _number(self, ops: Iterable[Op], known: dict[Value, Array]) -> float:
+    def _number(self, ops: Iterable[Op], values: dict[Value, Array]) -> float:
         self._rounds.clear()
         with np.errstate(all="ignore"):
-            (number,) = self.run_ops(ops, known)
+            (number,) = self.run_ops(ops, values)
         return float(number)
 
 

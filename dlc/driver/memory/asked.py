@@ -1,4 +1,4 @@
-"""The memory plans that a user asks about: of a text with its training, of an artifact, of any model."""
+"""Memory queries: the memory plans of a text with its training, of an artifact, or of any model."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from dlc.runtime.system.counts import whole_number
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Which model, which of its entry points (all of them, if none is named), and sizes by name."""
+class MemoryRequest:
+    """A memory query: the model, one of its entry points or all, and sizes by name."""
 
-    wanted: CompileRequest
+    request: CompileRequest
     entry: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class EntryPlan:
     """An entry point with its plan, of which the numbers depend on sizes.
 
     `usual` are the sizes that it is looked at where the user names none: the largest, or in training the
@@ -55,23 +55,23 @@ class Planned:
         facts = self.artifact.manifest.training
         return None if facts is None else batch_of(facts, self.entry)
 
-    def dims(self, given: Mapping[str, int]) -> dict[str, int]:
+    def dims(self, chosen: Mapping[str, int]) -> dict[str, int]:
         """A number for each size: a given one, else the usual one.
 
         Raises UsageError (D0906) for a size without either.
         """
-        found = {name: given.get(name, usual) for name, usual in self.usual.items()}
-        missing = [name for name, size in found.items() if size is None]
+        sizes = {name: chosen.get(name, usual) for name, usual in self.usual.items()}
+        missing = [name for name, size in sizes.items() if size is None]
         if missing:
             raise UsageError(
                 f"{self.entry.name} has no largest {' and no largest '.join(missing)}",
                 code="D0906",
                 help=f"say for which its memory is wanted: --dim {missing[0]}=64",
             )
-        return {name: size for name, size in found.items() if size is not None}
+        return {name: size for name, size in sizes.items() if size is not None}
 
     def need(self, dims: Mapping[str, int]) -> Need:
-        """What a call takes at these sizes. Raises CallError (D0804) for sizes that it does not take."""
+        """The memory of a call at these sizes. Raises CallError (D0804) for sizes that it does not take."""
         binding = Sizing(self.entry, self.loaded.programs[self.entry.name]).at_dims(dims)
         return need_of(self.artifact, self.loaded, self.entry, binding)
 
@@ -96,77 +96,77 @@ class ModelMemory:
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
-def memory_of(asked: Asked) -> ModelMemory:
+def memory_of(request: MemoryRequest) -> ModelMemory:
     """The memory of what is asked for, at the sizes asked for.
 
     Raises UsageError: D0904 for an entry point that does not exist, D0906 for sizes that are missing or
     unknown; CallError (D0804) for sizes that are not possible.
     """
-    planned = plans_of(asked)
+    planned = plans_of(request)
     texts: dict[str, str] = {}
     for each in planned:
         texts.update(each.artifact.texts())
-    entries = tuple(each.at(each.dims(asked.dims)) for each in planned)
-    return ModelMemory(asked.wanted.path, entries, texts)
+    entries = tuple(each.at(each.dims(request.dims)) for each in planned)
+    return ModelMemory(request.request.path, entries, texts)
 
 
-def plans_of(asked: Asked) -> list[Planned]:
+def plans_of(request: MemoryRequest) -> list[EntryPlan]:
     """The entry points that are asked for, compiled where they are not."""
-    artifacts = artifacts_of(asked.wanted, asked.entry)
-    found = [planned for artifact in artifacts for planned in planned_of(artifact)]
-    if asked.entry is not None:
-        name = choose([each.entry.name for each in found], asked.entry)
-        found = [each for each in found if each.entry.name == name]
-    _check_known(asked.dims, found)
-    return found
+    artifacts = artifacts_of(request.request, request.entry)
+    plans = [planned for artifact in artifacts for planned in entry_plans(artifact)]
+    if request.entry is not None:
+        name = choose([each.entry.name for each in plans], request.entry)
+        plans = [each for each in plans if each.entry.name == name]
+    _check_known(request.dims, plans)
+    return plans
 
 
-def planned_of(artifact: Artifact) -> list[Planned]:
+def entry_plans(artifact: Artifact) -> list[EntryPlan]:
     """The entry points of an artifact, whose plans are checked."""
     loaded = load_code(artifact, untrusted=True)
     return [
-        Planned(artifact, loaded, entry, _usual(artifact.manifest, entry))
+        EntryPlan(artifact, loaded, entry, _usual(artifact.manifest, entry))
         for entry in artifact.manifest.entries
     ]
 
 
-def artifacts_of(wanted: CompileRequest, entry: str | None) -> Iterator[Artifact]:
+def artifacts_of(request: CompileRequest, entry: str | None) -> Iterator[Artifact]:
     """The artifact with the entry points, and that which trains, as far as `entry` needs them."""
-    if wanted.is_compiled:
-        yield Artifact.read(wanted.path)
+    if request.is_compiled:
+        yield Artifact.read(request.path)
         return
-    for opened in opened_of(wanted, entry):
-        yield compile_for_plan(opened, wanted)
+    for model in models_of(request, entry):
+        yield compile_for_plan(model, request)
 
 
-def opened_of(wanted: CompileRequest, entry: str | None = None) -> Iterator[SourceModel]:
+def models_of(request: CompileRequest, entry: str | None = None) -> Iterator[SourceModel]:
     """The model with its entry points, and as it trains, as far as `entry` needs them."""
-    opened = _without_own(wanted).open()
-    names = [each.name for each in interfaces(opened.module)]
+    model = _without_own(request).open()
+    names = [each.name for each in interfaces(model.module)]
     step = entry in (STEP, EVALUATE) and entry not in names
-    if not opened.can_train or (names and not step):
-        yield opened
-    if opened.can_train and (entry is None or step):
-        planned = plan_training(wanted)
+    if not model.can_train or (names and not step):
+        yield model
+    if model.can_train and (entry is None or step):
+        planned = plan_training(request)
         assert isinstance(planned.source, SourceModel)
         yield planned.source
 
 
-def _without_own(wanted: CompileRequest) -> CompileRequest:
+def _without_own(request: CompileRequest) -> CompileRequest:
     """The choices without those that only training knows."""
-    kept = {name: value for name, value in wanted.parameters.items() if name not in OWN}
-    return replace(wanted, parameters=kept)
+    kept = {name: value for name, value in request.parameters.items() if name not in OWN}
+    return replace(request, parameters=kept)
 
 
-def compile_for_plan(opened: SourceModel, wanted: CompileRequest) -> Artifact:
+def compile_for_plan(model: SourceModel, request: CompileRequest) -> Artifact:
     """The artifact of a model, with zeros for weights: the plan does not depend on their numbers."""
     zeros = {
         op.sym_name: np.broadcast_to(np.zeros((), op.type.dtype.numpy), _numbers(op.type.shape))
-        for op in opened.module.body
+        for op in model.module.body
         if isinstance(op, weight.Source) and not op.constant
     }
-    opened.trust_ir = True  # what is compiled to be looked at does not run
-    return compile_model(opened, wanted.settings, zeros)
+    model.trust_ir = True  # what is compiled to be looked at does not run
+    return compile_model(model, request.settings, zeros)
 
 
 def _numbers(shape: Shape) -> list[int]:
@@ -175,10 +175,10 @@ def _numbers(shape: Shape) -> list[int]:
 
 
 def _usual(facts: manifest.Manifest, entry: manifest.Entry) -> dict[str, int | None]:
-    found = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
+    sizes = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
     if facts.training is not None and (batch := batch_of(facts.training, entry)) is not None:
-        found[batch] = facts.training.batch
-    return found
+        sizes[batch] = facts.training.batch
+    return sizes
 
 
 def batch_of(training: manifest.Training, entry: manifest.Entry) -> str | None:
@@ -188,14 +188,14 @@ def batch_of(training: manifest.Training, entry: manifest.Entry) -> str | None:
     return next((size for size in firsts if size in names), None)
 
 
-def _check_known(dims: Mapping[str, int], planned: list[Planned]) -> None:
+def _check_known(dims: Mapping[str, int], planned: list[EntryPlan]) -> None:
     """Refuse a size that no entry point has."""
-    known = sorted({name for each in planned for name in each.usual})
+    names = sorted({name for each in planned for name in each.usual})
     for name in dims:
-        if name not in known:
-            listed = f"there are {', '.join(known)}" if known else "all its sizes are numbers"
+        if name not in names:
+            listed = f"there are {', '.join(names)}" if names else "all its sizes are numbers"
             raise UsageError(
                 f"the model has no size {name}",
                 code="D0906",
-                help=did_you_mean(name, known) or listed,
+                help=did_you_mean(name, names) or listed,
             )

@@ -17,7 +17,7 @@ from dlc.driver.run.outputs import JSON
 from dlc.driver.tables import Table
 
 ROWS = 20
-"""How many differences are told to people, the largest first."""
+"""The most differences that the text lists, the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Compared:
 
     @property
     def amounts(self) -> dict[str, tuple[int, int]]:
-        """What both need, in bytes but for the numbers of waves and roots."""
+        """The needs of both, in bytes except for the numbers of waves and roots."""
         pair = self.before, self.after
         one, other = pair
         return {
@@ -61,7 +61,7 @@ class Compared:
     @property
     def differences(self) -> list[Difference]:
         """The roots that differ, those that matter most first."""
-        found: list[Difference] = []
+        differences: list[Difference] = []
         before, after = _by_name(self.before), _by_name(self.after)
         for key in dict.fromkeys([*before, *after]):
             ones, others = before.get(key, []), after.get(key, [])
@@ -69,8 +69,8 @@ class Compared:
                 one = ones[k] if k < len(ones) else None
                 other = others[k] if k < len(others) else None
                 if _measure(one) != _measure(other):
-                    found.append(Difference(*key, one, other))
-        return sorted(found, key=lambda each: -each.weight)
+                    differences.append(Difference(*key, one, other))
+        return sorted(differences, key=lambda each: -each.weight)
 
 
 def compared(before: ModelMemory, after: ModelMemory) -> list[Compared]:
@@ -83,10 +83,10 @@ def compared(before: ModelMemory, after: ModelMemory) -> list[Compared]:
 
 def _by_name(entry: EntryMemory) -> Mapping[tuple[str, str], list[Root]]:
     """The roots by title and place, those that are alike in the order of their first use."""
-    found: dict[tuple[str, str], list[Root]] = defaultdict(list)
+    roots: dict[tuple[str, str], list[Root]] = defaultdict(list)
     for root in sorted(entry.roots, key=lambda root: (root.first, root.number)):
-        found[root.title, root.place].append(root)
-    return found
+        roots[root.title, root.place].append(root)
+    return roots
 
 
 def _measure(root: Root | None) -> tuple[int, int]:
@@ -103,9 +103,9 @@ def _area(root: Root | None) -> int:
 
 def comparison_text(before: ModelMemory, after: ModelMemory) -> str:
     """All entry points that both have, and the names of the others."""
-    found = compared(before, after)
-    parts = [_compared_text(before.model, after.model, each) for each in found]
-    for model, names in zip((before.model, after.model), _alone(before, after, found), strict=True):
+    pairs = compared(before, after)
+    parts = [_compared_text(before.model, after.model, each) for each in pairs]
+    for model, names in zip((before.model, after.model), _alone(before, after, pairs), strict=True):
         if names:
             parts.append(f"only in {model}: {', '.join(names)}")
     return "\n\n".join(parts)
@@ -113,47 +113,47 @@ def comparison_text(before: ModelMemory, after: ModelMemory) -> str:
 
 def comparison_data(before: ModelMemory, after: ModelMemory) -> JSON:
     """The same for programs."""
-    found = compared(before, after)
-    only_before, only_after = _alone(before, after, found)
+    pairs = compared(before, after)
+    only_before, only_after = _alone(before, after, pairs)
     return {
         "before": before.model,
         "after": after.model,
-        "entries": [_compared_data(each) for each in found],
+        "entries": [_compared_data(each) for each in pairs],
         "only_before": only_before,
         "only_after": only_after,
     }
 
 
 def _alone(
-    before: ModelMemory, after: ModelMemory, found: Sequence[Compared]
+    before: ModelMemory, after: ModelMemory, pairs: Sequence[Compared]
 ) -> tuple[list[str], list[str]]:
     """The entry points of each model that the other does not have."""
-    here = {each.before.name for each in found}
-    there = {each.after.name for each in found}
+    names_before = {each.before.name for each in pairs}
+    names_after = {each.after.name for each in pairs}
     return (
-        [entry.name for entry in before.entries if entry.name not in here],
-        [entry.name for entry in after.entries if entry.name not in there],
+        [entry.name for entry in before.entries if entry.name not in names_before],
+        [entry.name for entry in after.entries if entry.name not in names_after],
     )
 
 
-def _compared_text(one: str, other: str, found: Compared) -> str:
-    head = f"{found.before.name}{sizes_text(found.before.dims)}"
-    if (found.after.name, found.after.dims) != (found.before.name, found.before.dims):
-        head += f", and {found.after.name}{sizes_text(found.after.dims)}"
+def _compared_text(one: str, other: str, pair: Compared) -> str:
+    head = f"{pair.before.name}{sizes_text(pair.before.dims)}"
+    if (pair.after.name, pair.after.dims) != (pair.before.name, pair.before.dims):
+        head += f", and {pair.after.name}{sizes_text(pair.after.dims)}"
     rows = tuple(
         (name.replace("_", " "), a, b, _change(a, b))
-        for name, (a, b) in found.amounts.items()
+        for name, (a, b) in pair.amounts.items()
         if a or b
     )
     amounts = Table(head, ("", one, other, "change"), rows).text
-    differences = found.differences
+    differences = pair.differences
     if not differences:
         return f"{amounts}\n\nno value differs"
     more = len(differences) - ROWS
     title = "values that differ" + (f", {more} more not shown" if more > 0 else "")
     head_row = ("value", "made at", f"{one}: bytes", "waves", f"{other}: bytes", "waves")
-    told = tuple(_difference_row(each) for each in differences[:ROWS])
-    return f"{amounts}\n\n{Table(title, head_row, told).text}"
+    different = tuple(_difference_row(each) for each in differences[:ROWS])
+    return f"{amounts}\n\n{Table(title, head_row, different).text}"
 
 
 def _difference_row(each: Difference) -> tuple[str | int, ...]:
@@ -164,7 +164,7 @@ def _difference_row(each: Difference) -> tuple[str | int, ...]:
 
 
 def _change(before: int, after: int) -> str:
-    """How much more or less."""
+    """The change, as text."""
     if before == after:
         return ""
     if not before or after > 2 * before:
@@ -172,13 +172,13 @@ def _change(before: int, after: int) -> str:
     return f"{100 * (after - before) / before:+.1f} %"
 
 
-def _compared_data(found: Compared) -> JSON:
+def _compared_data(pair: Compared) -> JSON:
     return {
-        "name": found.before.name,
-        "other_name": found.after.name,
-        "dims": dict(found.before.dims),
-        "other_dims": dict(found.after.dims),
-        **{name: list(pair) for name, pair in found.amounts.items()},
+        "name": pair.before.name,
+        "other_name": pair.after.name,
+        "dims": dict(pair.before.dims),
+        "other_dims": dict(pair.after.dims),
+        **{name: list(amounts) for name, amounts in pair.amounts.items()},
         "differences": [
             {
                 "title": each.title,
@@ -186,7 +186,7 @@ def _compared_data(found: Compared) -> JSON:
                 "before": _root_data(each.before),
                 "after": _root_data(each.after),
             }
-            for each in found.differences
+            for each in pair.differences
         ],
     }
 

@@ -15,7 +15,7 @@ WRITERS: Mapping[str, Callable[[ModelMemory], str]] = {
     "svg": svg_file,
     "trace": trace_file,
 }
-"""What can be written of a plan, by the option that asks for it."""
+"""The files that can be written of a plan, by the option that asks for each."""
 
 
 def write_memory(memory: ModelMemory, files: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dlc.driver.call_memory.facts import sizes_text
 from dlc.driver.call_memory.needs import WORDS
 from dlc.driver.call_memory.refuse import refusal
-from dlc.driver.memory.asked import Asked, Planned, plans_of
+from dlc.driver.memory.asked import EntryPlan, MemoryRequest, plans_of
 from dlc.driver.memory.report import exact
 from dlc.driver.run.outputs import JSON
 from dlc.errors import CallError, Unsupported, UsageError
@@ -37,25 +37,25 @@ class Fit:
     above: int | None
 
 
-def largest_fits(asked: Asked, dim: str | None, most: int) -> list[Fit]:
+def largest_fits(request: MemoryRequest, dim: str | None, most: int) -> list[Fit]:
     """The largest value of a size, for each entry point that has it, with at most `most` bytes.
 
     Without a name it is the size of which no value is given, in training the batch. Raises UsageError
     (D0932) where it is not clear which one, Unsupported (D0706) where even the least needs more.
     """
-    planned = [each for each in plans_of(asked) if dim is None or dim in each.usual]
+    planned = [each for each in plans_of(request) if dim is None or dim in each.usual]
     if not planned:
         raise UsageError(f"no entry point has a size {dim}", code="D0932", help="name another")
-    return [_largest(each, _free(each, asked.dims, dim), asked.dims, most) for each in planned]
+    return [_largest(each, _free(each, request.dims, dim), request.dims, most) for each in planned]
 
 
 def fits_text(fits: Sequence[Fit], most: int) -> str:
-    """What was found, for people."""
+    """The result as text."""
     return "\n\n".join(_fit_text(fit, most) for fit in fits)
 
 
 def fits_data(fits: Sequence[Fit], most: int) -> JSON:
-    """What was found, for programs."""
+    """The result as data, for programs."""
     rows = [
         {
             "entry": fit.entry,
@@ -82,9 +82,9 @@ def _fit_text(fit: Fit, most: int) -> str:
     return "\n".join(lines)
 
 
-def _free(planned: Planned, given: Mapping[str, int], dim: str | None) -> str:
+def _free(planned: EntryPlan, dims: Mapping[str, int], dim: str | None) -> str:
     """The size that is looked for."""
-    free = [name for name in planned.usual if name not in given]
+    free = [name for name in planned.usual if name not in dims]
     if dim is not None:
         return dim
     if planned.batch in free:
@@ -106,11 +106,11 @@ def _free(planned: Planned, given: Mapping[str, int], dim: str | None) -> str:
     )
 
 
-def _largest(planned: Planned, dim: str, given: Mapping[str, int], most: int) -> Fit:
-    """By halving: what a call takes grows with its sizes."""
+def _largest(planned: EntryPlan, dim: str, chosen: Mapping[str, int], most: int) -> Fit:
+    """Binary search: the memory of a call grows with its sizes."""
     (bounds,) = [each for each in planned.entry.dims if each.name == dim]
     least, upper = max(1, bounds.lower), BEYOND if bounds.upper is None else bounds.upper
-    others = planned.dims({**given, dim: least})
+    others = planned.dims({**chosen, dim: least})
     amounts: dict[int, int] = {}
 
     def fits(size: int) -> bool:
@@ -124,7 +124,7 @@ def _largest(planned: Planned, dim: str, given: Mapping[str, int], most: int) ->
         raise _too_little(planned, {**others, dim: least}, dim, most)
     low, high = least, upper + 1
     while high - low > 1:
-        # Where there is no bound the way up is by doubling.
+        # Without an upper bound the size doubles until it no longer fits.
         middle = min((low + high) // 2, 2 * low)
         low, high = (middle, high) if fits(middle) else (low, middle)
     dims = {**others, dim: low}
@@ -132,8 +132,8 @@ def _largest(planned: Planned, dim: str, given: Mapping[str, int], most: int) ->
     return Fit(planned.entry.name, dim, low, dims, amounts[low], _parts(planned, dims), above)
 
 
-def _parts(planned: Planned, dims: Mapping[str, int]) -> dict[str, int]:
-    """What is counted, by what it is."""
+def _parts(planned: EntryPlan, dims: Mapping[str, int]) -> dict[str, int]:
+    """The counted bytes, by kind."""
     need = planned.need(dims)
     if planned.batch is None:
         return need.parts
@@ -141,7 +141,7 @@ def _parts(planned: Planned, dims: Mapping[str, int]) -> dict[str, int]:
     return {"given": need.given, **kept}
 
 
-def _too_little(planned: Planned, dims: Mapping[str, int], dim: str, most: int) -> Unsupported:
+def _too_little(planned: EntryPlan, dims: Mapping[str, int], dim: str, most: int) -> Unsupported:
     way_out = f"{dim} = {dims[dim]} is the least there is: allow more, or make the model smaller"
     found = refusal(planned.at(dims), _parts(planned, dims), most, None, way_out)
     return Unsupported([found], sources=planned.artifact.texts())

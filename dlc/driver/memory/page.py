@@ -19,7 +19,7 @@ from dlc.driver.memory.report import also_text, percent, waves_text
 from dlc.runtime.model_repr import bytes_text
 
 ROWS = 100
-"""How many of the values at a peak stand in its table."""
+"""The most values in the table of a peak."""
 
 _INTRODUCTION = (
     "A rectangle is a stretch of the arena while it is in use: its height is bytes, its width the waves "
@@ -121,7 +121,7 @@ def _section(memory: ModelMemory, entry: EntryMemory) -> str:
 
 
 def _tiles(entry: EntryMemory) -> Iterator[tuple[str, str, str]]:
-    """What matters most: a name, an amount, and what is to be said about it."""
+    """The key figures: a name, an amount and a remark for each."""
     need = entry.need
     yield "arena", bytes_text(entry.arena), f"{len(entry.roots)} roots, {entry.waves} waves"
     yield "this order", bytes_text(entry.order_bound), percent(entry.order_gap)

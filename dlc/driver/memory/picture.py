@@ -34,7 +34,7 @@ WORDS = {
     "move": "copies",
     "order": "sorting, running sums",
 }
-"""What the legend says."""
+"""The labels of the legend."""
 
 LEFT, RIGHT, TOP = 88.0, 216.0, 66.0
 PLOT, STRIP, GAP, FOOT = 400.0, 90.0, 30.0, 44.0
@@ -52,7 +52,7 @@ _LETTER = 6.7
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is inside an `<svg>` element, how large that is, and how wide a wave."""
+    """The contents of an `<svg>` element, its size in pixels, and the width of a wave."""
 
     width: float
     height: float
@@ -198,11 +198,11 @@ class _Drawing:
     floor = TOP + PLOT
 
     def x(self, wave: float) -> float:
-        """Where a wave begins."""
+        """The x coordinate at which a wave begins."""
         return LEFT + wave * self.column
 
     def y(self, offset: float) -> float:
-        """Where a byte of the arena is."""
+        """The y coordinate of a byte of the arena."""
         return self.floor - offset * PLOT / max(1, self.entry.arena)
 
     def _title(self) -> Iterator[str]:
@@ -260,7 +260,7 @@ class _Drawing:
         )
 
     def _labels(self) -> Iterator[str]:
-        """What roots are called, where that has room."""
+        """The names of roots, where they fit."""
         for root in self.entry.roots:
             width = (root.last - root.first + 1) * self.column
             middle = self.y(root.offset + root.bytes / 2)
@@ -269,7 +269,7 @@ class _Drawing:
                 yield _text(self.x(root.first) + width / 2, middle + 4, label, "inside", "middle")
 
     def _said(self, root: Root) -> str:
-        """What is told about a root, in lines."""
+        """The tooltip of a root, in lines."""
         lines = [
             root.title,
             f"{root.bytes:,} bytes at {root.offset:,}, waves {waves_text(root)}",

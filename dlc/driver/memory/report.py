@@ -12,7 +12,7 @@ from dlc.runtime.model_repr import bytes_text
 from dlc.runtime.system.counts import counted
 
 ROWS = 24
-"""How many of the values at the peak are told; the rest is summed up."""
+"""The most values at the peak that are listed; the rest is summed up."""
 _LINE, _TITLE = 96, 48
 """Letters of a source line, and of what a value is called."""
 
@@ -32,7 +32,7 @@ def exact(size: int) -> str:
 
 
 def percent(gap: float) -> str:
-    """How far something is above a bound.
+    """The excess over a bound, as text.
 
     >>> percent(0.0), percent(1e-6), percent(0.0213), percent(1.5)
     ('met', 'less than 0.1 % above', '2.1 % above', '2.5 times as much')
@@ -138,7 +138,7 @@ def _places_table(memory: ModelMemory, entry: EntryMemory) -> Iterator[str]:
 
 
 def shortened(text: str, most: int = _TITLE) -> str:
-    """The text if it has at most so many letters, else its beginning."""
+    """The text, cut to a number of letters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

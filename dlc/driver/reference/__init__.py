@@ -22,23 +22,23 @@ _COMPLETE: Final[Mapping[str, Callable[[Page], Page]]] = {
     "language": functions.complete,
     "operations": operations.complete,
 }
-"""What adds to a page that which takes time, by the first word of its group."""
+"""The functions that add the slow parts of a page, by the first word of its group."""
 
 _ALIASES: Final = {**keywords.ALIASES, **signs.ALIASES}
 
 
 def list_entries(word: str | None = None) -> list[Entry]:
     """Everything whose name, group or description has the word in it; all without a word."""
-    found = sorted(
+    entries = sorted(
         (page.entry for page in _pages().values()), key=lambda entry: (entry.group, entry.name)
     )
     if word is None:
-        return found
-    wanted = word.casefold()
+        return entries
+    pattern = word.casefold()
     return [
         entry
-        for entry in found
-        if wanted in f"{entry.name} {entry.group} {entry.summary}".casefold()
+        for entry in entries
+        if pattern in f"{entry.name} {entry.group} {entry.summary}".casefold()
     ]
 
 
@@ -49,11 +49,11 @@ def documentation(name: str) -> Page:
     """
     if not name:
         raise UsageError("no name is given", code="D0914", help="`dlc ops` lists all names")
-    known = _pages()
-    page = known.get(name) or known.get(_ALIASES.get(name, "")) or _by_last_part(known, name)
+    pages = _pages()
+    page = pages.get(name) or pages.get(_ALIASES.get(name, "")) or _by_last_part(pages, name)
     if page is None:
         raise UsageError(
-            f"nothing is called {name}", code="D0914", help=_way_out(name, [*_ALIASES, *known])
+            f"nothing is called {name}", code="D0914", help=_way_out(name, [*_ALIASES, *pages])
         )
     complete = _COMPLETE.get(page.group.partition(":")[0])
     return page if complete is None else complete(page)
@@ -63,13 +63,13 @@ def documentation(name: str) -> Page:
 def _pages() -> Mapping[str, Page]:
     """Every page by its name; where two have one name, the first holds."""
     load_extensions()
-    found: dict[str, Page] = {}
+    pages: dict[str, Page] = {}
     for source in (functions, keywords, signs, library, operations):
         for page in source.pages():
-            found.setdefault(page.name, page)
-    for page in _group_pages(list(found.values())):
-        found.setdefault(page.name, page)
-    return found
+            pages.setdefault(page.name, page)
+    for page in _group_pages(list(pages.values())):
+        pages.setdefault(page.name, page)
+    return pages
 
 
 def _group_pages(pages: list[Page]) -> Iterator[Page]:
@@ -86,26 +86,26 @@ def _group_pages(pages: list[Page]) -> Iterator[Page]:
         yield Page(name, what, name, summary, members=tuple(members))
 
 
-def _by_last_part(known: Mapping[str, Page], name: str) -> Page | None:
-    """What a text calls `Linear` is `nn.Linear` here; an operation without its dialect is meant last."""
-    found = [page for page in known.values() if page.name.partition(".")[2] == name]
-    return next(iter(sorted(found, key=lambda page: page.group)), None)
+def _by_last_part(pages: Mapping[str, Page], name: str) -> Page | None:
+    """Resolve a name: `Linear` of a text is `nn.Linear` here; operations without dialect come last."""
+    candidates = [page for page in pages.values() if page.name.partition(".")[2] == name]
+    return next(iter(sorted(candidates, key=lambda page: page.group)), None)
 
 
-def _way_out(name: str, known: list[str]) -> str:
+def _way_out(name: str, names: list[str]) -> str:
     """The names that look most alike, those of the same dialect or library first; else where to look."""
     owner, dot, word = name.rpartition(".")
-    same = [one for one in known if dot and one.startswith(f"{owner}.")]
-    near = dict.fromkeys([*_alike(word, same), *_alike(word, known)])
+    same = [one for one in names if dot and one.startswith(f"{owner}.")]
+    near = dict.fromkeys([*_alike(word, same), *_alike(word, names)])
     if not near:
         return "dlc ops lists everything"
     return f"did you mean {' or '.join(list(near)[:3])}?"
 
 
-def _alike(word: str, known: list[str]) -> list[str]:
+def _alike(word: str, names: list[str]) -> list[str]:
     """Names whose last part is like the word, or begins with it; of equal last parts the first."""
-    wanted = word.casefold()
-    by_part = {one.rpartition(".")[2].casefold() or one: one for one in reversed(known)}
-    begun = [part for part in by_part if len(wanted) > 2 and part.startswith(wanted)]
-    close = suggestions(wanted, by_part)
+    folded = word.casefold()
+    by_part = {one.rpartition(".")[2].casefold() or one: one for one in reversed(names)}
+    begun = [part for part in by_part if len(folded) > 2 and part.startswith(folded)]
+    close = suggestions(folded, by_part)
     return [by_part[part] for part in (*close, *begun)]

@@ -1,4 +1,4 @@
-"""What reverse mode does with operations, in a few words."""
+"""The reverse-mode rule of each operation, in a few words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function of the language is made of: the operations in the graph of its own example."""
+"""The operations that a function of the language becomes, from the graph of its own example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dlc.ir.core import OPS, Op
 Nested: TypeAlias = "float | list[Nested]"
 
 _FRAME = (Module, func.Func, func.Return, flow.Yield, array.Constant, array.Fill)
-"""What every graph has, and the numbers of the example."""
+"""Operations that are left out: those of every graph, and constants of the example."""
 
 _DTYPES = {"b": "bool", "i": "i32", "f": "f32"}
 

@@ -58,7 +58,7 @@ def _parameters(function: Builtin | Special) -> tuple[Part, ...]:
 
 
 def _result(function: Builtin | Special) -> str:
-    """What the example gives, with its type; empty without an example."""
+    """The result of the example, with its type; empty without an example."""
     if not function.example:
         return ""
     type = result_type(function)
@@ -89,6 +89,6 @@ def _initialiser_page(name: str) -> Page:
 
 
 def _beginning(name: str) -> str:
-    """What a function's name means as the initial value of a weight."""
+    """The meaning of a function's name as the initial value of a weight."""
     page = _initialiser_page(name)
     return f"`{page.signature}`: {page.summary[:1].lower()}{page.summary[1:]}"

@@ -47,7 +47,7 @@ def _word(name: str, form: str, summary: str, example: str, derivative: str = ""
     )
 
 
-_NO_VALUE: Final = "none: it is no value"
+_NO_VALUE: Final = "none: it is not a value"
 
 _WORDS: Final = (
     _word(
@@ -130,7 +130,7 @@ _WORDS: Final = (
           export fn counted(x: f32[4]) -> f32[4] = call(x)
         }
         """,
-        "none: what a state becomes is no part of the result",
+        "none: what a state becomes is not part of the result",
     ),
     _word(
         "const",

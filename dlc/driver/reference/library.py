@@ -24,7 +24,7 @@ EXAMPLE: Final = re.compile(r"\n*Example: `(.+)`(?: (?:(.+?) )?-> (.+))?\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What a documentation shows: a layer with the type of its input, or a call; and what comes out."""
+    """An example in the documentation: a layer with the type of its input, or a call; and the result."""
 
     text: str
     takes: str
@@ -45,7 +45,7 @@ def example_of(docs: str) -> Example | None:
 
 
 def group_summary(group: str) -> str:
-    """What a text of the library is about, in one line."""
+    """The subject of a text of the library, in one line."""
     return parse_or_raise(library_source(TEXTS[group])).docs.partition("\n")[0]
 
 

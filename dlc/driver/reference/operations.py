@@ -47,19 +47,19 @@ def pages() -> Iterator[Page]:
             _parts(kind),
             derivative=derivative_of(kind),
         )
-    for known in PASSES.values():
+    for pass_ in PASSES.values():
         disabling = (
-            "It runs always." if known.required else f"--disable-pass {known.name} leaves it out."
+            "It runs always." if pass_.required else f"--disable-pass {pass_.name} leaves it out."
         )
-        _, details = _documentation(known.function)
+        _, details = _documentation(pass_.function)
         yield Page(
-            known.name,
+            pass_.name,
             "passes",
-            known.name,
-            known.doc,
+            pass_.name,
+            pass_.doc,
             "\n\n".join(filter(None, (details, disabling))),
-            _options(known),
-            example=f"dlc show model.dlm --after {known.name}",
+            _options(pass_),
+            example=f"dlc show model.dlm --after {pass_.name}",
             derivative="none: derivatives are taken by the pass autodiff",
         )
 
@@ -70,7 +70,7 @@ def complete(page: Page) -> Page:
 
 
 def dialect_summary(name: str) -> str:
-    """What a dialect is for, in one line."""
+    """The purpose of a dialect, in one line."""
     home = sys.modules.get(f"dlc.dialects.{name}")
     return ((home and home.__doc__) or f"Operations of the dialect {name}.").partition("\n")[0]
 
@@ -96,10 +96,10 @@ def _parts(kind: type[Op]) -> tuple[Part, ...]:
     return tuple([Part(field.name, field.kind, field.doc) for field in fields_of(kind)])
 
 
-def _options(known: Pass[...]) -> tuple[Part, ...]:
+def _options(pass_: Pass[...]) -> tuple[Part, ...]:
     """The options of a pass with their defaults; the pass's docstring says what they are for."""
     return tuple(
-        [Part(option.name, option.kind.__name__, option.default_text) for option in known.options]
+        [Part(option.name, option.kind.__name__, option.default_text) for option in pass_.options]
     )
 
 
@@ -109,54 +109,54 @@ def _example(name: str) -> str:
         *(_in_functions, _in_graphs, _in_ir),
         *(partial(_on_the_way, 0), partial(_on_the_way, 2), partial(_on_the_way, 2, "cuda")),
     )
-    return next((found[name] for stage in stages if name in (found := stage())), "")
+    return next((texts[name] for stage in stages if name in (texts := stage())), "")
 
 
 @cache
 def _in_functions() -> dict[str, str]:
     """Uses in the examples of the language's functions."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for module in example_graphs():
-        _collect(module, found)
-    return found
+        _collect(module, texts)
+    return texts
 
 
 @cache
 def _in_graphs() -> dict[str, str]:
     """Uses in the graphs of the texts: when they are called, and when one is trained."""
-    found: dict[str, str] = {}
-    _collect(open_model("showcase.dlm", text=CALLED).module, found)
-    _collect(open_training("training.dlm", text=TRAINED).module, found)
-    return found
+    texts: dict[str, str] = {}
+    _collect(open_model("showcase.dlm", text=CALLED).module, texts)
+    _collect(open_training("training.dlm", text=TRAINED).module, texts)
+    return texts
 
 
 @cache
 def _in_ir() -> dict[str, str]:
     """Uses that no text of the language leads to."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for op in parse_ops(IR, "showcase.dlir"):
-        _collect(op, found)
-    return found
+        _collect(op, texts)
+    return texts
 
 
 @cache
 def _on_the_way(level: int, target: str = "cpu") -> dict[str, str]:
     """Uses between the graph and machine code."""
-    found: dict[str, str] = {}
-    opened = open_model("showcase.dlm", text=CALLED)
+    texts: dict[str, str] = {}
+    model = open_model("showcase.dlm", text=CALLED)
     settings = Settings(level, target=target, matmul="generated" if level else "blas")
-    lower(opened, settings, "loop", lambda _, module: _collect(module, found))
-    return found
+    lower(model, settings, "loop", lambda _, module: _collect(module, texts))
+    return texts
 
 
-def _collect(module: Op, found: dict[str, str]) -> None:
+def _collect(module: Op, texts: dict[str, str]) -> None:
     """Add the shortest use of each operation that has none yet."""
     uses: dict[str, list[Op]] = {}
     for op in module.walk():
-        if op.name not in found:
+        if op.name not in texts:
             uses.setdefault(op.name, []).append(op)
     for name, ops in uses.items():
-        found[name] = _shortened(min(map(print_module, ops), key=len))
+        texts[name] = _shortened(min(map(print_module, ops), key=len))
 
 
 def _shortened(text: str) -> str:

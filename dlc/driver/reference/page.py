@@ -41,12 +41,12 @@ class Page:
     parts: tuple[Part, ...] = ()
     example: str = ""
     gives: str = ""
-    """What the example gives: a value with its type, or types."""
+    """The result of the example: a value with its type, or types."""
     operations: tuple[str, ...] = ()
     """The operations of the IR that the example becomes."""
     derivative: str = ""
     source: str = ""
-    """How it is written in the language itself."""
+    """Its spelling in the language."""
     members: tuple[Entry, ...] = ()
 
     @property

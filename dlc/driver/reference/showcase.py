@@ -68,7 +68,7 @@ module Layer() {
   export fn layer(x: f32[B, 64]) -> f32[B, 32] = x @ w
 }
 """
-"""What is called."""
+"""The entry points of the showcase."""
 
 TRAINED = """\
 dlc 1
@@ -91,7 +91,7 @@ train Counted {
   epochs = 1
 }
 """
-"""What is trained."""
+"""The training of the showcase."""
 
 IR = """\
 "builtin.module"() ({
@@ -104,4 +104,4 @@ IR = """\
   }) : () -> ()
 }) : () -> ()
 """
-"""What other programs may write."""
+"""IR that other programs may write."""

@@ -190,7 +190,11 @@ _OPERATORS: Final = (
 
 _CONSTANTS: Final = {
     "inf": ("Infinity; `-inf` is the other one.", "[inf, 1.0] > 2", "[true, false]: bool[2]"),
-    "nan": ("What is no number: it differs from everything.", "is_nan([nan])", "[true]: bool[1]"),
+    "nan": (
+        "Not a number (NaN): it differs from everything, itself included.",
+        "is_nan([nan])",
+        "[true]: bool[1]",
+    ),
     "pi": ("Half of the circumference of the unit circle.", "[pi] / 2", "[1.5707964]: f32[1]"),
     "none": (
         "Of a parameter: nothing is given.",

@@ -1,1 +1,1 @@
-"""What is shown about a model: its IR at each level, decisions, pictures, timings."""
+"""Reports about a model: its IR at each level, decisions, pictures, timings."""

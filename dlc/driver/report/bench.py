@@ -1,4 +1,4 @@
-"""How fast an entry point is: compiling, loading, and calls after each other."""
+"""Timing of an entry point: compilation, loading, and consecutive calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dlc.driver.run.calls import Arguments, Request, call_with
+from dlc.driver.run.calls import Arguments, CallRequest, call_with
 from dlc.driver.run.request import CompileRequest, make_here
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
@@ -48,26 +48,30 @@ class Timing:
 
 
 def measure(
-    wanted: CompileRequest, request: Request, *, threads: int | None = None, seconds: float = 1.0
+    request: CompileRequest,
+    call_request: CallRequest,
+    *,
+    threads: int | None = None,
+    seconds: float = 1.0,
 ) -> Timing:
-    """Call an entry point for about so many seconds, at least ten times, and time each call."""
+    """Call an entry point for about `seconds`, at least ten times, and time each call."""
     check_threads(threads)
-    wanted = wanted.to_run_here()
+    request = request.to_run_here()
     began = time.perf_counter()
-    if wanted.is_compiled:
-        artifact, compile_s = Artifact.read(wanted.path), 0.0
+    if request.is_compiled:
+        artifact, compile_s = Artifact.read(request.path), 0.0
     else:
-        artifact = make_here(wanted).artifact
+        artifact = make_here(request).artifact
         compile_s = time.perf_counter() - began
-    arguments = request.arguments(artifact.manifest.entries)
+    arguments = call_request.arguments(artifact.manifest.entries)
     loading = time.perf_counter()
-    model = Model(artifact, threads=threads, device=wanted.device)
+    model = Model(artifact, threads=threads, device=request.device)
     load_ms = (time.perf_counter() - loading) * 1e3
-    if wanted.is_compiled and wanted.weights is not None:
-        model = model.with_weights(wanted.weights)
+    if request.is_compiled and request.weights is not None:
+        model = model.with_weights(request.weights)
     calls = _Calls(model, arguments)
     spent = calls.times(seconds) * 1e3
-    found = Timing(
+    timing = Timing(
         arguments.entry,
         model.threads,
         len(spent),
@@ -80,9 +84,9 @@ def measure(
     )
     parts = calls.parts()
     if parts is None:
-        return found
+        return timing
     return replace(
-        found,
+        timing,
         upload_ms=round(parts.upload_ms, 6),
         compute_ms=round(parts.compute_ms, 6),
         download_ms=round(parts.download_ms, 6),
@@ -126,7 +130,7 @@ class _Calls:
 
 
 def _value(item: Input, named: dict[str, object]) -> object:
-    """What is passed for an input; taken out of `named`."""
+    """The argument for an input, taken out of `named`."""
     name = python_name(item.name)
     if name in named:
         return named.pop(name)

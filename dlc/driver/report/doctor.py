@@ -31,7 +31,7 @@ OPTIONAL: Final = {
     "ml_dtypes": "gives bf16 arrays a NumPy dtype: pip install ml_dtypes",
     "cuda-python": "runs models on NVIDIA GPUs: pip install 'dlc[cuda]'",
 }
-"""What dlc works without, and what each is for."""
+"""Optional packages, and the purpose of each."""
 CORES: Final = {
     "Sandybridge": "x86-64-v2",
     "Bulldozer": "x86-64-v2",
@@ -75,7 +75,7 @@ def examine() -> list[Finding]:
 
 
 def _targets() -> Iterator[Finding]:
-    """What code for this machine is made for: descriptions, and the costs by which passes decide."""
+    """The targets of this machine: descriptions, and the costs by which passes decide."""
     processor = CpuTarget.named(HOST)
     yield Finding("target", f"cpu: {processor}")
     for row in rows(processor.costs):
@@ -89,7 +89,7 @@ def _targets() -> Iterator[Finding]:
 
 
 def _extensions() -> list[Finding]:
-    """Where operations that are not dlc's own come from."""
+    """The packages of operations that are not dlc's own."""
     try:
         return [Finding("operations", text) for text in load_extensions()]
     except DlcError as error:

@@ -22,7 +22,7 @@ from dlc.ir.types import INDEX
 
 MAX_NODES = 3000
 SUMMARY = 5
-"""How many of the operations in a region its box names."""
+"""The most operations of a region that its box names."""
 
 
 def draw(functions: Sequence[func.Func]) -> str:
@@ -157,14 +157,14 @@ def _axes(op: Op) -> str:
 
 
 def _summary(op: Op) -> str:
-    """What the regions of an operation compute: the names of their first operations."""
+    """A summary of the regions of an operation: the names of their first operations."""
     names = list(dict.fromkeys(_inner(op)))
     more = f" and {len(names) - SUMMARY} more" if len(names) > SUMMARY else ""
     return " · ".join(names[:SUMMARY]) + more
 
 
 def _inner(op: Op) -> Iterator[str]:
-    """What the regions compute, without what only finds the way to an element."""
+    """The operations of the regions, without those that only compute indices."""
     for block in op.regions:
         for outer in block:
             for inner in outer.walk():

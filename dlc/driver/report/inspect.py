@@ -1,4 +1,4 @@
-"""What is in a model file: entry points, layers, weights; of an artifact also sections and imports."""
+"""The contents of a model file: entry points, layers, weights; of an artifact also sections and imports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WeightRow:
 
 
 class Memory(NamedTuple):
-    """How many bytes an entry point works in on a device, at the largest sizes that have a bound."""
+    """The working memory of an entry point on a device, in bytes, at the upper bounds of its sizes."""
 
     entry: str
     device: str
@@ -58,7 +58,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What only an artifact has: who made it, for which machines, and of which parts it is made."""
+    """Facts that only an artifact has: its producer, its targets and its sections."""
 
     compiler: Compiler
     targets: tuple[Target, ...]
@@ -126,7 +126,7 @@ class Inspection:
 def inspect_file(
     path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
 ) -> Inspection:
-    """What is in a model, whatever its kind. Nothing in it runs.
+    """The contents of a model of any kind. Nothing in it runs.
 
     `module` names the root module of a text, `parameters` gives values to its parameters. Raises
     ModelError or ArtifactError where the file is wrong.
@@ -176,16 +176,16 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
             yield Memory(entry.name, FIRST_GPU if on_gpu else device, size)
 
 
-def _model(opened: SourceModel) -> Inspection:
-    with opened.quoting():
-        settle_interfaces(opened.module)
-    sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
+def _model(model: SourceModel) -> Inspection:
+    with model.quoting():
+        settle_interfaces(model.module)
+    sources = [op for op in model.module.body if isinstance(op, weight.Source)]
     return Inspection(
-        opened.name,
-        opened.stage,
+        model.name,
+        model.stage,
         sum(_count(op.type) for op in sources if op.trained),
-        tuple(interfaces(opened.module)),
-        opened.layers,
+        tuple(interfaces(model.module)),
+        model.layers,
         tuple([_source_row(op) for op in sources]),
     )
 

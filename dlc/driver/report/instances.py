@@ -69,7 +69,7 @@ def read_instance(path: str) -> dict[str, Buffer]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _refused(path, line, f"byte {error.start} of the file is no UTF-8") from None
+        raise _refused(path, line, f"byte {error.start} of the file is not UTF-8") from None
     buffers: dict[str, Buffer] = {}
     rows = _rows(path, text)
     line, head = next(rows, (1, list[str]()))

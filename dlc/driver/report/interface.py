@@ -1,4 +1,4 @@
-"""What a caller sees of an entry point, as plain data for programs."""
+"""The interface of an entry point as plain data, for programs."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ STYLE: Final = {
     "lines.markersize": 4,
     "savefig.dpi": 200,
     "svg.fonttype": "none",  # texts stay texts: they can be searched, and the file is small
-    "text.parse_math": False,  # a `$` in the name of a file is no formula
+    "text.parse_math": False,  # a `$` in the name of a file is not a formula
     "svg.hashsalt": "dlc",  # the same curve gives the same bytes
     "ytick.left": False,
 }
@@ -89,7 +89,7 @@ def figure_of(history: Sequence[Record], title: str) -> Figure:
     panels = panels_of(history)
     if not panels:
         raise UsageError(
-            "there is no curve of a training that measured no finite number",
+            "the training measured no finite number, so there is no curve to draw",
             help="train for at least one epoch",
         )
     from matplotlib.figure import Figure

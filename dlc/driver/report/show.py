@@ -40,7 +40,7 @@ STAGES = ("text", *pipelines.STAGES, "llvm", "asm", "ptx")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What to look at. `after` names a pass: the module as it is after that pass (the last time it
+    """The view that is asked for. `after` names a pass: the module after that pass (the last time it
     runs); with `changed` every pass that changes anything is shown. `folder` receives one numbered file
     for each of these steps. `short` spells IR so that types are inferred (`dlc.text.ir.short`)."""
 
@@ -53,7 +53,7 @@ class Shown:
     short: bool = False
 
 
-def show_stage(wanted: CompileRequest, shown: Shown) -> str:
+def show_stage(request: CompileRequest, shown: Shown) -> str:
     """The text of a model at a stage, or its graph as SVG.
 
     Stage `ptx` is the code for a GPU, also where the target is none; of a model on a processor and a GPU it
@@ -62,41 +62,41 @@ def show_stage(wanted: CompileRequest, shown: Shown) -> str:
     """
     _check_stage(shown.stage)
     _check_together(shown)
-    opened = wanted.open()
-    if shown.stage == "ptx" and wanted.settings.kind == "cpu" and not uses_gpu(opened.module):
-        wanted = replace(wanted, settings=replace(wanted.settings, target="cuda"))
+    model = request.open()
+    if shown.stage == "ptx" and request.settings.kind == "cpu" and not uses_gpu(model.module):
+        request = replace(request, settings=replace(request.settings, target="cuda"))
     if shown.entry is not None:
-        find_entry(opened.module, shown.entry)
+        find_entry(model.module, shown.entry)
     if shown.stage == "text":
-        return _source(opened)
-    _check_ahead(opened, shown.stage)
-    with opened.quoting():
-        settle_interfaces(opened.module)
-    write_training(opened.module, opened.training)
-    steps = _Steps(shown, last=_printed(opened.module, shown))
+        return _source(model)
+    _check_ahead(model, shown.stage)
+    with model.quoting():
+        settle_interfaces(model.module)
+    write_training(model.module, model.training)
+    steps = _Steps(shown, last=_printed(model.module, shown))
     stage = shown.stage if shown.stage in pipelines.STAGES else "loop"
-    job = lower(opened, wanted.settings, stage, steps.see)
+    job = lower(model, request.settings, stage, steps.see)
     if shown.after is not None or shown.changed:
         return steps.text(job, stage)
     if shown.svg:
-        return _picture(opened, shown)
+        return _picture(model, shown)
     match shown.stage:
         case "llvm":
             kinds = (loop.Func, simt.Func)
-            return "\n".join([text for kind in kinds for text in _llvm(opened, shown.entry, kind)])
+            return "\n".join([text for kind in kinds for text in _llvm(model, shown.entry, kind)])
         case "asm" | "ptx":
-            return _assembly(opened, wanted.settings, shown)
+            return _assembly(model, request.settings, shown)
         case _:
-            return _printed(opened.module, shown)
+            return _printed(model.module, shown)
 
 
-def _check_ahead(opened: SourceModel, stage: str) -> None:
+def _check_ahead(model: SourceModel, stage: str) -> None:
     """Lowering goes one way: IR of a later level does not come back to an earlier one."""
-    if STAGES.index(stage) < STAGES.index(opened.stage):
+    if STAGES.index(stage) < STAGES.index(model.stage):
         raise UsageError(
-            f"{opened.name} is at {opened.stage} level, past {stage}",
+            f"{model.name} is at {model.stage} level, past {stage}",
             code="D0915",
-            help=f"--stage {opened.stage} shows it as it is",
+            help=f"--stage {model.stage} shows it as it is",
         )
 
 
@@ -108,14 +108,14 @@ def _check_stage(stage: str) -> None:
 
 
 def _check_together(shown: Shown) -> None:
-    """Refuse options of which one would be ignored."""
-    asked = {
+    """Refuse combinations of options that would ignore one of them."""
+    options = {
         "--after": shown.after is not None,
         "--changed": shown.changed,
         "--svg": shown.svg,
         "--dump-dir": shown.folder is not None,
     }
-    given = [option for option, is_given in asked.items() if is_given]
+    chosen = [option for option, is_chosen in options.items() if is_chosen]
     if shown.short and (shown.svg or shown.stage in ("text", "llvm", "asm", "ptx")):
         other = "--svg" if shown.svg else f"--stage {shown.stage}"
         raise UsageError(
@@ -123,29 +123,29 @@ def _check_together(shown: Shown) -> None:
             code="D0915",
             help="leave one of them out, or choose --stage graph, kernel, plan or loop",
         )
-    if shown.stage == "text" and given:
+    if shown.stage == "text" and chosen:
         raise UsageError(
-            f"{given[0]} says something about passes, and --stage text is what was written before any",
+            f"{chosen[0]} is about passes, and --stage text is the source, before any pass",
             code="D0915",
-            help=f"leave one of them out, or say --stage graph {given[0]}",
+            help=f"leave one of them out, or say --stage graph {chosen[0]}",
         )
     if shown.svg and shown.stage not in ("graph", "kernel"):
         raise UsageError(
-            f"stage {shown.stage} is no graph",
+            f"stage {shown.stage} is not a graph",
             code="D0915",
             help="--svg draws graph and kernel; dlc memory MODEL --svg FILE draws the plan",
         )
-    views = [option for option in given if option != "--dump-dir"]
+    views = [option for option in chosen if option != "--dump-dir"]
     if len(views) > 1:
         raise UsageError(
             f"{views[0]} and {views[1]} ask for different things", code="D0915", help="choose one"
         )
 
 
-def _source(opened: SourceModel) -> str:
+def _source(model: SourceModel) -> str:
     """The user's own text, laid out; IR as it was written."""
-    name = opened.name
-    text = opened.texts.get(name, "")
+    name = model.name
+    text = model.texts.get(name, "")
     return format_source(text, name) if name.endswith(".dlm") else text
 
 
@@ -179,24 +179,24 @@ def _kernels_of(module: Op, entry: str) -> set[str]:
     }
 
 
-def _llvm(opened: SourceModel, entry: str | None, kind: KernelKind) -> list[str]:
+def _llvm(model: SourceModel, entry: str | None, kind: KernelKind) -> list[str]:
     """The LLVM text of each kernel of a kind, or of those of one entry point."""
-    texts = texts_of(opened.module, kind)
-    wanted = texts.keys() if entry is None else _kernels_of(opened.module, entry)
-    return [text for name, text in texts.items() if name in wanted]
+    texts = texts_of(model.module, kind)
+    kernels = texts.keys() if entry is None else _kernels_of(model.module, entry)
+    return [text for name, text in texts.items() if name in kernels]
 
 
-def _assembly(opened: SourceModel, settings: Settings, shown: Shown) -> str:
+def _assembly(model: SourceModel, settings: Settings, shown: Shown) -> str:
     if shown.stage == "ptx" or settings.kind == "cuda":
-        return assembly(_llvm(opened, shown.entry, simt.Func), settings.gpu, settings.level)
-    texts = _llvm(opened, shown.entry, loop.Func)
+        return assembly(_llvm(model, shown.entry, simt.Func), settings.gpu, settings.level)
+    texts = _llvm(model, shown.entry, loop.Func)
     return assembly(texts, settings.processor, settings.level)
 
 
-def _picture(opened: SourceModel, shown: Shown) -> str:
-    if shown.entry is None and len(entry_functions(opened.module)) > 1:
-        return draw(entry_functions(opened.module))
-    return draw([find_function(opened.module, shown.entry)])
+def _picture(model: SourceModel, shown: Shown) -> str:
+    if shown.entry is None and len(entry_functions(model.module)) > 1:
+        return draw(entry_functions(model.module))
+    return draw([find_function(model.module, shown.entry)])
 
 
 @dataclass(slots=True)
@@ -205,15 +205,15 @@ class _Steps:
 
     shown: Shown
     last: str
-    found: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    observed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     count: int = 0
 
     @property
     def see(self) -> Callable[[str, Op], None] | None:
-        """What to call after each pass, if there is a reason to."""
+        """The observer of the passes, if one is needed."""
         shown = self.shown
-        wanted = shown.after is not None or shown.changed or shown.folder is not None
-        return self._see if wanted else None
+        is_observed = shown.after is not None or shown.changed or shown.folder is not None
+        return self._see if is_observed else None
 
     def _see(self, name: str, module: Op) -> None:
         text = _printed(module, self.shown)
@@ -222,15 +222,15 @@ class _Steps:
         if self.shown.folder is not None and (changed or not self.shown.changed):
             _write_step(Path(self.shown.folder), f"{self.count:02}-{name}.dlir", text)
         if name == self.shown.after or (self.shown.changed and changed):
-            self.found.append((name, text))
+            self.observed.append((name, text))
 
     def text(self, job: CompileJob, stage: str) -> str:
         """The steps that were asked for."""
         if self.shown.after is not None:
-            if not self.found:
+            if not self.observed:
                 raise _not_on_the_way(self.shown.after, job, stage)
-            return self.found[-1][1]
-        return "\n".join(f"// after {name}\n{text}" for name, text in self.found)
+            return self.observed[-1][1]
+        return "\n".join(f"// after {name}\n{text}" for name, text in self.observed)
 
 
 def _write_step(folder: Path, name: str, text: str) -> None:

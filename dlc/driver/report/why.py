@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dlc.driver.compile.entries import find_entry, keep_entry
 from dlc.driver.entry_choice import choose
-from dlc.driver.memory.asked import artifacts_of, compile_for_plan, opened_of
+from dlc.driver.memory.asked import artifacts_of, compile_for_plan, models_of
 from dlc.driver.run.outputs import JSON
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
@@ -30,8 +30,10 @@ class Decided:
     texts: Mapping[str, str]
 
 
-def decisions_of(wanted: CompileRequest, words: Sequence[str], entry: str | None = None) -> Decided:
-    """What was decided about a model or an entry point, or as much of it as all the words occur in.
+def decisions_of(
+    request: CompileRequest, words: Sequence[str], entry: str | None = None
+) -> Decided:
+    """The decisions about a model or an entry point, or those in which all the words occur.
 
     A word is looked for in the pass, the decision, its subject and its place, and in the line of the text;
     it is not part of a longer word there. Of a model that trains, the functions of training are among it.
@@ -39,13 +41,13 @@ def decisions_of(wanted: CompileRequest, words: Sequence[str], entry: str | None
     artifact, which keeps what was decided about all of them together.
     """
     texts: dict[str, str] = {}
-    found: dict[DecisionRecord, None] = {}
-    for artifact in _artifacts(wanted, entry):
+    records: dict[DecisionRecord, None] = {}
+    for artifact in _artifacts(request, entry):
         texts.update(artifact.texts())
-        found.update(dict.fromkeys(_read(artifact)))
+        records.update(dict.fromkeys(_read(artifact)))
     forms = [_whole(word) for word in words]
-    kept = (each for each in found if all(f.search(_searched(each, texts)) for f in forms))
-    return Decided(wanted.path, tuple(kept), texts)
+    kept = (each for each in records if all(f.search(_searched(each, texts)) for f in forms))
+    return Decided(request.path, tuple(kept), texts)
 
 
 def decisions_text(decided: Decided) -> str:
@@ -82,30 +84,30 @@ def decisions_data(decided: Decided) -> JSON:
     }
 
 
-def _artifacts(wanted: CompileRequest, entry: str | None) -> Iterator[Artifact]:
-    """What has the decisions: compiled with that entry point alone, where one is named.
+def _artifacts(request: CompileRequest, entry: str | None) -> Iterator[Artifact]:
+    """The artifacts that have the decisions: of that entry point alone, where one is named.
 
     The two functions of a training are always together.
     """
     if entry is None:
-        yield from artifacts_of(wanted, None)
-    elif wanted.is_compiled:
-        artifact = Artifact.read(wanted.path)
+        yield from artifacts_of(request, None)
+    elif request.is_compiled:
+        artifact = Artifact.read(request.path)
         names = [each.name for each in artifact.manifest.entries]
         choose(names, entry)
         if len(names) > 1:
             raise UsageError(
-                f"{wanted.path} keeps what was decided about all its entry points together",
+                f"{request.path} keeps what was decided about all its entry points together",
                 code="D0905",
                 help="leave --entry out, or ask about the text of the model",
             )
         yield artifact
     else:
-        for opened in opened_of(wanted, entry):
-            find_entry(opened.module, entry)
-            if opened.training is None:
-                keep_entry(opened.module, entry)
-            yield compile_for_plan(opened, wanted)
+        for model in models_of(request, entry):
+            find_entry(model.module, entry)
+            if model.training is None:
+                keep_entry(model.module, entry)
+            yield compile_for_plan(model, request)
 
 
 def _whole(word: str) -> re.Pattern[str]:

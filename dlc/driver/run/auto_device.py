@@ -40,17 +40,17 @@ from dlc.text.model.tree import walk
 from dlc.text.source import Source
 
 PASS = "auto_target"
-"""What the decision log calls it."""
+"""Its name in the decision log."""
 FIRST = 1000
 """The number of the device that stands for the first submodule while estimates are made."""
 MOST = 500
 """Submodules that are looked at, in order of the text; the others stay with the processor."""
 UNBOUNDED = 256
-"""What a size without an upper bound counts as, where its lower bound is not larger."""
+"""The value assumed for a size without an upper bound, unless its lower bound is larger."""
 
 
 class Machine(NamedTuple):
-    """What is to run the model: threads of the processor, and the kind of the GPU if there is one."""
+    """The machine that runs the model: CPU threads, and the kind of the GPU if there is one."""
 
     threads: int
     gpu: str | None
@@ -58,12 +58,12 @@ class Machine(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """What a submodule takes on either kind of device, in picoseconds."""
+    """The estimated time of a submodule on either kind of device, in picoseconds."""
 
     cpu: int = 0
     gpu: int = 0
     place: str = "-"
-    """Where the text has it."""
+    """Its location in the text."""
 
 
 @dataclass(slots=True)
@@ -78,25 +78,27 @@ class Estimate:
 
 
 def automatic(
-    wanted: CompileRequest, machine: Machine | None = None, *, trains: bool = False
+    request: CompileRequest, machine: Machine | None = None, *, trains: bool = False
 ) -> CompileRequest:
     """A compilation with `auto` as its target, decided for a machine, this one where none is given.
 
     `auto:NAME` decides as if there were a GPU of that kind; other targets stay as they are. It is decided
     by a step of training where it `trains`. What is chosen goes into the decision log.
     """
-    if not wanted.is_undecided:
-        return wanted
+    if not request.is_undecided:
+        return request
     if machine is None:
-        machine = machine_here(wanted.settings.target.partition(":")[2], wanted.device)
-    on_cpu = replace(wanted, settings=replace(wanted.settings, target="cpu"))
+        machine = machine_here(request.settings.target.partition(":")[2], request.device)
+    on_cpu = replace(request, settings=replace(request.settings, target="cpu"))
     if machine.gpu is None:
         why = "there is no GPU here"
         return replace(on_cpu, decided=(_decision("refused", why, "the model", "-"),))
-    kept = {name: value for name, value in wanted.parameters.items() if name not in OWN}
-    looked_at = replace(on_cpu, parameters=kept, to_train=trains and wanted.path.endswith(".dlm"))
-    found = estimated(looked_at if trains else on_cpu, machine)
-    return _chosen(on_cpu, found, machine.gpu)
+    parameters = {name: value for name, value in request.parameters.items() if name not in OWN}
+    trained = replace(
+        on_cpu, parameters=parameters, to_train=trains and request.path.endswith(".dlm")
+    )
+    estimate = estimated(trained if trains else on_cpu, machine)
+    return _chosen(on_cpu, estimate, machine.gpu)
 
 
 def machine_here(architecture: str = "", device: str | None = None) -> Machine:
@@ -114,73 +116,73 @@ def machine_here(architecture: str = "", device: str | None = None) -> Machine:
 # What each part takes --------------------------------------------------------------------------------
 
 
-def estimated(wanted: CompileRequest, machine: Machine) -> Estimate:
-    """The parts of a model with what they take on a machine with a GPU."""
+def estimated(request: CompileRequest, machine: Machine) -> Estimate:
+    """The parts of a model with their estimated times on a machine with a GPU."""
     assert machine.gpu is not None
-    opened = wanted.open()
-    uses = _uses(opened)
-    placed = {*wanted.places, *[name for name, use in uses.items() if use.placed]}
-    paths = [path for path in submodules(opened) if path in uses and path not in placed][:MOST]
+    model = request.open()
+    uses = _uses(model)
+    placed_paths = {*request.places, *[name for name, use in uses.items() if use.placed]}
+    paths = [path for path in submodules(model) if path in uses and path not in placed_paths][:MOST]
     devices = {path: f"cpu:{FIRST + number}" for number, path in enumerate(paths)}
     if devices:
-        opened = replace(wanted, places={**wanted.places, **devices}).open()
-    sizes = _sizes(opened)
-    if opened.stage == "graph":
-        lower(opened, wanted.settings, "kernel")
+        model = replace(request, places={**request.places, **devices}).open()
+    sizes = _sizes(model)
+    if model.stage == "graph":
+        lower(model, request.settings, "kernel")
     names = {device: path for path, device in devices.items()}
-    found = Estimate({path: Part(place=uses[path].place) for path in paths})
-    for function in [op for op in opened.module.body if isinstance(op, func.Func)]:
+    estimate = Estimate({path: Part(place=uses[path].place) for path in paths})
+    for function in [op for op in model.module.body if isinstance(op, func.Func)]:
         if function.sym_visibility != "private":
-            _Counted(found, function, names, sizes, machine).count()
-    return found
+            _Counted(estimate, function, names, sizes, machine).count()
+    return estimate
 
 
 class _Use(NamedTuple):
-    """Where a text first has a submodule of a name, and whether it says where that runs."""
+    """The first `use` of a submodule in a text, and whether it names a device."""
 
     place: str
     placed: bool
 
 
-def _uses(opened: SourceModel) -> dict[str, _Use]:
+def _uses(model: SourceModel) -> dict[str, _Use]:
     """The submodules in the texts that a model was read from, by name."""
-    found: dict[str, _Use] = {}
-    for name, text in opened.texts.items() if opened.name.endswith(".dlm") else ():
+    uses: dict[str, _Use] = {}
+    for name, text in model.texts.items() if model.name.endswith(".dlm") else ():
         source = Source(name, text)
         for node in walk(parse(source).file):
-            if isinstance(node, ast.Use) and node.name not in found:
+            if isinstance(node, ast.Use) and node.name not in uses:
                 place = str(source.place(node.span))
-                found[node.name] = _Use(place, node.device is not None)
-    return found
+                uses[node.name] = _Use(place, node.device is not None)
+    return uses
 
 
-def submodules(opened: SourceModel) -> list[str]:
+def submodules(model: SourceModel) -> list[str]:
     """The submodules of the root, by path, in order of the text."""
-    return list(dict.fromkeys([row.path.split(".")[0] for row in opened.layers if row.path]))
+    return list(dict.fromkeys([row.path.split(".")[0] for row in model.layers if row.path]))
 
 
-def _sizes(opened: SourceModel) -> dict[str, int]:
+def _sizes(model: SourceModel) -> dict[str, int]:
     """The sizes at which estimates are made: upper bounds."""
-    found: dict[str, int] = {}
-    assert isinstance(opened.module, Module)
-    for function in [op for op in opened.module.body if isinstance(op, func.Func)]:
+    sizes: dict[str, int] = {}
+    assert isinstance(model.module, Module)
+    for function in [op for op in model.module.body if isinstance(op, func.Func)]:
         for name, (low, high) in function.bounds.items():
-            found[name] = max(low, UNBOUNDED) if high is None else high
-    return found
+            sizes[name] = max(low, UNBOUNDED) if high is None else high
+    return sizes
 
 
 class _Counted:
-    """Adds what a function takes to an estimate."""
+    """Adds the estimated time of a function to an estimate."""
 
     def __init__(
         self,
-        found: Estimate,
+        estimate: Estimate,
         function: func.Func,
         names: Mapping[str, str],
         sizes: Mapping[str, int],
         machine: Machine,
     ) -> None:
-        self._found = found
+        self._estimate = estimate
         self._function = function
         self._names = names
         self._devices = devices_of(function)
@@ -190,7 +192,7 @@ class _Counted:
         self._cpu, self._gpu = CpuTarget.named("host"), GpuTarget.named(machine.gpu)
 
     def count(self) -> None:
-        """Go through it."""
+        """Visit its kernels and transfers."""
         for op, rounds in _kernels(self._function.body, 1, self._sizes):
             if isinstance(op, Send):
                 self._send(op, rounds)
@@ -199,10 +201,10 @@ class _Counted:
         updated = {*self._function.updates.values()}
         for number, argument in enumerate(self._function.body.arguments):
             if number not in updated:
-                self._found.called += self._transfer(argument.type)
+                self._estimate.called += self._transfer(argument.type)
         for number, value in enumerate(self._function.results_returned):
             if number not in self._function.updates:
-                self._found.called += self._transfer(value.type)
+                self._estimate.called += self._transfer(value.type)
 
     def _name(self, device: str) -> str:
         """The part that is on a device: a submodule by its path, else the device itself."""
@@ -210,7 +212,7 @@ class _Counted:
 
     def _kernel(self, op: kernel.Kernel, rounds: int) -> None:
         device = next((self._devices[v] for v in op.results if v in self._devices), HOST)
-        part = self._found.parts.setdefault(self._name(device), Part())
+        part = self._estimate.parts.setdefault(self._name(device), Part())
         alone = picoseconds(op, self._sizes, self._cpu.costs)
         part.cpu += rounds * alone // self._threads
         part.gpu += rounds * gpu_picoseconds(op, self._sizes, self._gpu)
@@ -218,7 +220,7 @@ class _Counted:
     def _send(self, op: Send, rounds: int) -> None:
         one, other = sorted([self._name(op.source), self._name(op.target)])
         time = rounds * self._transfer(op.inputs[0].type)
-        self._found.sent[one, other] = self._found.sent.get((one, other), 0) + time
+        self._estimate.sent[one, other] = self._estimate.sent.get((one, other), 0) + time
 
     def _transfer(self, type: object) -> int:
         return transfer_picoseconds(self._bytes(type), self._gpu.costs)
@@ -248,59 +250,65 @@ def _kernels(
 # What is chosen --------------------------------------------------------------------------------------
 
 
-def _chosen(wanted: CompileRequest, found: Estimate, architecture: str) -> CompileRequest:
-    """The compilation that takes least, by the estimate."""
-    on_gpu, time = _best_cut(found)
-    whole = sum(part.gpu for part in found.parts.values()) + found.called
-    told = {"all_on_cpu_us": _us(sum(part.cpu for part in found.parts.values()))}
-    told |= {"all_on_gpu_us": _us(whole), "best_cut_us": _us(time)}
+def _chosen(request: CompileRequest, estimate: Estimate, architecture: str) -> CompileRequest:
+    """The fastest compilation by the estimate."""
+    on_gpu, cut_time = _best_cut(estimate)
+    gpu_time = sum(part.gpu for part in estimate.parts.values()) + estimate.called
+    figures = {"all_on_cpu_us": _us(sum(part.cpu for part in estimate.parts.values()))}
+    figures |= {"all_on_gpu_us": _us(gpu_time), "best_cut_us": _us(cut_time)}
     decided: list[Decision] = []
-    elsewhere = any(name.startswith("cpu:") and name != HOST for name in found.parts)
-    if whole < time and not elsewhere:
-        settings = replace(wanted.settings, target=f"cuda:{architecture}")
-        decided.append(_decision("did", f"run all of it on {architecture}", "the model", "-", told))
-        return replace(wanted, settings=settings, decided=tuple(decided))
+    elsewhere = any(name.startswith("cpu:") and name != HOST for name in estimate.parts)
+    if gpu_time < cut_time and not elsewhere:
+        settings = replace(request.settings, target=f"cuda:{architecture}")
+        decided.append(
+            _decision("did", f"run all of it on {architecture}", "the model", "-", figures)
+        )
+        return replace(request, settings=settings, decided=tuple(decided))
     what = f"run a part on {architecture}" if on_gpu else "run all of it on the processor"
-    decided.append(_decision("did", what, "the model", "-", told))
-    for name, part in found.parts.items():
+    decided.append(_decision("did", what, "the model", "-", figures))
+    for name, part in estimate.parts.items():
         if name != HOST and not name.startswith(("cpu:", "cuda:")):
-            decided.append(_about(name, part, found, name in on_gpu))
-    if not on_gpu and not any(map(is_gpu, found.parts)):
-        return replace(wanted, decided=tuple(decided), device=None)
-    places = {**wanted.places, **dict.fromkeys(sorted(on_gpu), "cuda:0")}
-    settings = replace(wanted.settings, target=f"cpu+cuda:{architecture}")
-    return replace(wanted, settings=settings, places=places, decided=tuple(decided))
+            decided.append(_about(name, part, estimate, name in on_gpu))
+    if not on_gpu and not any(map(is_gpu, estimate.parts)):
+        return replace(request, decided=tuple(decided), device=None)
+    places = {**request.places, **dict.fromkeys(sorted(on_gpu), "cuda:0")}
+    settings = replace(request.settings, target=f"cpu+cuda:{architecture}")
+    return replace(request, settings=settings, places=places, decided=tuple(decided))
 
 
-def _best_cut(found: Estimate) -> tuple[set[str], int]:
-    """The submodules that are best on the GPU, and what the model takes then."""
+def _best_cut(estimate: Estimate) -> tuple[set[str], int]:
+    """The submodules that are best on the GPU, by a minimum cut, and the estimated time of the model."""
     graph = Cut()
     endless = (
-        1 + sum(part.cpu + part.gpu for part in found.parts.values()) + sum(found.sent.values())
+        1
+        + sum(part.cpu + part.gpu for part in estimate.parts.values())
+        + sum(estimate.sent.values())
     )
-    for name, part in found.parts.items():
+    for name, part in estimate.parts.items():
         graph.apart(name, first=part.cpu, second=part.gpu)
         if name.startswith("cpu:"):
             graph.apart(name, first=0, second=endless)
         elif is_gpu(name):
             graph.apart(name, first=endless, second=0)
-    for (one, other), time in found.sent.items():
+    for (one, other), time in estimate.sent.items():
         graph.together(one, other, time)
     graph.apart(HOST, first=0, second=endless)
     second, cost = smallest_cut(graph)
     return {name for name in second if not is_gpu(name)}, cost
 
 
-def _about(name: str, part: Part, found: Estimate, on_gpu: bool) -> Decision:
-    """What is told of a submodule."""
-    sent = sum(time for pair, time in found.sent.items() if name in pair)
-    told = {"cpu_us": _us(part.cpu), "gpu_us": _us(part.gpu), "transfers_us": _us(sent)}
+def _about(name: str, part: Part, estimate: Estimate, on_gpu: bool) -> Decision:
+    """The decision about a submodule, in words."""
+    sent = sum(time for pair, time in estimate.sent.items() if name in pair)
+    figures = {"cpu_us": _us(part.cpu), "gpu_us": _us(part.gpu), "transfers_us": _us(sent)}
     if on_gpu:
-        return _decision("did", "run on cuda:0", name, part.place, told)
+        return _decision("did", "run on cuda:0", name, part.place, figures)
     why = (
-        "the GPU takes longer" if part.gpu >= part.cpu else "what is sent takes longer than is won"
+        "the GPU takes longer"
+        if part.gpu >= part.cpu
+        else "the transfers cost more than the GPU saves"
     )
-    return _decision("refused", why, name, part.place, told)
+    return _decision("refused", why, name, part.place, figures)
 
 
 def _decision(

@@ -25,15 +25,15 @@ from dlc.runtime.system.available_memory import check_free
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What an entry point is to be called with: values and sizes by the names that Python gives them."""
+    """The arguments of a call: values and sizes by their names in Python."""
 
     entry: str
     named: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What the user asks for: texts of inputs by name, sizes, and a seed for the inputs left out.
+class CallRequest:
+    """A call as the user writes it: texts of inputs by name, sizes, and a seed for inputs left out.
 
     `files` says where results go, by their names; `words` is the command line, which is suggested with
     what it lacks.
@@ -49,14 +49,14 @@ class Request:
     words: tuple[str, ...] = ()
 
     def arguments(self, entries: Iterable[Entry]) -> Arguments:
-        """What the one of these entry points that is meant is called with; all else is checked too.
+        """The checked arguments for the entry point that is meant.
 
         Raises UsageError: D0904 where it is not clear which is meant; D0906 for inputs, sizes and results
         that are unknown or missing, with a command that works; D0907 for values that cannot be read;
         CallError for values and sizes that do not fit.
         """
-        known = {entry.name: entry for entry in entries}
-        entry = known[choose(known, self.entry)]
+        entries_by_name = {entry.name: entry for entry in entries}
+        entry = entries_by_name[choose(entries_by_name, self.entry)]
         self._check_names(entry)
         check_files(entry, self.files)
         binder = Binder(entry)
@@ -65,33 +65,33 @@ class Request:
         values = self._values(entry, binder)
         self._check_sizes(entry, values)
         sizes = self._sizes(entry, binder, values)
-        given = {**values, **{name: sizes[name] for name in binder.free}}
-        named = {python_name(name): value for name, value in given.items()}
+        arguments = {**values, **{name: sizes[name] for name in binder.free}}
+        named = {python_name(name): value for name, value in arguments.items()}
         return Arguments(entry.name, named)
 
     def _values(self, entry: Entry, binder: Binder) -> dict[str, Value]:
         """The inputs by name, without those that are left to their defaults."""
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for item in entry.inputs:
             text = self.inputs.get(item.name, ZEROS)
             if text != ZEROS:
-                found[item.name] = read_value(text, item, resize=self.resize)
-        sizes = self._sizes(entry, binder, found)
+                values[item.name] = read_value(text, item, resize=self.resize)
+        sizes = self._sizes(entry, binder, values)
         self._check_room(entry, sizes)
         for item in entry.inputs:
             if self.inputs.get(item.name) == ZEROS:
-                found[item.name] = zeros(item, sizes)
+                values[item.name] = zeros(item, sizes)
             elif self._is_made(item) and self.seed is not None:
-                found[item.name] = random_value(item, sizes, self.seed)
-        return found
+                values[item.name] = random_value(item, sizes, self.seed)
+        return values
 
     def _check_room(self, entry: Entry, sizes: Mapping[str, int]) -> None:
         """Raises Unsupported (D0705) if less is free than the inputs to be made and the results take."""
-        made = [item for item in entry.inputs if self._is_made(item)]
-        for item in made:
+        generated = [item for item in entry.inputs if self._is_made(item)]
+        for item in generated:
             shape_of(item, sizes)  # one that is too large alone is told by its name
         own = [output for output in entry.outputs if not output.updates]
-        check_free(f"a call of {entry.name}", sum(bytes_of(t, sizes) for t in (*made, *own)))
+        check_free(f"a call of {entry.name}", sum(bytes_of(t, sizes) for t in (*generated, *own)))
 
     def _is_made(self, item: Input) -> bool:
         """Whether an input gets zeros or random numbers."""
@@ -116,10 +116,10 @@ class Request:
         _check_known(f"{entry.name} has no input", self.inputs, inputs)
         _check_known(f"{entry.name} has no size", self.dims, dims)
 
-    def _check_sizes(self, entry: Entry, found: Mapping[str, Value]) -> None:
+    def _check_sizes(self, entry: Entry, values: Mapping[str, Value]) -> None:
         """Refuse a size that was given otherwise than an input shows it."""
         for item in entry.inputs:
-            shape = found[item.name].shape if item.name in found else ()
+            shape = values[item.name].shape if item.name in values else ()
             for name, size in zip(item.shape, shape, strict=False):
                 if self.dims.get(name, size) != size:
                     raise UsageError(
@@ -128,41 +128,41 @@ class Request:
                         help=f"leave --dim {name} out: the input tells it",
                     )
 
-    def _sizes(self, entry: Entry, binder: Binder, found: Mapping[str, Value]) -> dict[str, int]:
+    def _sizes(self, entry: Entry, binder: Binder, values: Mapping[str, Value]) -> dict[str, int]:
         """A number for each size: the one given, the one that inputs tell, or the nearest to 4."""
         sizes = {
             dim.name: max(dim.lower, 4 if dim.upper is None else min(4, dim.upper))
             for dim in entry.dims
         }
         shapes = {
-            number: found[item.name].shape
+            number: values[item.name].shape
             for number, item in enumerate(entry.inputs)
-            if item.name in found
+            if item.name in values
         }
         free = {name: sizes[name] for name in binder.free}
         return {**sizes, **binder.told(shapes, {**free, **self.dims}), **self.dims}
 
     def _missing(self, binder: Binder, inputs: Sequence[Input], sizes: Sequence[str]) -> UsageError:
-        wanted = [*[f"{item.name}: {describe(item)}" for item in inputs], *sizes]
-        are = "is" if len(wanted) == 1 else "are"
+        missing = [*[f"{item.name}: {describe(item)}" for item in inputs], *sizes]
+        are = "is" if len(missing) == 1 else "are"
         one = "--input NAME=FILE" if inputs else f"--dim {sizes[0]}={binder.example(sizes[0])}"
         help = f"{one} gives one"
         if inputs or not binder.is_tied(sizes):  # else not any number goes with the inputs given
             words = shlex.join(("dlc", *self.words, "--random-inputs", "0"))
             help = f"{words} works; {help}"
         return UsageError(
-            f"{', '.join(wanted)} {are} missing, of {binder.entry.name}", code="D0906", help=help
+            f"{', '.join(missing)} {are} missing, of {binder.entry.name}", code="D0906", help=help
         )
 
 
-def _check_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    for name in given:
-        if name not in known:
-            listed = f"there are {', '.join(known)}" if known else "there are none"
+def _check_known(what: str, names: Iterable[str], candidates: Sequence[str]) -> None:
+    for name in names:
+        if name not in candidates:
+            listed = f"there are {', '.join(candidates)}" if candidates else "there are none"
             raise UsageError(
                 f"{what} {name}",
                 code="D0906",
-                help=did_you_mean(name, known) or listed,
+                help=did_you_mean(name, candidates) or listed,
             )
 
 
@@ -179,7 +179,7 @@ def load_model(
     return model if weights is None else model.with_weights(weights)
 
 
-def call(model: Model, request: Request) -> Results:
+def call(model: Model, request: CallRequest) -> Results:
     """Call the entry point that is meant."""
     arguments = request.arguments([point.entry for point in model.entry_points.values()])
     return call_with(model, arguments)

@@ -33,7 +33,7 @@ ARRAYS = (".npy", ".npz", ".safetensors")
 _NUMBERS = re.compile(r"[\s\[\],+\-0-9.eE]|inf|nan|true|false")
 
 PIECE = 1 << 20
-"""How many random numbers are drawn at once."""
+"""The random numbers drawn at once."""
 
 
 def read_value(text: str, item: Input, *, resize: bool = False) -> Value:
@@ -56,7 +56,7 @@ def read_value(text: str, item: Input, *, resize: bool = False) -> Value:
         return read_picture(text, item, resize=resize)
     if not text.strip() or _NUMBERS.sub("", text):
         raise UsageError(
-            f"{text!r} is no value for {item.name}: {describe(item)}",
+            f"{text!r} is not a value for {item.name}: {describe(item)}",
             code="D0907",
             help="give a file (.npy, .npz, .safetensors, a picture), numbers such as '[[1, 2]]', "
             "zeros, or text:...",
@@ -120,7 +120,7 @@ def random_value(item: Input, sizes: Mapping[str, int], seed: int) -> Value:
     are often indices), bools are even chances.
     """
     if not 0 <= seed < 1 << 64:
-        raise UsageError(f"{seed} is no seed", code="D0901", help="use 0 to 2**64 - 1")
+        raise UsageError(f"{seed} is not a seed", code="D0901", help="use 0 to 2**64 - 1")
     stream = np.random.Generator(np.random.Philox(key=[seed, zlib.crc32(item.name.encode())]))
     shape = shape_of(item, sizes)
     bits = np.empty(math.prod(shape), DTYPES[item.dtype].numpy)

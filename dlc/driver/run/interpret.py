@@ -14,11 +14,11 @@ from dlc.dialects import mem
 from dlc.dialects.loop.memory import BadAccess
 from dlc.driver.compile.build_artifact import interface_of
 from dlc.driver.compile.entries import find_entry, interfaces, settle_interfaces
-from dlc.driver.run.calls import Arguments, Request
+from dlc.driver.run.calls import Arguments, CallRequest
 from dlc.driver.run.results import Results
 from dlc.driver.run.watch import Watch, observing, renamed_values
 from dlc.driver.source.source_model import SourceModel
-from dlc.driver.source.weight_sources import Given, Weights, derive, gather
+from dlc.driver.source.weight_sources import Weights, WeightsArgument, derive, gather
 from dlc.errors import ModelError, UsageError
 from dlc.evaluation.plan import evaluate_plan
 from dlc.ir.core import Array, Evaluation
@@ -32,7 +32,10 @@ from dlc.runtime.weights.model_weights import WeightViews
 
 
 def evaluate_entry(
-    opened: SourceModel, request: Request, weights: Given = None, watch: Watch | None = None
+    model: SourceModel,
+    request: CallRequest,
+    weights: WeightsArgument = None,
+    watch: Watch | None = None,
 ) -> tuple[Results, tuple[str, ...]]:
     """Evaluate an entry point of a model at any level: its results, and notes about weights and inputs.
 
@@ -41,57 +44,57 @@ def evaluate_entry(
     there are numbers.
     """
     watch = watch or Watch()
-    _check_watched(opened, watch)
-    with opened.quoting():
-        settle_interfaces(opened.module)
-    arguments = request.arguments(interfaces(opened.module))
-    if opened.stage == "graph":
-        Manager(opened.context).run(opened.module, (autodiff,))
-    gathered = gather(opened.module, weights, opened.folder, opened.arrays)
-    results = evaluate_arguments(opened, arguments, gathered, watch)
+    _check_watched(model, watch)
+    with model.quoting():
+        settle_interfaces(model.module)
+    arguments = request.arguments(interfaces(model.module))
+    if model.stage == "graph":
+        Manager(model.context).run(model.module, (autodiff,))
+    gathered = gather(model.module, weights, model.folder, model.arrays)
+    results = evaluate_arguments(model, arguments, gathered, watch)
     watch.check_found()
     return results, (*gathered.notes, *watch.remarks)
 
 
-def _check_watched(opened: SourceModel, watch: Watch) -> None:
-    if watch.watches and opened.stage in ("plan", "loop"):
+def _check_watched(model: SourceModel, watch: Watch) -> None:
+    if watch.watches and model.stage in ("plan", "loop"):
         raise UsageError(
-            f"{opened.name} is at {opened.stage} level, where memory has no values of its own to watch",
+            f"{model.name} is at {model.stage} level, where memory has no values of its own to watch",
             code="D0905",
             help="watch the graph or the kernels; --interpret alone evaluates a plan",
         )
 
 
 def evaluate_arguments(
-    opened: SourceModel, arguments: Arguments, weights: Weights, watch: Watch
+    model: SourceModel, arguments: Arguments, weights: Weights, watch: Watch
 ) -> Results:
     """Evaluate an entry point, without derivatives any more, on arguments that were read."""
-    function = find_entry(opened.module, arguments.entry)
+    function = find_entry(model.module, arguments.entry)
     entry = interface_of(function)
-    binder = Binder(entry, lambda: opened.texts)
-    arrays, given = ArgumentReader(entry, binder.free).read((), arguments.named)
-    dims = binder.bind([array.shape for array in arrays], given)
+    binder = Binder(entry, lambda: model.texts)
+    arrays, sizes = ArgumentReader(entry, binder.free).read((), arguments.named)
+    dims = binder.bind([array.shape for array in arrays], sizes)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
-    stored = derive(opened.module, {row.name: _bits(views[row.name]) for row in weights.table})
-    with np.errstate(all="ignore"), opened.quoting(), _told(opened), called(entry.name):
+    stored = derive(model.module, {row.name: _bits(views[row.name]) for row in weights.table})
+    with np.errstate(all="ignore"), model.quoting(), _told(model), called(entry.name):
         if isinstance(function, mem.Program):
-            found = evaluate_plan(function, arrays, dims, stored)
+            results = evaluate_plan(function, arrays, dims, stored)
         else:
             evaluation = Evaluation(dims, stored)
             inputs = dict(zip(function.body.arguments, entry.inputs, strict=True))
-            renamed = renamed_values(function, opened.texts.values()) if watch.watches else {}
-            observer = observing(opened.context.values, watch, evaluation, inputs, renamed)
-            found = Evaluation(dims, stored, observer).run(function.body, arrays)
+            renamed = renamed_values(function, model.texts.values()) if watch.watches else {}
+            observer = observing(model.context.values, watch, evaluation, inputs, renamed)
+            results = Evaluation(dims, stored, observer).run(function.body, arrays)
     pairs = [
         (output, Tensor.from_bits(array, output.dtype))
-        for output, array in zip(entry.outputs, found, strict=True)
+        for output, array in zip(entry.outputs, results, strict=True)
         if not output.hidden
     ]
     return Results(entry.name, tuple(pairs))
 
 
 @contextmanager
-def _told(opened: SourceModel) -> Generator[None]:
+def _told(model: SourceModel) -> Generator[None]:
     """Raises ModelError (D0164) for what IR below the graph does wrong meanwhile: it is read unchecked."""
     try:
         yield
@@ -103,10 +106,10 @@ def _told(opened: SourceModel) -> Generator[None]:
         TypeError,
         ValueError,
     ) as error:
-        if opened.read_at == "graph":
+        if model.read_at == "graph":
             raise
         raise ModelError(
-            f"{opened.name} does what its level has no meaning for: {type(error).__name__}: {error}",
+            f"{model.name} does what its level has no meaning for: {type(error).__name__}: {error}",
             code="D0164",
             help="IR below the graph is not checked when it is read: make it again with dlc show",
         ) from error

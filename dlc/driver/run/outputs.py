@@ -99,7 +99,7 @@ def save_results(results: Results, files: Mapping[str, str]) -> None:
 
     `check_files` says what can go where.
 
-    Raises UsageError: D0502 for a file that cannot be written, D0908 for an array that is no picture.
+    Raises UsageError: D0502 for a file that cannot be written, D0908 for an array that is not a picture.
     """
     for name, path in files.items():
         _save(name, results.named[name], path)

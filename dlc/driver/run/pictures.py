@@ -43,7 +43,7 @@ def read_picture(path: str, item: Input, *, resize: bool) -> NDArray[np.generic]
 
 
 def _picture_shape(item: Input) -> tuple[str, str, int]:
-    """Height, width and channels that the input wants; sizes that are no numbers may be anything."""
+    """Height, width and channels that the input wants; sizes that are not numbers may be anything."""
     shape = item.shape[1:] if len(item.shape) == 4 else item.shape
     is_float = item.dtype in ("f16", "bf16", "f32", "f64")
     if len(shape) == 3 and shape[2] in ("1", "3", "4") and (is_float or item.dtype == "u8"):
@@ -81,7 +81,7 @@ def _decoded(
 def write_picture(path: str, values: NDArray[np.generic]) -> None:
     """Write [height, width, channel] (or [height, width]): `u8` as it is, floats from 0..1.
 
-    Raises UsageError (D0908) for arrays that are no picture, Unsupported (D0703) without Pillow.
+    Raises UsageError (D0908) for arrays that are not pictures, Unsupported (D0703) without Pillow.
     """
     require_pillow(path)
     from PIL import Image
@@ -91,7 +91,7 @@ def write_picture(path: str, values: NDArray[np.generic]) -> None:
         pixels = pixels[:, :, 0]
     if not _is_picture(pixels.shape) or pixels.dtype.kind not in "uf":
         raise UsageError(
-            f"{path}: an array of shape {list(values.shape)} and dtype {values.dtype} is no picture",
+            f"{path}: an array of shape {list(values.shape)} and dtype {values.dtype} is not a picture",
             code="D0908",
             help="write it to a .npy file",
         )

@@ -1,4 +1,4 @@
-"""From a model in a file to an artifact or a model that can be called, as the user's choices say."""
+"""From a compile request to an artifact, or to a model that can be called."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dlc.driver.compile.gradient_entry import add_gradient, gradient_function
 from dlc.driver.compile.host_target import placed_here, to_run_here
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import AUTO, Settings
-from dlc.driver.run.calls import Request, call, call_with, load_model
+from dlc.driver.run.calls import CallRequest, call, call_with, load_model
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.results import Results
 from dlc.driver.run.watch import Watch
-from dlc.driver.source.importing import Asked
+from dlc.driver.source.importing import ImportRequest
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
-from dlc.driver.source.weight_sources import INIT, Given, lacks_file
+from dlc.driver.source.weight_sources import INIT, WeightsArgument, lacks_file
 from dlc.errors import UsageError
 from dlc.frontend.elaboration.values import Datum
 from dlc.ir.log import Decision
@@ -29,7 +29,7 @@ from dlc.runtime.model import Model
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """Which model, and what the user chose about it.
+    """A request to compile: the model, and the options that the user chose.
 
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
     also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
@@ -46,7 +46,7 @@ class CompileRequest:
     parameters: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     device: str | None = None
-    weights: Given = None
+    weights: WeightsArgument = None
     settings: Settings = field(default_factory=Settings)
     gradient: tuple[str | None, str, str] | None = None
     untrusted: bool = False
@@ -58,12 +58,12 @@ class CompileRequest:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether what runs where is still to be chosen (`dlc.driver.run.auto_device`)."""
+        """Whether devices are still to be chosen (`dlc.driver.run.auto_device`)."""
         return self.settings.target.partition(":")[0] == AUTO
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the file is an artifact that is what the user chose, as it is."""
+        """Whether the file is an artifact that can be used as it is."""
         fresh = isinstance(self.weights, str) and self.weights.startswith(INIT)
         return (
             self.path.endswith(".dlc")
@@ -79,41 +79,43 @@ class CompileRequest:
         )
 
     def to_run_here(self) -> CompileRequest:
-        """The same, for a machine that is this one. Raises Unsupported (D0714) where there is no GPU."""
+        """The same request for this machine. Raises Unsupported (D0714) where there is no GPU."""
         return replace(self, settings=to_run_here(self.settings, self.device))
 
-    def with_gpu_for(self, opened: SourceModel) -> CompileRequest:
-        """The same, with this machine's GPU for what a model has on one.
+    def with_gpu_for(self, model: SourceModel) -> CompileRequest:
+        """The same request, with this machine's GPU if the model uses one.
 
         Raises Unsupported (D0714) where it has, and there is no GPU.
         """
-        return replace(self, settings=placed_here(self.settings, opened.module, self.device))
+        return replace(self, settings=placed_here(self.settings, model.module, self.device))
 
-    def meant(self, opened: SourceModel, request: Request) -> Request:
-        """The request, with what it leaves to be understood.
+    def meant(self, model: SourceModel, call_request: CallRequest) -> CallRequest:
+        """The call request with its defaults made explicit.
 
         Where it names no entry point, that is the one that the derivative is of. Where a weight file of
         the model is missing, the command that it suggests does without.
         """
-        if self.weights is None and lacks_file(opened.module, opened.folder):
-            request = replace(request, words=(*request.words, "--weights", f"{INIT}0"))
-        left = {name: size for name, size in request.dims.items() if name not in opened.numbers}
-        request = replace(request, dims=left)
-        if self.gradient is None or request.entry is not None:
-            return request
+        if self.weights is None and lacks_file(model.module, model.folder):
+            call_request = replace(
+                call_request, words=(*call_request.words, "--weights", f"{INIT}0")
+            )
+        left = {name: size for name, size in call_request.dims.items() if name not in model.numbers}
+        call_request = replace(call_request, dims=left)
+        if self.gradient is None or call_request.entry is not None:
+            return call_request
         entry, result, _ = self.gradient
-        return replace(request, entry=gradient_function(opened, entry, result).sym_name)
+        return replace(call_request, entry=gradient_function(model, entry, result).sym_name)
 
     def open(self) -> SourceModel:
-        """The model, read."""
-        opened = self._open_training() if self.to_train else self._open_model()
-        opened.trust_ir = self.trust_ir
+        """Read the model."""
+        model = self._open_training() if self.to_train else self._open_model()
+        model.trust_ir = self.trust_ir
         if self.gradient is not None:
-            add_gradient(opened, *self.gradient)
-            opened.reopen = self.open
+            add_gradient(model, *self.gradient)
+            model.reopen = self.open
         for decision in self.decided:
-            opened.context.log.add(decision)
-        return opened
+            model.context.log.add(decision)
+        return model
 
     def _open_model(self) -> SourceModel:
         return open_model(
@@ -122,7 +124,7 @@ class CompileRequest:
             module=self.module,
             settings=self.parameters,
             places=self.places,
-            asked=Asked(self.shapes, self.fixed, self.settings.dims),
+            import_request=ImportRequest(self.shapes, self.fixed, self.settings.dims),
         )
 
     def _open_training(self) -> SourceModel:
@@ -145,33 +147,33 @@ class CompileResult:
     """Seconds spent in each pass."""
 
 
-def make_artifact(wanted: CompileRequest, *, stage: str | None = None) -> CompileResult:
+def make_artifact(request: CompileRequest, *, stage: str | None = None) -> CompileResult:
     """Compile a model from the stage that it is at, which is `stage` where one is named.
 
-    Raises UsageError: D0905 for a model at another stage, D0915 for what is no stage of IR.
+    Raises UsageError: D0905 for a model at another stage, D0915 for what is not a stage of IR.
     """
-    opened = wanted.open()
+    model = request.open()
     if stage is not None:
-        _begin_at(opened, stage)
-    return _compiled(wanted, opened)
+        _begin_at(model, stage)
+    return _compiled(request, model)
 
 
-def make_model(wanted: CompileRequest, threads: int | None = None) -> tuple[Model, CompileResult]:
+def make_model(request: CompileRequest, threads: int | None = None) -> tuple[Model, CompileResult]:
     """Compile a model to be called in this process. Raises Unsupported (D0714) where there is no GPU."""
-    result = make_here(wanted)
-    return Model(result.artifact, threads=threads, device=wanted.device), result
+    result = make_here(request)
+    return Model(result.artifact, threads=threads, device=request.device), result
 
 
-def make_here(wanted: CompileRequest) -> CompileResult:
+def make_here(request: CompileRequest) -> CompileResult:
     """Compile a model for this machine. Raises Unsupported (D0714) where it lacks the GPU for it."""
-    wanted = wanted.to_run_here()
-    opened = wanted.open()
-    return _compiled(wanted.with_gpu_for(opened), opened)
+    request = request.to_run_here()
+    model = request.open()
+    return _compiled(request.with_gpu_for(model), model)
 
 
 def run_model(
-    wanted: CompileRequest,
-    request: Request,
+    request: CompileRequest,
+    call_request: CallRequest,
     threads: int | None = None,
     max_memory: int | None = None,
 ) -> tuple[Results, tuple[str, ...]]:
@@ -181,39 +183,39 @@ def run_model(
     a call may work in.
     """
     check_threads(threads)
-    wanted = wanted.to_run_here()
-    if wanted.is_compiled:
-        return _run_artifact(wanted, request, threads, max_memory), ()
-    opened = wanted.open()
-    arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
-    result = _compiled(wanted.with_gpu_for(opened), opened)
-    artifact, device = result.artifact, wanted.device
+    request = request.to_run_here()
+    if request.is_compiled:
+        return _run_artifact(request, call_request, threads, max_memory), ()
+    source = request.open()
+    arguments = request.meant(source, call_request).arguments(interfaces(source.module))
+    result = _compiled(request.with_gpu_for(source), source)
+    artifact, device = result.artifact, request.device
     with Model(artifact, threads=threads, max_memory=max_memory, device=device) as model:
         return call_with(model, arguments), result.report.notes
 
 
 def evaluate_model(
-    wanted: CompileRequest, request: Request, watch: Watch
+    request: CompileRequest, call_request: CallRequest, watch: Watch
 ) -> tuple[Results, tuple[str, ...]]:
     """The same without compiling: each operation says in NumPy what it computes."""
-    opened = wanted.open()
-    return evaluate_entry(opened, wanted.meant(opened, request), wanted.weights, watch)
+    model = request.open()
+    return evaluate_entry(model, request.meant(model, call_request), request.weights, watch)
 
 
 def _run_artifact(
-    wanted: CompileRequest, request: Request, threads: int | None, max_memory: int | None
+    request: CompileRequest, call_request: CallRequest, threads: int | None, max_memory: int | None
 ) -> Results:
     with load_model(
-        wanted.path,
-        weights=wanted.weights,
+        request.path,
+        weights=request.weights,
         threads=threads,
         max_memory=max_memory,
-        device=wanted.device,
+        device=request.device,
     ) as model:
-        return call(model, request)
+        return call(model, call_request)
 
 
-def _begin_at(opened: SourceModel, stage: str) -> None:
+def _begin_at(model: SourceModel, stage: str) -> None:
     """Take a model to be at a stage."""
     if stage not in STAGES:
         raise UsageError(
@@ -221,17 +223,17 @@ def _begin_at(opened: SourceModel, stage: str) -> None:
             code="D0915",
             help=f"stages of IR are {', '.join(STAGES)}",
         )
-    if stage not in opened.stages:
+    if stage not in model.stages:
         raise UsageError(
-            f"{opened.name} is at {opened.stage} level, not at {stage}",
+            f"{model.name} is at {model.stage} level, not at {stage}",
             code="D0905",
-            help=f"say --from {opened.stage}, or leave it out",
+            help=f"say --from {model.stage}, or leave it out",
         )
-    opened.stage = opened.read_at = stage
+    model.stage = model.read_at = stage
 
 
-def _compiled(wanted: CompileRequest, opened: SourceModel) -> CompileResult:
+def _compiled(request: CompileRequest, model: SourceModel) -> CompileResult:
     report = Report()
-    artifact = compile_model(opened, wanted.settings, wanted.weights, report=report)
-    report.notes = (*opened.remarks, *report.notes)
-    return CompileResult(artifact, report, opened.context.seconds)
+    artifact = compile_model(model, request.settings, request.weights, report=report)
+    report.notes = (*model.remarks, *report.notes)
+    return CompileResult(artifact, report, model.context.seconds)

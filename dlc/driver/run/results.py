@@ -1,4 +1,4 @@
-"""What a call gave, what each result is called, and into which files results can go."""
+"""The results of a call, their names, and the files that they can go into."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDINGS = (".npy", ".safetensors", TEXT, *PICTURES)
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a call gave: each result with its declaration, in order."""
+    """The results of a call: each with its declaration, in order."""
 
     entry: str
     values: tuple[tuple[Output, Tensor], ...]
@@ -36,7 +36,7 @@ class Results:
 
 
 def results_of(point: EntryPoint, result: object) -> Results:
-    """What a call returned, sorted by the declared results."""
+    """The values that a call returned, in the order of the declared results."""
     found = cast("tuple[ArrayLike, ...]", result if isinstance(result, tuple) else (result,))
     pairs = zip(point.outputs, found, strict=True)
     return Results(point.name, tuple([(output, Tensor(value)) for output, value in pairs]))
@@ -48,7 +48,7 @@ def named_values(values: Mapping[str, Tensor]) -> Results:
 
 
 def _names(entry: str, outputs: Sequence[Output]) -> list[str]:
-    """What each result is called: by its own name, or by that of the entry point."""
+    """The name of each result: its own, or that of the entry point."""
     return [output.name or entry for output in outputs]
 
 
@@ -56,7 +56,7 @@ def check_files(entry: Entry, files: Mapping[str, str]) -> None:
     """Whether results of these names can go to these files.
 
     Raises UsageError: D0906 for results that do not exist, D0909 for other endings and for numbers that
-    are no text.
+    are not text.
     """
     outputs = [output for output in entry.outputs if not output.hidden]
     names = _names(entry.name, outputs)
@@ -84,7 +84,7 @@ def check_files(entry: Entry, files: Mapping[str, str]) -> None:
         output = outputs[names.index(name)]
         if ending == TEXT and (output.dtype != "u8" or not 1 <= len(output.shape) <= 2):
             raise UsageError(
-                f"{path}: {name} is no text, which is u8 with one axis, or two for one text a line",
+                f"{path}: {name} is not text, which is u8 with one axis, or with two for one text a line",
                 code="D0909",
                 help="use .npy or .safetensors",
             )

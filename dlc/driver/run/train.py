@@ -34,57 +34,57 @@ OWN = ("batch", "epochs", "seed")
 """Entries of a `train` block that may be set from outside."""
 
 
-def make_trainer(wanted: CompileRequest, threads: int | None = None) -> tuple[Trainer, Report]:
+def make_trainer(request: CompileRequest, threads: int | None = None) -> tuple[Trainer, Report]:
     """A trainer for a model with a `train` block, or for an artifact that was made to train.
 
-    `wanted.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
+    `request.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
     Raises Unsupported (D0714) where it is to run on a GPU and there is none.
     """
-    return plan_training(wanted.to_run_here()).trainer(threads)
+    return plan_training(request.to_run_here()).trainer(threads)
 
 
-def plan_training(wanted: CompileRequest, resume: str | None = None) -> Planned:
+def plan_training(request: CompileRequest, resume: str | None = None) -> TrainingPlan:
     """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
 
-    Raises UsageError: D0814 for an artifact that does not train, D0925 where what is wanted contradicts the
+    Raises UsageError: D0814 for an artifact that does not train, D0925 where the request contradicts the
     checkpoint, or how far a saved trainer had come.
     """
-    seed = None if resume is None else _seed_of(resume, read_checkpoint(resume).facts, wanted)
-    if wanted.text is None and wanted.path.endswith(SUFFIX):
-        artifact = Artifact.read(wanted.path)
+    seed = None if resume is None else _seed_of(resume, read_checkpoint(resume).facts, request)
+    if request.text is None and request.path.endswith(SUFFIX):
+        artifact = Artifact.read(request.path)
         if resume is None and artifact.section(PROGRESS):
-            seed = _seed_of(wanted.path, progress_of(artifact), wanted)
-        artifact = _set(artifact, wanted)
-        return Planned(wanted, artifact, training_of(artifact), resume, seed)
+            seed = _seed_of(request.path, progress_of(artifact), request)
+        artifact = _set(artifact, request)
+        return TrainingPlan(request, artifact, training_of(artifact), resume, seed)
     if resume is not None:
-        wanted = replace(wanted, weights=resume)
-    opened = _open(wanted)
-    assert opened.training is not None
-    return Planned(wanted, opened, opened.training, resume, seed)
+        request = replace(request, weights=resume)
+    model = _open(request)
+    assert model.training is not None
+    return TrainingPlan(request, model, model.training, resume, seed)
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """A training before it is compiled, so that mistakes are told at once.
+class TrainingPlan:
+    """A checked training before it is compiled.
 
     `seed` is that of the checkpoint `resume`, or of the saved trainer, if it goes on from one.
     """
 
-    wanted: CompileRequest
+    request: CompileRequest
     source: SourceModel | Artifact
     facts: Training
     resume: str | None
     seed: int | None
 
-    def data(self, given: Given | None = None) -> Dataset:
+    def data(self, data: Given | None = None) -> Dataset:
         """The examples that the model names, or those given in their place, checked."""
         match self.source:
             case Artifact(manifest=manifest):
                 entries = manifest.entries
-            case opened:
-                entries = interfaces(opened.module)
+            case model:
+                entries = interfaces(model.module)
         seed = self.facts.seed if self.seed is None else self.seed
-        return open_examples(self.facts, entries, self._folder, given, seed=seed)
+        return open_examples(self.facts, entries, self._folder, data, seed=seed)
 
     @property
     def files(self) -> list[str]:
@@ -98,12 +98,12 @@ class Planned:
         match self.source:
             case Artifact() as artifact:
                 pass
-            case opened:
-                wanted = self.wanted
-                settings = placed_here(wanted.settings, opened.module, wanted.device)
-                artifact = compile_model(opened, settings, wanted.weights, report=report)
-                report.notes = (*opened.remarks, *report.notes)
-        device = self.wanted.device
+            case model:
+                request = self.request
+                settings = placed_here(request.settings, model.module, request.device)
+                artifact = compile_model(model, settings, request.weights, report=report)
+                report.notes = (*model.remarks, *report.notes)
+        device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self._folder, device=device)
         if self.resume is not None:
             trainer.resume(self.resume)
@@ -111,80 +111,83 @@ class Planned:
 
     @property
     def _folder(self) -> str:
-        return os.path.dirname(self.wanted.path) or "."
+        return os.path.dirname(self.request.path) or "."
 
 
-def _seed_of(path: str, done: Facts, wanted: CompileRequest) -> int:
+def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
     """The seed that a training goes on with, of which a file says how far it has come."""
-    found = done.seed
-    seed = wanted.parameters.get("seed", found)
-    if wanted.weights is not None or seed != found:
-        brings = f"the seed {found}, which --set makes {seed}"
+    saved_seed = done.seed
+    seed = request.parameters.get("seed", saved_seed)
+    if request.weights is not None or seed != saved_seed:
+        brings = f"the seed {saved_seed}, which --set makes {seed}"
         raise UsageError(
-            f"{path} brings {brings if wanted.weights is None else 'weights, and so does --weights'}",
+            f"{path} brings {brings if request.weights is None else 'weights, and so does --weights'}",
             code="D0925",
             help="leave that out, or begin anew: --weights FILE without --resume",
         )
-    return found
+    return saved_seed
 
 
-def make_trained(wanted: CompileRequest, trainer: Trainer) -> CompileResult:
+def make_trained(request: CompileRequest, trainer: Trainer) -> CompileResult:
     """The artifact with the model's entry points and the trained weights."""
-    settings = {k: v for k, v in wanted.parameters.items() if k not in OWN}
-    return make_artifact(replace(wanted, parameters=settings, weights=trainer.trained()))
+    settings = {k: v for k, v in request.parameters.items() if k not in OWN}
+    return make_artifact(replace(request, parameters=settings, weights=trainer.trained()))
 
 
-def check_last_step(wanted: CompileRequest, trainer: Trainer) -> None:
+def check_last_step(request: CompileRequest, trainer: Trainer) -> None:
     """Evaluate the last step of a trainer that remembers it, as `dlc run --check-nan` does.
 
     Raises CallError (D0912) at the example or the first operation that the trouble begins with.
     """
-    opened = _open(wanted)
-    Manager(opened.context).run(opened.module, (autodiff,))
+    model = _open(request)
+    Manager(model.context).run(model.module, (autodiff,))
     arguments = Arguments(STEP, trainer.last_inputs())
     try:
-        evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
+        evaluate_arguments(model, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
     except CallError as error:
         step = f"this was step {trainer.steps}"
-        made = f"{step}; keep what it is computed from where it has a value"
-        told = [replace(found, help=made if found.place else step) for found in error.diagnostics]
-        raise CallError(told, sources=error.sources) from None
+        advice = f"{step}; keep what it is computed from where it has a value"
+        diagnostics = [
+            replace(diagnostic, help=advice if diagnostic.place else step)
+            for diagnostic in error.diagnostics
+        ]
+        raise CallError(diagnostics, sources=error.sources) from None
 
 
-def _open(wanted: CompileRequest) -> SourceModel:
-    own = {name: value for name, value in wanted.parameters.items() if name in OWN}
-    rest = {name: value for name, value in wanted.parameters.items() if name not in OWN}
-    opened = open_training(
-        wanted.path, text=wanted.text, module=wanted.module, settings=rest, places=wanted.places
+def _open(request: CompileRequest) -> SourceModel:
+    own = {name: value for name, value in request.parameters.items() if name in OWN}
+    rest = {name: value for name, value in request.parameters.items() if name not in OWN}
+    model = open_training(
+        request.path, text=request.text, module=request.module, settings=rest, places=request.places
     )
-    for decision in wanted.decided:
-        opened.context.log.add(decision)
-    assert opened.training is not None
-    opened.training = _changed(opened.training, own)
-    return opened
+    for decision in request.decided:
+        model.context.log.add(decision)
+    assert model.training is not None
+    model.training = _changed(model.training, own)
+    return model
 
 
-def _set(artifact: Artifact, wanted: CompileRequest) -> Artifact:
+def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
     """An artifact with the entries of its `train` block that the user sets."""
     facts = artifact.manifest.training
-    others = [name for name in wanted.parameters if name not in OWN]
-    if wanted.settings.target != Settings().target:
+    others = [name for name in request.parameters if name not in OWN]
+    if request.settings.target != Settings().target:
         others.append(option("target"))
-    if wanted.weights is not None:
+    if request.weights is not None:
         others.append(option("weights"))
-    if wanted.settings.max_memory is not None:
+    if request.settings.max_memory is not None:
         others.append(option("max_memory"))
-    if wanted.settings.dims:
+    if request.settings.dims:
         others.append(option("dims"))
     if others:
         raise UsageError(
-            f"{wanted.path} is compiled: {others[0]} cannot be set any more",
+            f"{request.path} is compiled: {others[0]} cannot be set any more",
             code="D0905",
             help="train the text of the model",
         )
-    if facts is None or not wanted.parameters:
+    if facts is None or not request.parameters:
         return artifact
-    manifest = artifact.manifest._replace(training=_changed(facts, wanted.parameters))
+    manifest = artifact.manifest._replace(training=_changed(facts, request.parameters))
     return replace(artifact, manifest=manifest)
 
 

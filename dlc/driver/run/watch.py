@@ -1,4 +1,4 @@
-"""What is looked at while an entry point is evaluated: values of the text, the first that is no number."""
+"""Watch an evaluation: values of the text, and the first one that is not finite."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Input
 
 Flaw: TypeAlias = Literal["NaN", "an infinity"]
-"""What a value holds that is no number; of both, NaN."""
+"""The non-finite number that a value holds; NaN if it holds both."""
 
 ALL = "all"
 
 
 @dataclass(slots=True)
 class Watch:
-    """What to look at while an entry point is evaluated, and what was seen.
+    """The values to observe during an evaluation, and those observed.
 
     `names` are values of the model's text, or `all`; with `check_nan` the first NaN ends the call, be it
     in an input, and the first infinity that is computed from finite numbers.
@@ -40,7 +40,7 @@ class Watch:
     known: set[str] = field(default_factory=set[str])
     """Every name that came by."""
     remarks: list[str] = field(default_factory=list[str])
-    """What the user should know though it ends nothing: inputs and weights that hold an infinity."""
+    """Warnings: inputs and weights that hold an infinity."""
 
     @property
     def watches(self) -> bool:
@@ -52,7 +52,7 @@ class Watch:
         return ALL in self.names or name in self.names
 
     def beside(self, shown: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What was seen, without what these show already: the same numbers under the same name."""
+        """The observed values, without those that the results show under the same name."""
         return {
             name: value
             for name, value in self.seen.items()
@@ -77,7 +77,7 @@ def observing(
     inputs: Mapping[Value, Input],
     renamed: Mapping[str, str],
 ) -> Callable[[Value, Array], None] | None:
-    """What an evaluation shows its values to; None where nothing is watched.
+    """The observer of an evaluation; None where nothing is watched.
 
     `renamed` says what the text calls values that have other names in the IR.
     """
@@ -138,7 +138,7 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
 
 @dataclass(slots=True)
 class _Check:
-    """Finds where the first value comes from that is no number.
+    """Finds the operation that gave the first non-finite value.
 
     Constants may be what they like, and inputs and weights infinite, as masks are: what is computed from
     an infinity may be one too, but not NaN.
@@ -147,7 +147,7 @@ class _Check:
     inputs: Mapping[Value, Input]
     remarks: list[str]
     flaws: dict[Value, Flaw] = field(default_factory=dict[Value, Flaw])
-    """Of the values that are no numbers; one in a loop as it was last."""
+    """The values that are not finite; of a value in a loop, its last one."""
 
     def see(self, value: Value, type: TensorType, array: Array) -> None:
         flaw = _flaw(type, array)

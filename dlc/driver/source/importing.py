@@ -27,21 +27,21 @@ _MADE = "made"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What was written."""
+    """The files that were written."""
 
     text: Path
     weights: Path | None
     """None for a model without weights."""
     parameters: int
     renamed: Mapping[str, str]
-    """What is called otherwise than in the file: inputs, results and sizes."""
+    """The renamed inputs, results and sizes."""
     warnings: tuple[Diagnostic, ...] = ()
-    """What the file says otherwise than its nodes."""
+    """Declarations of the file that its nodes contradict."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of an ONNX file: texts of other shapes and of the only values of inputs, and bounds."""
+class ImportRequest:
+    """The options of an ONNX import: other shapes and fixed values of inputs, as texts, and bounds."""
 
     shapes: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -85,20 +85,22 @@ def import_model(
     path = Path(path)
     if path.suffix != ".onnx":
         raise UsageError(
-            f"{path.name} is no ONNX file",
+            f"{path.name} is not an ONNX file",
             code="D0903",
             help="dlc import takes .onnx files",
         )
     target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
     if target.suffix != ".dlm":
-        raise UsageError(f"{target.name} is no name for model text: it ends in .dlm", code="D0903")
-    wanted = {name: _shape(name, text) for name, text in (shapes or {}).items()}
+        raise UsageError(
+            f"{target.name} is not a name for model text, which ends in .dlm", code="D0903"
+        )
+    new_shapes = {name: _shape(name, text) for name, text in (shapes or {}).items()}
     values = {name: _value(name, text) for name, text in (fixed or {}).items()}
     weights = target.with_suffix(".safetensors")
     check_writable(target)
-    made = read_onnx(path, shapes=wanted, dims=dims, fixed=values)
+    model = read_onnx(path, shapes=new_shapes, dims=dims, fixed=values)
     docs = f"{path.stem}, imported from {path.name}."
-    written = write_model(made, target.stem, weights.name, docs)
+    written = write_model(model, target.stem, weights.name, docs)
     tensors = {
         name: Tensor.from_bits(weight.array, weight.dtype.name)
         for name, weight in written.weights.items()
@@ -108,7 +110,7 @@ def import_model(
         safetensors.write(weights, tensors, {_MADE: "dlc import"})
     write_file(target, [written.text.encode()])
     count = sum(weight.array.size for weight in written.weights.values())
-    return Imported(target, weights if tensors else None, count, made.renamed, made.warnings)
+    return Imported(target, weights if tensors else None, count, model.renamed, model.warnings)
 
 
 def _check_own(weights: Path) -> None:
@@ -136,7 +138,7 @@ def _value(name: str, text: str) -> NDArray[np.generic]:
         found = np.empty(0, object)
     if found.dtype.kind not in "bif":
         raise UsageError(
-            f"--fix {name}={text} is no number or list of numbers",
+            f"--fix {name}={text} is not a number or a list of numbers",
             code="D0901",
             help=f"write --fix {name}=[1,2]",
         )

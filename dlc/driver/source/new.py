@@ -33,7 +33,7 @@ def new_model(name: str) -> Path:
         )
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", stem):
         raise UsageError(
-            f"{name} is no name for a model",
+            f"{name} is not a name for a model",
             code="D0913",
             help="use letters, digits and underscores, such as my_model",
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.source.extensions import load_extensions
-from dlc.driver.source.importing import Asked
+from dlc.driver.source.importing import ImportRequest
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import stages_of
 from dlc.driver.source.training_text import take_training
@@ -45,11 +45,13 @@ def open_model(
     module: str | None = None,
     settings: Chosen | None = None,
     places: Places | None = None,
-    asked: Asked | None = None,
+    import_request: ImportRequest | None = None,
 ) -> SourceModel:
-    """The model in a file; with `text`, in that text under the name `path`. An ONNX file is as `asked`.
+    """The model in a file; with `text`, in that text under the name `path`.
 
-    Raises UsageError for an ending that is not dlc's, a file that cannot be read, and parameters of what
+    `import_request` has the options of an ONNX file.
+
+    Raises UsageError for an unknown ending, a file that cannot be read, and parameters of a model that
     has none; ModelError for a model that is wrong.
     """
     load_extensions()
@@ -57,21 +59,26 @@ def open_model(
     opener = OPENERS.get(path.suffix if text is None else ".dlm")
     if opener is None:
         raise UsageError(
-            f"{path.name or repr(str(path))} is no model",
+            f"{path.name or repr(str(path))} is not a model",
             code="D0903",
             help=f"models end in {', '.join(OPENERS)}",
         )
     if text is None:
-        map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
-    asked = asked or Asked()
-    asked.check_for(path)
-    opened = opener(path, text, module, settings or {}, places or {}, asked)
-    with opened.quoting():
-        check_interface(opened.module)
-    opened.reopen = lambda: open_model(
-        path, text=text, module=module, settings=settings, places=places, asked=asked
+        map_file(path)  # one message for an unreadable file, whatever its kind
+    import_request = import_request or ImportRequest()
+    import_request.check_for(path)
+    model = opener(path, text, module, settings or {}, places or {}, import_request)
+    with model.quoting():
+        check_interface(model.module)
+    model.reopen = lambda: open_model(
+        path,
+        text=text,
+        module=module,
+        settings=settings,
+        places=places,
+        import_request=import_request,
     )
-    return opened
+    return model
 
 
 def open_training(
@@ -85,22 +92,22 @@ def open_training(
 ) -> SourceModel:
     """The functions that train the model in a text, as its `train` block says; or its loss alone.
 
-    Raises UsageError (D0905) for what is no text of a model, ModelError for one without such a block.
+    Raises UsageError (D0905) for a file that is not model text, ModelError for one without such a block.
     """
     path = Path(path)
     if text is None and path.suffix != ".dlm":
         raise UsageError(
-            f"{path.name} is no text of a model, and only such says how to train",
+            f"{path.name} is not model text, and only model text says how to train",
             code="D0905",
             help="training takes a .dlm with a `train` block, or a .dlc that was made to train",
         )
     if text is None:
         map_file(path)
-    opened = _open_text(path, text, module, settings or {}, places or {}, purpose=purpose)
-    opened.reopen = lambda: open_training(
+    model = _open_text(path, text, module, settings or {}, places or {}, purpose=purpose)
+    model.reopen = lambda: open_training(
         path, text=text, module=module, settings=settings, places=places, purpose=purpose
     )
-    return opened
+    return model
 
 
 def _open_text(
@@ -109,12 +116,12 @@ def _open_text(
     module: str | None,
     settings: Chosen,
     places: Places,
-    _: Asked | None = None,
+    _: ImportRequest | None = None,
     *,
     purpose: Purpose = "call",
 ) -> SourceModel:
     context = Context()
-    made = elaborate(
+    elaborated = elaborate(
         path,
         text=text,
         module=module,
@@ -124,29 +131,31 @@ def _open_text(
         places=places,
     )
     return SourceModel(
-        made.module,
+        elaborated.module,
         context,
         readable(path.name),
-        made.texts,
+        elaborated.texts,
         path.parent,
-        layers=tuple(Layer(row.path, row.type, row.parameters) for row in made.layers),
-        warnings=made.warnings,
-        unkept=made.unkept,
-        training=_training_facts(made.train) if made.train and purpose != "call" else None,
-        can_train=made.train is not None,
+        layers=tuple(Layer(row.path, row.type, row.parameters) for row in elaborated.layers),
+        warnings=elaborated.warnings,
+        unkept=elaborated.unkept,
+        training=_training_facts(elaborated.train)
+        if elaborated.train and purpose != "call"
+        else None,
+        can_train=elaborated.train is not None,
     )
 
 
-def _training_facts(found: frontend.Training) -> Training:
-    """What a `train` block says, as an artifact has it."""
-    path, every = found.checkpoint or ("", 1)
+def _training_facts(block: frontend.Training) -> Training:
+    """The `train` block as an artifact records it."""
+    path, every = block.checkpoint or ("", 1)
     return Training(
-        found.module,
-        tuple([name for name, _ in found.inputs]),
-        found.data,
-        found.batch,
-        found.epochs,
-        found.seed,
+        block.module,
+        tuple([name for name, _ in block.inputs]),
+        block.data,
+        block.batch,
+        block.epochs,
+        block.seed,
         path,
         every,
     )
@@ -158,26 +167,28 @@ def _open_ir(
     module: str | None,
     settings: Chosen,
     places: Places,
-    _: Asked,
+    _: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     name = readable(path.name)
-    found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
-    parsed = read_ir(found, name)
+    source_text = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
+    parsed = read_ir(source_text, name)
     training = take_training(parsed)
-    opened = SourceModel(parsed, Context(), name, {name: found}, path.parent, training=training)
-    _place(opened)
-    return opened
+    model = SourceModel(
+        parsed, Context(), name, {name: source_text}, path.parent, training=training
+    )
+    _place(model)
+    return model
 
 
-def _place(opened: SourceModel) -> None:
+def _place(model: SourceModel) -> None:
     """Note the level of IR that was read."""
-    opened.stages = stages_of(opened.module)
-    opened.stage = opened.read_at = opened.stages[0]
+    model.stages = stages_of(model.module)
+    model.stage = model.read_at = model.stages[0]
 
 
 def _refuse_choices(path: Path, module: str | None, settings: Chosen, places: Places) -> None:
-    """Parameters were chosen when the model's text became this file."""
+    """Refuse parameters of IR and artifacts: they were chosen when the text was compiled."""
     if settings or places or module is not None:
         raise UsageError(
             f"{path.name} has no modules and no parameters any more",
@@ -192,7 +203,7 @@ def _open_artifact(
     module: str | None,
     settings: Chosen,
     places: Places,
-    _: Asked,
+    _: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     artifact = Artifact.read(path)
@@ -201,7 +212,7 @@ def _open_artifact(
     parsed = read_ir(graph, listing)
     facts = artifact.manifest
     weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
-    opened = SourceModel(
+    model = SourceModel(
         parsed,
         Context(),
         facts.model,
@@ -212,12 +223,12 @@ def _open_artifact(
         training=facts.training,
         listings={listing: graph},
     )
-    _place(opened)
-    return opened
+    _place(model)
+    return model
 
 
 def _graph_of(artifact: Artifact) -> str:
-    """The text of its graph. Raises ArtifactError (D0611) for one that is no text."""
+    """The text of its graph. Raises ArtifactError (D0611) if it is not text."""
     try:
         return str(artifact.section("graph"), "utf-8")
     except UnicodeDecodeError as error:
@@ -232,32 +243,34 @@ def _open_onnx(
     module: str | None,
     settings: Chosen,
     places: Places,
-    asked: Asked,
+    import_request: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     context = Context()
-    made = asked.read(path, context.values)
+    imported = import_request.read(path, context.values)
     name = readable(path.name)
-    texts = {name: made.listing}
+    texts = {name: imported.listing}
     return SourceModel(
-        made.module,
+        imported.module,
         context,
         name,
         texts,
         path.parent,
-        arrays=made.arrays,
-        warnings=made.warnings,
-        numbers=made.numbers,
+        arrays=imported.arrays,
+        warnings=imported.warnings,
+        numbers=imported.numbers,
     )
 
 
-OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places, Asked], SourceModel]] = {
+OPENERS: dict[
+    str, Callable[[Path, str | None, str | None, Chosen, Places, ImportRequest], SourceModel]
+] = {
     ".dlm": _open_text,
     ".dlir": _open_ir,
     ".dlc": _open_artifact,
     ".onnx": _open_onnx,
 }
-"""How each kind of file is opened, by its ending."""
+"""The opener of each kind of file, by its ending."""
 
 
 def read_ir(text: str, name: str) -> Module:

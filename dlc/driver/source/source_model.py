@@ -22,7 +22,7 @@ class SourceModel:
     context: Context
     name: str
     texts: Mapping[str, str]
-    """What it was read from, by file name, as far as an artifact keeps it."""
+    """Its source texts that an artifact keeps, by file name."""
     folder: Path
     stage: str = "graph"
     layers: tuple[manifest.Layer, ...] = ()
@@ -34,11 +34,11 @@ class SourceModel:
     """Reads it once more."""
     warnings: tuple[Diagnostic, ...] = ()
     unkept: tuple[Diagnostic, ...] = ()
-    """What its text demands and compiled code would not keep: limits and devices."""
+    """Limits and devices that its text demands and compiled code would not respect."""
     arrays: Mapping[str, Array] | None = None
     """The numbers of its weights, where the file itself has them."""
     training: manifest.Training | None = None
-    """How it trains, if its functions are those that train it."""
+    """Its training, if its functions are those that train it."""
     listings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
     numbers: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Which level a module of IR is at: that of its highest operation, where it has one that tells."""
+"""The level of a module of IR: that of its highest operation that belongs to one level."""
 
 from __future__ import annotations
 

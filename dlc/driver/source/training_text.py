@@ -1,4 +1,4 @@
-"""How a model trains, in the text of its IR: the module's attribute `dlc.training`, as the manifest has it.
+"""Training facts in IR text: the module's attribute `dlc.training`, as the manifest has it.
 
 The functions of a step say the rest themselves. Artifacts have the facts in their manifest alone, so that
 a model that trains with another seed has the same code.
@@ -21,7 +21,7 @@ def write_training(module: Module, training: Training | None) -> None:
 
 
 def take_training(module: Module) -> Training | None:
-    """How a module says that it trains, which is taken out of it.
+    """Remove the training facts from a module and return them.
 
     Raises ModelError (D0301) for an attribute that says something else.
     """

@@ -52,7 +52,7 @@ class Stream:
 
 
 def fans(shape: Shape) -> tuple[int, int]:
-    """How many inputs and outputs one unit of a weight has: `[in, out]`, or `[.., in, out]` for kernels."""
+    """The fan-in and fan-out of a weight `[in, out]`, or `[.., in, out]` for kernels."""
     if len(shape) < 2:
         size = shape[0] if shape else 1
         return size, size
@@ -159,8 +159,8 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
     """The initial array of weight `name`, in NumPy's dtype for its element type.
 
     `text` is a call such as `normal(0.02)`; `stacked` leading axes count copies, initialised one by one
-    from one stream. Raises ModelError for a text that is no initialiser (D0510) and for numbers that the
-    dtype cannot hold (D0552).
+    from one stream. Raises ModelError for a text that is not an initialiser (D0510) and for numbers that
+    the dtype cannot hold (D0552).
     """
     shape = tuple([size for size in type.shape if isinstance(size, int)])
     found = _read(text)
@@ -188,7 +188,7 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
 
 
 def _read(text: str) -> tuple[Callable[..., Floats], list[float]] | None:
-    """The initialiser that a text calls, and its numbers; None where it calls none with so many."""
+    """The initialiser that a text calls, with its numbers; None if there is none with that many."""
     match = _CALL.fullmatch(text.replace(" ", ""))
     make = INITIALISERS.get(match[1]) if match else None
     if match is None or make is None:

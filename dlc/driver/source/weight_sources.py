@@ -1,4 +1,4 @@
-"""Where the numbers of a model's weights come from: files, initialisers, or arrays given by the caller."""
+"""Sources of a model's weights: files, initialisers, or arrays of the caller."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_ins
 from dlc.runtime.weights.keys import by_key, by_path
 
 Array: TypeAlias = NDArray[np.generic]
-Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
+WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
 """`init:SEED`, the path of a weight file, arrays by name, or None for what the model says itself."""
 
 INIT = "init:"
@@ -46,12 +46,12 @@ class Weights:
     table: tuple[manifest.Weight, ...]
     data: memoryview
     notes: tuple[str, ...] = ()
-    """What the user should know about where they come from."""
+    """A note about their origin, for the user."""
 
 
 def gather(
     module: Module,
-    given: Given,
+    argument: WeightsArgument,
     folder: Path,
     own: Mapping[str, Array] | None = None,
     seed: int = 0,
@@ -69,7 +69,7 @@ def gather(
     ]
     notes: list[str] = []
     stored = _own(folder, sources, notes, seed) if own is None else _from_arrays(own)
-    find = stored if given is None else _chosen(given)
+    find = stored if argument is None else _chosen(argument)
     table: list[manifest.Weight] = []
     end = 0
     for source in sources:
@@ -86,12 +86,12 @@ def gather(
 
 def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
     """The stored weights by symbol, and with them those that are derived from them."""
-    found = dict(stored)
+    arrays = dict(stored)
     for op in module.body:
         if isinstance(op, weight.Derived):
-            sources = [found[symbol.name] for symbol in op.sources]
-            (found[op.sym_name],) = Evaluation({}, found).run(op.body, sources)
-    return found
+            sources = [arrays[symbol.name] for symbol in op.sources]
+            (arrays[op.sym_name],) = Evaluation({}, arrays).run(op.body, sources)
+    return arrays
 
 
 def _row(source: weight.Source, offset: int) -> manifest.Weight:
@@ -112,23 +112,23 @@ def _row(source: weight.Source, offset: int) -> manifest.Weight:
     )
 
 
-def _chosen(given: str | os.PathLike[str] | Mapping[str, Array]) -> Finder:
+def _chosen(argument: str | os.PathLike[str] | Mapping[str, Array]) -> Finder:
     """Weights from where the user says."""
-    match given:
-        case str() if given.startswith(INIT):
-            seed = _seed(given)
+    match argument:
+        case str() if argument.startswith(INIT):
+            seed = _seed(argument)
             return lambda source, _: _initial(source, seed)
         case Mapping():
-            return _from_arrays(given)
+            return _from_arrays(argument)
         case _:
-            return _from_file(open_weights(given))
+            return _from_file(open_weights(argument))
 
 
 def _seed(text: str) -> int:
     seed = whole_number(text.removeprefix(INIT))
     if seed is None or seed >= 1 << 64:
         raise UsageError(
-            f"{text!r} is no seed for the weights",
+            f"{text!r} is not a seed for the weights",
             code="D0901",
             help="write init:0 or another number",
         )

@@ -21,7 +21,7 @@ PAGES: dict[str, Page] = {
         "or something was written behind it. Copy it again.",
     ),
     "D0604": Page(
-        "the manifest is not one",
+        "the manifest is invalid",
         "The manifest is the part that describes the artifact. It must have the SHA-256 that the header "
         "says, be JSON in its canonical spelling, and have exactly the known keys.",
     ),
@@ -84,7 +84,7 @@ PAGES: dict[str, Page] = {
         "maps memory that is writable and executable at once, but it needs to execute compiled code.",
     ),
     "D0616": Page(
-        "IR below the graph, which nobody said to trust",
+        "IR below the graph without permission to trust it",
         "In a graph every index is checked. Kernels, plans and loops may use any memory, as machine code "
         "may, so a `.dlir` that has them, and a `.dlc` that was made from such and is to be compiled "
         "again, are refused. Compile the text of the model or its graph. `--trust-ir` (`trust_ir=True`) "

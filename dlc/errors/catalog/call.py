@@ -90,7 +90,7 @@ PAGES: dict[str, Page] = {
         'dlc.trainer("mlp.dlm").save("mlp-trainer.dlc")',
     ),
     "D0815": Page(
-        "the loss is no number",
+        "the loss is not a number",
         "Training ends when the loss becomes NaN or infinite: every later step would only spread it. The "
         "usual causes are a learning rate that is too high, a logarithm or root of 0, a division by 0. "
         "`dlc train --check-nan` evaluates the step again and names the first operation that gave one.",

@@ -76,7 +76,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { next s = s + e }",
     ),
     "D0422": Page(
-        "a derivative by something that is no parameter",
+        "a derivative by something that is not a parameter",
         "`wrt` names a parameter of the function, several of them in a tuple, or `params`, the weights. A "
         "value that the function takes from outside of itself must become a parameter first.",
         "dlc 1\nfn f(x: f32) = x * x\nexport fn g(x: f32) -> f32 = grad(f, wrt=y)(x)",
@@ -106,7 +106,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { next s = s + e }",
     ),
     "D0426": Page(
-        "nothing that a scan can go through",
+        "a value that a scan cannot walk along",
         "A `scan` goes along an axis of a tensor, through a range `0..N`, a stack or list of layers, or "
         "several of these in a tuple. A range does not end before it begins.",
         "dlc 1\nexport fn f(x: f32) -> f32 = scan i in 10 with s = x { next s = s / 2 }",

@@ -5,7 +5,7 @@ from dlc.errors.catalog.page import Page
 PAGES: dict[str, Page] = {
     # Names.
     "D0201": Page(
-        "a name that nothing has",
+        "an unknown name",
         "A name stands for something that is declared in the file, in the module or function around it, "
         "imported, or built in. `let` names a value for the rest of its block only. If a known name is "
         "spelt almost like this one, the message suggests it.",
@@ -21,7 +21,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nfn half(x) = x / 2\nexport fn f(x: f32[3]) -> f32[3] = half(x)",
     ),
     "D0206": Page(
-        "there is nothing of that name behind the dot",
+        "an unknown member or attribute",
         "Behind a dot stands a member of an instance of a module, a named result of a function, a name of "
         "an imported file, or the number of a layer in a chain. Tensors have no members: `x.shape` is "
         "written `shape(x)`.",
@@ -34,7 +34,7 @@ PAGES: dict[str, Page] = {
     ),
     # Imports.
     "D0203": Page(
-        "an import that finds nothing",
+        "an import that cannot be found",
         "The library has no such file, the file declares no such name, or there is no folder to look in, "
         "because the text was not read from a file. A library is imported by its name, a file of one's "
         "own in quotes; one model reads a limited number of files.",
@@ -42,7 +42,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nimport nn (Linear)\nexport fn f(x: f32[3]) -> f32[3] = x",
     ),
     "D0204": Page(
-        "imports that go round in a circle",
+        "circular imports",
         "Two files that import each other cannot both be read first. Move what both of them need into a "
         "third file and import that.",
     ),
@@ -148,7 +148,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32) -> f32 = scan i in 0..1000000 with s = 0.0 { next s = s + x }",
     ),
     "D0218": Page(
-        "no layer",
+        "not a layer",
         "`use`, `chain` and stacks take instances of modules; `use` and `chain` also take functions. A "
         "number is named with `const`, a weight with `param`.",
         "dlc 1\nmodule Net() {\n  use width = 3\n  export fn f(x: f32[3]) -> f32[3] = x * width\n}",
@@ -165,7 +165,7 @@ PAGES: dict[str, Page] = {
         "  export fn f(x: f32[3]) -> f32[2] = head(x)\n}",
     ),
     "D0220": Page(
-        "no way to start a weight",
+        "a weight without an initial value",
         "A `param` or `state` starts from an initialiser such as `zeros()`, `normal(0.02)` or "
         "`glorot_uniform()`, or from a file. An initialiser is called without a shape, which is that of "
         "the weight.",
@@ -205,7 +205,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[4]) -> f32[4] {\n  let h = relu(x)\n  return 2 * h\n}",
     ),
     "D0223": Page(
-        "`set` of something that is no state",
+        "`set` of something that is not a state",
         "`set` says what a `state` of the module around is after the training step. A `param` is changed "
         "by the optimizer alone, and a value within a function is named again with `let`.",
         "dlc 1\nmodule M() {\n  state count: i32 = 0\n  fn call(x: f32[..]) {\n    set cuont = count + 1\n"
@@ -214,7 +214,7 @@ PAGES: dict[str, Page] = {
         "    return x\n  }\n}",
     ),
     "D0224": Page(
-        "`names` of something that is no weight",
+        "`names` of something that is not a weight",
         "What stands at the right in `names` is the path of a weight, from the root module or from the "
         "module that the block stands in. The blocks of a stack are numbered by a name that the key has in "
         "braces, `blocks[i].w`; `.T` is the transpose of a weight with two axes or more.",
@@ -224,7 +224,7 @@ PAGES: dict[str, Page] = {
         "  export fn f(x: f32[3]) -> f32[2] = x @ w\n}",
     ),
     "D0226": Page(
-        "an entry point that is no method of the model in Python",
+        "an entry point that is not a method of the model in Python",
         "Entry points are methods of the loaded model, as `model.predict(...)`. A model has names of its "
         "own, such as `save` and `weights`, and they come first. The entry point is still there: "
         '`model["save"](...)` calls it, and `dlc run` calls it as any other.',
@@ -232,7 +232,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn saved(x: f32) -> f32 = x + 1",
     ),
     "D0225": Page(
-        "a limit that there is not, or that is written otherwise",
+        "an unknown or malformed limit",
         "`limit memory` takes a number of bytes; `limit deterministic`, `limit exact` and `limit "
         "fast_narrow` take nothing. Each is set once.",
         "dlc 1\nlimit memory\nexport fn f(x: f32) -> f32 = x + 1",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What `dlc explain CODE` prints. `wrong` and `right` are model texts or commands."""
+    """The page that `dlc explain CODE` prints. `wrong` and `right` are model texts or commands."""
 
     title: str
     why: str

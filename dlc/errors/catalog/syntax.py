@@ -25,7 +25,7 @@ PAGES: dict[str, Page] = {
         "seen. In a string, write such a character as `\\u{200b}`.",
     ),
     "D0103": Page(
-        "a number that is none",
+        "not a number",
         "Numbers are written 28, 1_000_000, 0x1f, 0.5, 1e-5. A digit stands on both sides of the point; "
         "integers fit into 64 bits and floats into f64. Sizes in bytes such as 512MiB belong to `limit`.",
         "dlc 1\nfn f(x) = 3x + .5",
@@ -113,14 +113,14 @@ PAGES: dict[str, Page] = {
         "dlc 1\nlet c = reshape([1, 2], shape=[2, 1])",
     ),
     "D0117": Page(
-        "documentation of nothing",
+        "documentation without a declaration",
         "A comment that begins with `##` documents the item, member, parameter or entry that follows it, "
         "and so stands in lines of its own before it. Everywhere else a comment begins with one `#`.",
         "dlc 1\nfn f(x) = 2 * x  ## doubles x",
         "dlc 1\n## Twice x.\nfn f(x) = 2 * x",
     ),
     "D0118": Page(
-        "a word of the language as a name",
+        "a keyword as a name",
         "Most keywords may be names too, but these may not: if, then, else, scan, while, for, in, and, or, "
         "not, true, false, let, return, fn.",
         "dlc 1\nfn f(in, out) = in + out",
@@ -132,7 +132,7 @@ PAGES: dict[str, Page] = {
     ),
     # IR text: `.dlir` files.
     "D0150": Page(
-        "IR text that is too much",
+        "IR text that is too large",
         "An IR text, a line in it, its constants together, or the nesting of its regions, lists and types "
         "go beyond what is read. Keep numbers in a weight file; write no deeper than the model is.",
     ),
@@ -164,14 +164,14 @@ PAGES: dict[str, Page] = {
         "have where they are defined, and those that the operation gives.",
     ),
     "D0156": Page(
-        "no type",
+        "not a type",
         "This is not the spelling of a type, or of a size. Sizes that are not numbers are named in an "
         "attribute of the tensor type.",
         "tensor<?x64xf32>",
         'tensor<?x64xf32, #dlc.dims<"B, 64">>',
     ),
     "D0157": Page(
-        "no value of an attribute",
+        "not an attribute value",
         "Attributes are true and false, integers of 64 bits, f64 numbers, strings, @symbols, types, sizes, "
         "constants (dense<...>), integers in array<i64: ...>, and lists of these.",
         "axes = array<i32: 1, 0>",

@@ -12,7 +12,7 @@ PAGES: dict[str, Page] = {
         "x @ transpose(w)",
     ),
     "D0302": Page(
-        "no meaning for this dtype",
+        "an operation that this dtype does not have",
         "The operation is defined for other kinds of elements: a sine of integers, a shift of floats or "
         "a sum of bools is none. Convert first.",
         "sum(x > 0)",
@@ -57,7 +57,7 @@ PAGES: dict[str, Page] = {
         "Places that an operation gives are i32, so the axis that it counts has at most 2147483647.",
     ),
     "D0309": Page(
-        "a start that is no number",
+        "a start that is not a number",
         "A part whose place is computed begins at one i64 for each axis.",
     ),
     "D0310": Page(
@@ -98,7 +98,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nfn g(x: f32[3]) = 2 * x\nexport fn f(x: i32[3]) -> f32[3] = g(f32(x))",
     ),
     "D0321": Page(
-        "a result or a value of another type than was said",
+        "a result or a value of another type than declared",
         "A result type, or the type behind `let NAME:`, is a promise, and the value found has another "
         "dtype or shape. Correct the one or the other.",
         "dlc 1\nexport fn f(x: f32[3, 4]) -> f32[3] = sum(x, axis=0)",
@@ -173,7 +173,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nfn g(x: f32[2 * M]) = x\nexport fn f(x: f32[6]) -> f32[6] = g(x)",
     ),
     "D0332": Page(
-        "a size that is left open where it must be said",
+        "a size that is left open where it must be stated",
         "The inputs of an entry point and the weights of a module have all their sizes written out, "
         "without `_` and `..`. A size that changes from call to call is declared: `dim B = 1..1024`.",
         "dlc 1\nexport fn f(x: f32[_]) -> f32 = sum(x)",
@@ -186,7 +186,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[3]) -> f32[3] {\n  let y = 2 * x\n  return y\n}",
     ),
     "D0334": Page(
-        "an entry point whose types are not said",
+        "an entry point whose types are not declared",
         "An `export fn` is what programs in other languages call, so the types of its parameters and of "
         "its result are written out: tensors, or one tuple of tensors as the result.",
         "dlc 1\nexport fn f(x: f32[3]) = 2 * x",
@@ -200,7 +200,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32 = sum(x)",
     ),
     "D0337": Page(
-        "an index that is no whole number",
+        "an index that is not a whole number",
         "An axis is indexed by whole numbers, by slices, or by a tensor of whole numbers. A mask of bools "
         "has no fixed number of places: choose between elements with `where`, or take the places from "
         "`nonzero`.",

@@ -41,14 +41,14 @@ PAGES: dict[str, Page] = {
         "dlc 1\nlimit memory = 1MiB\ndim N = 1..64\nexport fn f(x: f32[N, N]) -> f32[N, N] = sort(x) + x",
     ),
     "D0707": Page(
-        "a device that there is no code for yet",
+        "a device without code generation",
         "`on DEVICE` says where something is computed. dlc compiles for CPUs, `cpu:0`, `cpu:1` and so on, "
         "and for one GPU, `cuda:0`; nothing is moved elsewhere in silence.",
         "dlc 1\nexport fn f(x: f32) -> f32 = on cuda:1 { x + 1 }",
         "dlc 1\nexport fn f(x: f32) -> f32 = on cpu { x + 1 }",
     ),
     "D0708": Page(
-        "a limit of memory for a size without a limit",
+        "a memory limit with an unbounded size",
         "How much memory a call needs depends on its named sizes. `limit memory` is proved at their upper "
         "bounds, and one of them has none. Give it one in the text, or where the model is compiled.",
         "dlc 1\nlimit memory = 1MiB\ndim N\nexport fn f(x: f32[N]) -> f32[N] = x + 1",
@@ -104,7 +104,7 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm --random-inputs 0",
     ),
     "D0715": Page(
-        "a size that its bounds let be below 0",
+        "a size that its bounds allow to be negative",
         "A size that is calculated, such as T - 5, or that a slice or a window leaves, is never below 0. "
         "The lower bound of a `dim` says from which size on that holds; give it in the text, or where the "
         "model is compiled. In a branch that is not taken for such sizes, or of what a call counts, write "

@@ -11,7 +11,7 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm --input image=image.npy",
     ),
     "D0902": Page(
-        "a choice that there is not",
+        "an unknown choice",
         "Optimisation levels are 0 to 3, targets are `cpu` and `cpu:NAME`, products are computed by "
         "`blas`, `generated` or `auto`.",
         "dlc compile mlp.dlm -O4",
@@ -25,7 +25,7 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm --weights weights.safetensors",
     ),
     "D0904": Page(
-        "which entry point is meant",
+        "an ambiguous or unknown entry point",
         "A model with several entry points needs `--entry`; a model with one does not. An entry point is "
         "an `export fn` of the text.",
         "dlc run poly.dlm",
@@ -98,7 +98,7 @@ PAGES: dict[str, Page] = {
         "dlc new model_3d",
     ),
     "D0914": Page(
-        "nothing of that name",
+        "an unknown name in the reference",
         "`dlc ops` lists functions of the language and operations of the IR, `dlc doc NAME` shows one.",
         "dlc doc softmx",
         "dlc doc softmax",
@@ -121,7 +121,7 @@ PAGES: dict[str, Page] = {
         "dlc explain D0301",
     ),
     "D0918": Page(
-        "a number of threads that cannot be had",
+        "an impossible number of threads",
         "A call uses at least one thread, and at most as many as the engine has places for. The results "
         "do not depend on the number.",
         "dlc run mlp.dlc --threads 0",
@@ -186,7 +186,7 @@ PAGES: dict[str, Page] = {
         "dlc compile mlp.dlm --dim B=1..64",
     ),
     "D0931": Page(
-        "a submodule or a device that there is not",
+        "an unknown submodule or device",
         "`--place PATH=DEVICE` runs a submodule on a device: the path is the one that its weights begin "
         "with (`dlc inspect` lists them), the device is written `cpu:1`.",
         "dlc run mlp.dlm --place haed=cpu:1",

@@ -68,7 +68,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0520": Page(
         "an ONNX file is damaged",
-        "The bytes are no ONNX model, or what it says about sizes and places does not agree with what is "
+        "The bytes are not an ONNX model, or its sizes and positions do not agree with what is "
         "there: raw data of another length, external data beyond the end of its file or with a negative "
         "offset. Most often the file was cut short: copy it again.",
     ),
@@ -113,7 +113,7 @@ PAGES: dict[str, Page] = {
         TRAIN.format("  batch = 64\n"),
     ),
     "D0535": Page(
-        "no optimizer",
+        "a missing or unknown optimizer",
         "An optimizer is a module with `fn update(p, g, step)`, which gives the next value of a weight: "
         "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own.",
         TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
@@ -181,7 +181,7 @@ PAGES: dict[str, Page] = {
         "the numbers of its texts in alphabetical order.",
     ),
     "D0546": Page(
-        "a folder of pictures that is none",
+        "not a folder of pictures",
         "The folder has a sub-folder for each class and the pictures of the class in it. All pictures have "
         'the size that the loss takes, unless `size=64` or `size="48x64"` (height x width) makes them fit. '
         "The folder of the test has no class that is not in the folder to train on.",
@@ -198,7 +198,7 @@ PAGES: dict[str, Page] = {
         "trainer.fit(loader)",
     ),
     "D0548": Page(
-        "a checkpoint that is none",
+        "not a checkpoint",
         "Training goes on from a file that training wrote: safetensors with the weights, the states of the "
         "optimizer, and in its metadata how far the training had come. A file of weights alone can be a "
         "start (`--weights FILE`), but not a checkpoint.",

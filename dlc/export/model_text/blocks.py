@@ -72,7 +72,7 @@ class Block:
     name: str
     parameters: tuple[str, ...]
     argument: str
-    """What its input is called."""
+    """The name of its input."""
     source: Value
     terms: Mapping[Value, Term]
     shapes: Mapping[Value, tuple[Item, ...]]
@@ -223,7 +223,7 @@ def _apart(regions: Sequence[Region]) -> list[Region]:
 
 
 def _parameters(regions: Sequence[Region]) -> int:
-    """How many parameters a module for these regions has."""
+    """The number of parameters of a module for these regions."""
     columns = zip(*[region.numbers for region in regions], strict=True)
     return len({column for column in columns if len({*column}) > 1})
 
@@ -244,7 +244,7 @@ class _Reader:
     def __init__(self, places: Mapping[Value, int], stored: Mapping[Value, Weight]) -> None:
         self.numbers: list[int] = []
         self.slots: list[tuple[Layer | Value, int]] = []
-        """Where the numbers stand: in which setting of a layer, at which axis of a weight."""
+        """The positions of the numbers: a setting of a layer, or an axis of a weight."""
         self.weights: list[Value] = []
         self.layers = 0
         self._places = places

@@ -32,7 +32,7 @@ from dlc.text.model.parser_expressions import LEVELS, NOT_LEVEL
 SIGN: Final = LEVELS["*"] + 1
 POWER: Final = SIGN + 1
 VALUE: Final = POWER + 1
-"""How tightly signs, powers and values hold together: more than any operator."""
+"""The precedences of signs, powers and values: above any operator."""
 UNCHAINED: Final = frozenset({"update"})
 """Functions that look at their arguments as they are written: nothing is handed on to them by `|>`."""
 FORM: Final = 0
@@ -65,13 +65,13 @@ class Expr:
 
     @property
     def level(self) -> int:
-        """How tightly it holds together."""
+        """Its precedence."""
         if not self.stages:
             return self.own
         return VALUE if len(self.stages) == 1 else LEVELS["|>"]
 
     def at(self, level: int) -> str:
-        """The text where so much is needed, in parentheses if it holds together less tightly."""
+        """The text for a place of that precedence, in parentheses if it binds less tightly."""
         return self.text if self.level >= level else f"({self.text})"
 
     def applied(self, function: str, more: str) -> Expr:

@@ -321,7 +321,7 @@ def is_transposed(op: nn.Conv) -> bool:
 
 
 def conv_settings(op: nn.Conv) -> list[tuple[str, Item]] | None:
-    """What of a convolution is not as by default; None for what has no spelling."""
+    """The settings of a convolution that are not defaults; None if one has no spelling."""
     found: list[tuple[str, Item]] = []
     if is_transposed(op):
         if any(step != 1 for step in op.strides):
@@ -341,7 +341,7 @@ def conv_settings(op: nn.Conv) -> list[tuple[str, Item]] | None:
 
 
 def _cut(op: nn.Conv) -> list[tuple[str, Item]]:
-    """What a transposed convolution takes away at each end."""
+    """The elements that a transposed convolution removes at each end."""
     shape = tensor_type(op.kernel).shape
     pairs: list[tuple[Size, Size]] = []
     for axis, (low, high), step in zip(
@@ -369,7 +369,7 @@ def _local_response_norm(graph: Graph, value: Value) -> Term | None:
 
 
 def _neighbours(value: Value) -> int | None:
-    """How many channels are summed, if this may be such a normalisation."""
+    """The number of channels that are summed, if this may be such a normalisation."""
     op = value.op
     for kind, place in (
         (array.Divide, 1),

@@ -1,4 +1,4 @@
-"""What is known about the values of a graph: numbers, weights, and what follows from these alone."""
+"""Facts about the values of a graph: numbers, weights, and values computed from these alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ALL = Code(":")
 MAX_PLAIN = 1e6
 """Whole numbers below are written without a point."""
 SMALL = 64
-"""What follows from weights is stored if it is not larger than they are, or than this."""
+"""A value computed from weights is stored if it has no more elements than they, or than this."""
 
 LARGER = 64
 LEAST = 1 << 16
-"""What follows from weights is computed while writing if it is not so much larger, or than this."""
+"""Values computed from weights are folded while writing unless they are this many times larger."""
 PADDED = (array.ReduceWindow, nn.Conv)
 """Operations that may read any number of elements beside those of their operands."""
 
@@ -37,7 +37,7 @@ class Graph:
         self, block: Block, arrays: Mapping[str, Array], origins: Mapping[str, str]
     ) -> None:
         self.origins = origins
-        """What the weight symbols were called in the file that they come from."""
+        """The names of the weight symbols in the file that they come from."""
         self._at = Evaluation(None, arrays)
         self._arrays: dict[Value, Array] = {}
         self._fixed: dict[Value, int] = {}
@@ -47,7 +47,7 @@ class Graph:
                 self._fixed.update(dict.fromkeys(op.results, size))
 
     def _fixed_size(self, op: Op) -> int | None:
-        """How many elements the weights have that alone decide an operation; None if others do.
+        """The elements of the weights on which alone an operation depends; None if it has other operands.
 
         None also for one that makes far more than they have: it is computed by the call.
         """
@@ -171,7 +171,7 @@ def short(number: float, dtype: DType) -> float:
 
 
 def unstretched(value: Value, shape: Shape) -> Value | Index:
-    """What stretches to the value: the value itself where nothing was stretched."""
+    """The operand that is broadcast to the value; the value itself if it is not a broadcast."""
     op = value.op
     if not isinstance(op, array.Broadcast):
         return value

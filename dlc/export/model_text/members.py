@@ -1,4 +1,4 @@
-"""What has a name in a body and in all braces in it: the members of its module, and values."""
+"""The names in a body and in all braces in it: the members of its module, and values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Members:
         self._names = Names([*given.values(), *scope])
 
     def known(self, value: Value) -> str | None:
-        """What a value is called, if it has a name or is a weight."""
+        """The name of a value, if it has one or is a weight."""
         if value not in self._called and value in self._weights:
             self._called[value] = self._param(value)
         return self._called.get(value)
@@ -67,7 +67,7 @@ class Members:
         return name
 
     def layer(self, layer: Layer) -> str:
-        """What a layer is called."""
+        """The name of a layer."""
         found = self._layers.get(layer)
         if found is not None:
             return found

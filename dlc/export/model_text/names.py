@@ -15,7 +15,7 @@ RESERVED = frozenset(
     (*BUILTINS, *CONSTANTS, *OPENERS, *EXPRESSION_WORDS, *NEVER_NAMES, "training")
 ) | {dtype.name for dtype in LANGUAGE_DTYPES}
 _OUTPUT = re.compile(r"(_output)?[_:]\d+$")
-"""What exporters put behind the name of a node to name its results."""
+"""Suffixes that exporters add to the name of a node to name its results."""
 
 
 class Names:
@@ -70,7 +70,7 @@ def brief(name: str) -> str:
 
 
 def short_name(module: str) -> str:
-    """How instances of a module are called, before their number.
+    """The name of a module's instances, before their number.
 
     >>> short_name("Conv2d"), short_name("BatchNorm"), short_name("Residual2")
     ('conv', 'norm', 'residual')

@@ -31,7 +31,7 @@ HOLES = (0.123456789012, 0.234567890123, 0.345678901234)
 
 @dataclass(slots=True)
 class Match:
-    """What the values and the holes of a pattern are in a graph, and the operations that it covers."""
+    """A match: the graph's values for those and the holes of a pattern, and the operations covered."""
 
     values: dict[Value, Value] = field(default_factory=dict[Value, Value])
     numbers: dict[float, float] = field(default_factory=dict[float, float])
@@ -59,48 +59,48 @@ def matched(
     if not all(type.dtype.is_float for type in types):
         return None
     block, root = _pattern(build, tuple(types))
-    found = _matched(graph, root, value, Match())
-    if found is None:
+    match = _matched(graph, root, value, Match())
+    if match is None:
         return None
-    inner = {result for op in found.ops for result in op.results} - {value}
-    if not all(graph.is_used_only_by(result, found.ops) for result in inner):
+    inner = {result for op in match.ops for result in op.results} - {value}
+    if not all(graph.is_used_only_by(result, match.ops) for result in inner):
         return None
-    if any(argument not in found.values for argument in block.arguments):
+    if any(argument not in match.values for argument in block.arguments):
         return None
-    holes = [found.numbers[hole] for hole in HOLES if hole in found.numbers]
-    return [found.values[argument] for argument in block.arguments], holes
+    holes = [match.numbers[hole] for hole in HOLES if hole in match.numbers]
+    return [match.values[argument] for argument in block.arguments], holes
 
 
-def _matched(graph: Graph, pattern: Value, value: Value, found: Match) -> Match | None:
+def _matched(graph: Graph, pattern: Value, value: Value, match: Match) -> Match | None:
     if pattern.type is not value.type:
         return None
-    wanted = pattern.op
-    if wanted is None:
-        known = found.values.setdefault(pattern, value)
-        return found if known is value else None
-    if isinstance(wanted, array.Fill):
-        return _number(graph, wanted, value, found)
+    pattern_op = pattern.op
+    if pattern_op is None:
+        known = match.values.setdefault(pattern, value)
+        return match if known is value else None
+    if isinstance(pattern_op, array.Fill):
+        return _number(graph, pattern_op, value, match)
     op = value.op
-    if op is None or not _alike(wanted, op) or pattern.index != value.index:
+    if op is None or not _alike(pattern_op, op) or pattern.index != value.index:
         return None
-    pairs = list(zip(wanted.operands, op.operands, strict=True))
-    straight = _all_matched(graph, pairs, found.copy())
+    pairs = list(zip(pattern_op.operands, op.operands, strict=True))
+    straight = _all_matched(graph, pairs, match.copy())
     if straight is None and op.commutative:
-        crossed = list(zip(wanted.operands, reversed(op.operands), strict=True))
-        straight = _all_matched(graph, crossed, found.copy())
+        crossed = list(zip(pattern_op.operands, reversed(op.operands), strict=True))
+        straight = _all_matched(graph, crossed, match.copy())
     if straight is not None:
         straight.ops.add(op)
     return straight
 
 
 def _all_matched(
-    graph: Graph, pairs: Sequence[tuple[Value, Value]], found: Match | None
+    graph: Graph, pairs: Sequence[tuple[Value, Value]], match: Match | None
 ) -> Match | None:
     for pattern, value in pairs:
-        if found is None:
+        if match is None:
             return None
-        found = _matched(graph, pattern, value, found)
-    return found
+        match = _matched(graph, pattern, value, match)
+    return match
 
 
 def _alike(one: Op, other: Op) -> bool:
@@ -111,15 +111,15 @@ def _alike(one: Op, other: Op) -> bool:
     return not one.regions or fingerprint(one) == fingerprint(other)
 
 
-def _number(graph: Graph, wanted: array.Fill, value: Value, found: Match) -> Match | None:
+def _number(graph: Graph, pattern_op: array.Fill, value: Value, match: Match) -> Match | None:
     number = graph.number(value)
     if number is None:
         return None
-    if wanted.value in HOLES:
-        hole = float(wanted.value)
-        return found if found.numbers.setdefault(hole, float(number)) == number else None
+    if pattern_op.value in HOLES:
+        hole = float(pattern_op.value)
+        return match if match.numbers.setdefault(hole, float(number)) == number else None
     dtype = tensor_type(value).dtype
-    return found if _bits(number, dtype) == _bits(wanted.value, dtype) else None
+    return match if _bits(number, dtype) == _bits(pattern_op.value, dtype) else None
 
 
 def _bits(number: float, dtype: DType) -> bytes:

@@ -107,7 +107,7 @@ def _reshape(graph: Graph, value: Value) -> Term:
 
 
 def _with_hole(shape: Shape) -> Item:
-    """The shape, with `_` for a size that is no plain name or number if there is one."""
+    """The shape, with `_` for a size that is not a plain name or number."""
     texts = [str(size) for size in shape]
     hard = [
         k for k, text in enumerate(texts) if isinstance(shape[k], Dim) and not text.isidentifier()
@@ -223,7 +223,7 @@ def _slice(graph: Graph, value: Value) -> Term:
 
 
 def _cuts(op: array.Slice) -> list[Cut]:
-    """What is taken of each axis."""
+    """The selection along each axis."""
     places: list[Cut] = []
     for size, start, limit, step in zip(
         tensor_type(op.source).shape, op.starts, op.limits, op.steps, strict=True

@@ -1,4 +1,4 @@
-"""What a value is in model text: a call, an operator, an index or a layer, over other values.
+"""Terms of model text: a value as a call, an operator, an index or a layer over other values.
 
 A term says how one value follows from others, without saying yet what these are called or whether they
 are written in place.
@@ -97,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Braces:
-    """What is computed in braces: terms in their order, and the values that these hand over.
+    """A block in braces: its terms in order, and the values that it yields.
 
     `arguments` are what a loop names anew in each step. All else is a value around the braces.
     """
@@ -140,7 +140,7 @@ class While:
 
 
 Form: TypeAlias = If | Scan | While
-"""What is written with braces."""
+"""Terms that are written with braces."""
 Term: TypeAlias = Call | Infix | Prefix | Index | Layer | Part | Form
 Known: TypeAlias = "Weight | Code | Dim | DType | bool | int | float | str | None"
 Item: TypeAlias = "Value | Term | Known | tuple[Item, ...]"

@@ -37,22 +37,22 @@ class Written:
     weights: Mapping[str, Weight]
 
 
-def write_model(made: OnnxModel, name: str, weight_file: str, docs: str) -> Written:
+def write_model(model: OnnxModel, name: str, weight_file: str, docs: str) -> Written:
     """The text of the only function of an imported model.
 
     `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
     `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text.
     """
-    body_of_file = made.module.body
+    body_of_file = model.module.body
     (function,) = [opened(op) for op in body_of_file if isinstance(op, func.Func)]
     origins = {op.sym_name: op.key for op in body_of_file if isinstance(op, weight.Source)}
-    graph = Graph(function.body, made.arrays, origins)
+    graph = Graph(function.body, model.arrays, origins)
     reader = Reader(graph)
     terms = reader.terms(function.body, function.results_returned)
     if reader.missing:
-        raise _unspelled(reader.missing, made)
+        raise _unspelled(reader.missing, model)
     inputs = function.input_names
-    given = dict(zip(function.body.arguments, inputs, strict=True))
+    names = dict(zip(function.body.arguments, inputs, strict=True))
     stored = {value: graph.weight(value) for value in _weights(graph, terms, function)}
     sizes = tuple(function.bounds)
     taken = Names([*sizes, *library_names()])
@@ -60,7 +60,7 @@ def write_model(made: OnnxModel, name: str, weight_file: str, docs: str) -> Writ
     blocks = Repetition(terms, stored, function.results_returned, taken, sizes).run()
     counted = {op.brings for op in function.walk() if isinstance(op, Measuring)}
     scope = (*sizes, *counted, function.sym_name)
-    body = write_body(terms, given, stored, function.results_returned, scope=scope)
+    body = write_body(terms, names, stored, function.results_returned, scope=scope)
     modules = [_module(block, stored, sizes) for block in blocks]
     entry = _function(function, body, counted)
     text = _file(function, body, entry, root, weight_file, docs, modules)
@@ -75,13 +75,13 @@ def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> 
             yield value
 
 
-def _unspelled(ops: Iterable[Op], made: OnnxModel) -> Unsupported:
+def _unspelled(ops: Iterable[Op], model: OnnxModel) -> Unsupported:
     """The error for operations without a spelling: the nodes that they stand for, by operator."""
     found = [op.location.place for op in ops]
     places = {place.line: place for place in found if place is not None}
     nodes: dict[str, list[Node]] = defaultdict(list)
     for number in sorted(places):
-        node = made.nodes[number - 1]
+        node = model.nodes[number - 1]
         nodes[node.kind].append(node)
     problems = [
         Diagnostic(
@@ -93,7 +93,7 @@ def _unspelled(ops: Iterable[Op], made: OnnxModel) -> Unsupported:
         for kind, alike in nodes.items()
     ]
     file = next(iter(places.values())).file
-    return Unsupported(problems, sources={file: made.listing})
+    return Unsupported(problems, sources={file: model.listing})
 
 
 # The text -----------------------------------------------------------------------------------------

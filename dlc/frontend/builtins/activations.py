@@ -31,7 +31,7 @@ ACTIVATIONS: Final[dict[str, tuple[Callable[[Trace, Value], Value], str, str]]] 
 
 
 def first_line(function: Callable[..., object]) -> str:
-    """What a function says of itself, in one line."""
+    """The summary of a function, in one line."""
     return (function.__doc__ or "").partition("\n")[0]
 
 

@@ -86,7 +86,7 @@ PLAIN: Final[dict[type[array.Binary], Callable[..., Datum]]] = {
 
 
 def documentation(op: type[Op]) -> str:
-    """What the operation says of itself, in one line."""
+    """The summary of the operation, in one line."""
     return (op.__doc__ or "").partition("\n")[0]
 
 

@@ -85,7 +85,7 @@ def eye(at: Trace, n: Size, m: Size | None, dtype: DType) -> Datum:
 
 
 def _compared(at: Trace, shape: Shape, predicate: str, diagonal: int) -> Value:
-    """Where `column PREDICATE row + diagonal` holds, for the last two axes."""
+    """The mask of `column PREDICATE row + diagonal`, for the last two axes."""
     rank = len(shape)
     row = at(array.Iota(shape, rank - 2, I32))
     if diagonal:
@@ -102,7 +102,7 @@ def _triangle(at: Trace, x: Datum, predicate: str, diagonal: int) -> Value:
     value = as_tensor(at, x)
     type = tensor_type(value)
     if type.rank < 2:
-        raise at.fail("D0305", f"{show(value)} is no matrix")
+        raise at.fail("D0305", f"{show(value)} is not a matrix")
     mask = _compared(at, type.shape, predicate, diagonal)
     if type.dtype is BOOL:
         return at(array.And(value, mask))

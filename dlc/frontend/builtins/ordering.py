@@ -38,9 +38,9 @@ def sort(at: Trace, x: Value, axis: int, descending: bool) -> Datum:
     "[1, 2, 0]",
 )
 def argsort(at: Trace, x: Value, axis: int, descending: bool) -> Datum:
-    place = one_axis(at, x, axis)
-    index = at(array.Iota(tensor_type(x).shape, place, I32))
-    return at.all(array.Sort(x, (index,), place, descending))[1]
+    axis = one_axis(at, x, axis)
+    index = at(array.Iota(tensor_type(x).shape, axis, I32))
+    return at.all(array.Sort(x, (index,), axis, descending))[1]
 
 
 @builtin(
@@ -62,15 +62,15 @@ def top_k(at: Trace, x: Value, k: Size, axis: int, largest: bool) -> Datum:
     "[[2], [3]]",
 )
 def take_along(at: Trace, x: Value, index: Value, axis: int) -> Datum:
-    place = one_axis(at, x, axis)
+    axis = one_axis(at, x, axis)
     _check_index(at, index)
     one, two = tensor_type(x), tensor_type(index)
-    others = [k for k in range(one.rank) if k != place]
+    others = [k for k in range(one.rank) if k != axis]
     if one.rank != two.rank or any(one.shape[k] != two.shape[k] for k in others):
         raise at.fail(
-            "D0308", f"the index {two.text} has not the shape of {one.text} beside axis {place}"
+            "D0308", f"the index {two.text} has not the shape of {one.text} beside axis {axis}"
         )
-    return array.take_along(at, x, index, place)
+    return array.take_along(at, x, index, axis)
 
 
 @builtin(
@@ -81,12 +81,12 @@ def take_along(at: Trace, x: Value, index: Value, axis: int) -> Datum:
     "[30, 10]",
 )
 def take(at: Trace, x: Value, index: Value, axis: int) -> Datum:
-    place = one_axis(at, x, axis)
+    axis = one_axis(at, x, axis)
     _check_index(at, index)
-    found = at(array.Gather(x, (index,), (place,)))
-    width, rank = tensor_type(index).rank, tensor_type(found).rank
-    order = (*range(width, width + place), *range(width), *range(width + place, rank))
-    return transpose(at, found, order)
+    rows = at(array.Gather(x, (index,), (axis,)))
+    width, rank = tensor_type(index).rank, tensor_type(rows).rank
+    order = (*range(width, width + axis), *range(width), *range(width + axis, rank))
+    return transpose(at, rows, order)
 
 
 def _check_index(at: Trace, index: Value) -> None:
@@ -136,8 +136,8 @@ def nonzero(at: Trace, x: Value, bound: Size | None) -> Datum:
     "[1, 3]",
 )
 def compress(at: Trace, x: Value, mask: Value, axis: int, bound: Size | None) -> Datum:
-    place = one_axis(at, x, axis)
-    return array.compress(at, x, mask, place, at.fresh_dim("n"), bound)[0]
+    axis = one_axis(at, x, axis)
+    return array.compress(at, x, mask, axis, at.fresh_dim("n"), bound)[0]
 
 
 @builtin(
@@ -150,10 +150,12 @@ def compress(at: Trace, x: Value, mask: Value, axis: int, bound: Size | None) ->
 def searchsorted(at: Trace, sorted: Value, x: Value) -> Datum:
     row, values = tensor_type(sorted), tensor_type(x)
     if row.rank != 1 or row.dtype is not values.dtype:
-        raise at.fail("D0301", f"{values.text} cannot be found in {row.text}: that is no row of it")
+        raise at.fail(
+            "D0301", f"{values.text} cannot be found in {row.text}: that is not a row of it"
+        )
     whole = (*values.shape, row.shape[0])
     column = reshape(at, x, (*values.shape, 1))
     less = at(array.Compare(broadcast_to(at, sorted, whole), broadcast_to(at, column, whole), "lt"))
-    # Counting the others leaves the length to `as_tensor`, which refuses one that is no i32.
+    # Counting the others leaves the length to `as_tensor`, which refuses one that is not an i32.
     others = at(array.ReduceSum(at(array.Cast(at(array.Not(less)), I32)), (values.rank,)))
     return at(array.Subtract(*unify(at, (as_tensor(at, row.shape[0], I32), others))))

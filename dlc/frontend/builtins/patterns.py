@@ -66,7 +66,7 @@ def _sides(at: Trace, pattern: str) -> tuple[Side, Side]:
 
 
 def _side(at: Trace, text: str, pattern: str) -> Side:
-    found: Side = []
+    axes: Side = []
     position = 0
     text = text.rstrip()
     while position < len(text):
@@ -76,13 +76,13 @@ def _side(at: Trace, text: str, pattern: str) -> Side:
                 "D0336", f'cannot read "{text[position:].strip()}" in the pattern "{pattern}"'
             )
         name, dots, group = match.groups()
-        found.append([name] if name else [REST] if dots else group.split())
+        axes.append([name] if name else [REST] if dots else group.split())
         position = match.end()
-    names = [name for axis in found for name in axis if name != "1"]
+    names = [name for axis in axes for name in axis if name != "1"]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise at.fail("D0336", f'{twice} stands twice on one side of "{pattern}"')
-    return found
+    return axes
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class _Rearranged:
         at = self.at
         names, shape = self._expanded()
         order = [name for axis in self.right for name in axis if name != "1"]
-        order = [known for name in order for known in self._known(name, names)]
+        order = [axis for name in order for axis in self._axes_of(name, names)]
         left_over = [name for name in names if name not in order]
         if left_over:
             raise at.fail(
@@ -108,23 +108,23 @@ class _Rearranged:
             )
         x = reshape(at, self.x, tuple(shape))
         x = transpose(at, x, tuple([names.index(name) for name in order]))
-        known = dict(zip(names, shape, strict=True))
+        size_of = dict(zip(names, shape, strict=True))
         final: list[Size] = []
         for axis in self.right:
             if axis == [REST]:
-                final += [known[name] for name in self._known(REST, names)]
+                final += [size_of[name] for name in self._axes_of(REST, names)]
             else:
-                final.append(product([known[n] for n in axis if n != "1"]))
+                final.append(product([size_of[n] for n in axis if n != "1"]))
         return reshape(at, x, tuple(final))
 
-    def _known(self, name: str, names: Sequence[str]) -> list[str]:
+    def _axes_of(self, name: str, names: Sequence[str]) -> list[str]:
         """The names of the expanded axes that a name on the right stands for."""
-        found = [n for n in names if n == name or (name == REST and n.startswith(REST))]
-        if not found and name != REST:
+        axes = [n for n in names if n == name or (name == REST and n.startswith(REST))]
+        if not axes and name != REST:
             raise self.at.fail(
                 "D0336", f'{name} of the pattern "{self.pattern}" does not stand on its left side'
             )
-        return found
+        return axes
 
     def _expanded(self) -> tuple[list[str], list[Size]]:
         """The names and sizes of the axes once all groups are taken apart."""
@@ -152,9 +152,9 @@ class _Rearranged:
     def _take(self, axis: list[str], size: Size, names: list[str], sizes: list[Size]) -> None:
         """Add the parts of one axis; the size of at most one of them is not given."""
         parts = [name for name in axis if name != "1"]
-        given: dict[str, Size] = {name: self.sizes[name] for name in parts if name in self.sizes}
-        missing = [name for name in parts if name not in given]
-        total = product(given.values())
+        size_of: dict[str, Size] = {name: self.sizes[name] for name in parts if name in self.sizes}
+        missing = [name for name in parts if name not in size_of]
+        total = product(size_of.values())
         if len(missing) > 1:
             raise self.at.fail(
                 "D0336",
@@ -162,13 +162,13 @@ class _Rearranged:
                 help=f"give one of them: {missing[0]}=...",
             )
         if missing and total != 0:
-            given[missing[0]] = floor_divide(size, total)
-            total = total * given[missing[0]]
+            size_of[missing[0]] = floor_divide(size, total)
+            total = total * size_of[missing[0]]
         if total != size:
-            text = " * ".join(str(given[name]) for name in parts) or "1"
+            text = " * ".join(str(size_of[name]) for name in parts) or "1"
             raise self.at.fail(
                 "D0336",
                 f"({' '.join(axis)}) of {show(self.x)} has size {size}, which is not {text}",
             )
         names += parts
-        sizes += [given[name] for name in parts]
+        sizes += [size_of[name] for name in parts]

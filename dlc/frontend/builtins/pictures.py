@@ -18,7 +18,7 @@ from dlc.ir.dims import Dim, Size, maximum
 
 GROUP: Final = "layers"
 LAYOUTS: Final = {1: "nwc", 2: "nhwc", 3: "ndhwc"}
-"""The layout with the channels last for so many spatial axes."""
+"""The channels-last layout for a number of spatial axes."""
 
 Pairs = tuple[tuple[Size, Size], ...]
 
@@ -72,7 +72,7 @@ def _layout(at: Trace, x: Value, dims: str | None) -> tuple[str, array.Layout]:
         known = ", ".join(array.LAYOUTS)
         raise at.fail(
             "D0301",
-            f"{show(x)} is no picture"
+            f"{show(x)} is not a picture"
             + (f" of the layout {dims}" if dims else ": it has [batch, height, width, channel]"),
             help=f"the layouts are {known}" if dims else None,
         )
@@ -133,7 +133,9 @@ def _kernel(at: Trace, x: Value, w: Value, dims: str | None) -> tuple[str, array
         raise refuse_mixture(at, [x, w])
     shape = tensor_type(w).shape
     if len(shape) != layout.rank:
-        raise at.fail("D0301", f"{show(w)} is no kernel for {show(x)}: it has {layout.rank} axes")
+        raise at.fail(
+            "D0301", f"{show(w)} is not a kernel for {show(x)}: it has {layout.rank} axes"
+        )
     sizes = [shape[axis] for axis in layout.kernel_spatial]
     fixed = [size for size in sizes if isinstance(size, int)]
     if len(fixed) < len(sizes):
@@ -178,7 +180,7 @@ def conv(
     "output_padding: any = 0, dilation: any = 1, groups: int = 1, dims: text = none)",
     GROUP,
     "The transposed convolution: every element of x adds the kernel, times itself, to the result. "
-    "`padding` takes so many elements away at both ends of each axis, or (before, after); "
+    "`padding` elements are removed at both ends of each axis, or (before, after); "
     "`output_padding` adds some at the end.",
     "conv_transpose([[[1], [2]]], [[[1]], [[10]]])",
     "[[[1.0], [12.0], [20.0]]]",

@@ -80,7 +80,7 @@ add_builtin(
 
 
 def count_of(at: Trace, x: Value, axes: tuple[int, ...]) -> Value:
-    """How many elements these axes have together, as a scalar of the dtype of x."""
+    """The number of elements along these axes, as a scalar of the dtype of x."""
     shape = tensor_type(x).shape
     return as_tensor(at, product([shape[axis] for axis in axes]), dtype_of(x))
 

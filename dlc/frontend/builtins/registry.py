@@ -56,7 +56,7 @@ KINDS: Final = {
     "function": "a function",
     "list": "a list",
 }
-"""What each kind of parameter takes."""
+"""The values that each kind of parameter takes."""
 
 _HEAD = re.compile(r"(\w+)\((.*)\)")
 _PARAMETER = re.compile(r"(\*{0,2}\w+): (\w+)(?: = (.+))?")

@@ -55,15 +55,15 @@ def reshape(at: Trace, x: Value, shape: tuple[Size | Marker, ...]) -> Datum:
     if len(holes) > 1:
         raise at.fail("D0303", f"{shape_text(shape)} leaves more than one size open")
     if holes:
-        known = product(sizes)
-        if known == 0:
+        rest = product(sizes)
+        if rest == 0:
             raise at.fail("D0303", f"`_` can be any size in {shape_text(shape)}: 0 elements")
-        sizes[holes[0]] = floor_divide(total, known)
-        if sizes[holes[0]] * known != total:
+        sizes[holes[0]] = floor_divide(total, rest)
+        if sizes[holes[0]] * rest != total:
             raise at.fail(
                 "D0303",
                 f"cannot reshape {show(x)} of {total} elements to {shape_text(shape)}: "
-                f"{total} is no multiple of {known}",
+                f"{total} is not a multiple of {rest}",
             )
     return reshaped(at, x, tuple(sizes))
 
@@ -103,8 +103,8 @@ def transpose(at: Trace, x: Value) -> Datum:
     "[[1, 3], [2, 4]]",
 )
 def permute(at: Trace, x: Value, axes: Axes) -> Datum:
-    given = (axes,) if isinstance(axes, int) else axes or ()
-    return transposed(at, x, tuple([one_axis(at, x, axis) for axis in given]))
+    order = (axes,) if isinstance(axes, int) else axes or ()
+    return transposed(at, x, tuple([one_axis(at, x, axis) for axis in order]))
 
 
 @builtin(
@@ -184,38 +184,38 @@ def stack(at: Trace, xs: Sequence[Datum], axis: int) -> Datum:
     parts = tensors_of(at, xs)
     if not parts:
         raise at.fail("D0307", "nothing to stack")
-    place = one_axis(at, parts[0], axis, extra=1)
+    axis = one_axis(at, parts[0], axis, extra=1)
     shape = tensor_type(parts[0]).shape
     for part in parts:
         if part.type is not parts[0].type:
             raise at.fail("D0307", f"cannot stack {show(parts[0])} and {show(part)}")
-    rows = [reshaped(at, part, (*shape[:place], 1, *shape[place:])) for part in parts]
-    return at(array.Concatenate(tuple(rows), place))
+    rows = [reshaped(at, part, (*shape[:axis], 1, *shape[axis:])) for part in parts]
+    return at(array.Concatenate(tuple(rows), axis))
 
 
 @builtin(
     "split(x: tensor, parts: any, axis: axis = 0)",
     GROUP,
-    "A tuple of so many equal parts along an axis, or of parts of the sizes listed.",
+    "Equal parts along an axis, or parts of the sizes listed, as a tuple.",
     "split([1, 2, 3, 4], 2)",
     "([1, 2], [3, 4])",
 )
 def split(at: Trace, x: Value, parts: Datum, axis: int) -> Datum:
-    place = one_axis(at, x, axis)
-    whole = tensor_type(x).shape[place]
+    axis = one_axis(at, x, axis)
+    whole = tensor_type(x).shape[axis]
     sizes = _part_sizes(at, parts, whole)
-    found: list[Datum] = []
+    slices: list[Datum] = []
     start: Size = 0
     for size in sizes:
-        found.append(array.slice_axis(at, x, place, start, start + size))
+        slices.append(array.slice_axis(at, x, axis, start, start + size))
         start = start + size
     if start != whole:
         raise at.fail(
             "D0306",
             f"the parts {shape_text(sizes)} have {start} elements together, "
-            f"axis {place} of {show(x)} has {whole}",
+            f"axis {axis} of {show(x)} has {whole}",
         )
-    return Record.of(tuple(found))
+    return Record.of(tuple(slices))
 
 
 MAX_PARTS: Final = 4096
@@ -269,19 +269,19 @@ def pad(at: Trace, x: Value, by: Sequence[Datum], value: Datum) -> Datum:
 @builtin(
     "roll(x: tensor, by: size, axis: axis = 0)",
     GROUP,
-    "The elements moved by so many places along an axis; what leaves at one end comes in at the other.",
+    "The elements shifted along an axis; those that leave at one end come in at the other.",
     "roll([1, 2, 3, 4], 1)",
     "[4, 1, 2, 3]",
 )
 def roll(at: Trace, x: Value, by: Size, axis: int) -> Datum:
-    place = one_axis(at, x, axis)
-    size = tensor_type(x).shape[place]
+    axis = one_axis(at, x, axis)
+    size = tensor_type(x).shape[axis]
     if not _reaches(size, by, at.bounds):
         # Nothing moves along an axis without elements, whatever the way.
         by = by % (size if never_negative(size - 1, at.bounds) else maximum(size, 1))
     cut = size - by if not isinstance(by, int) or by >= 0 else -by
-    front = array.slice_axis(at, x, place, cut, size)
-    return at(array.Concatenate((front, array.slice_axis(at, x, place, 0, cut)), place))
+    front = array.slice_axis(at, x, axis, cut, size)
+    return at(array.Concatenate((front, array.slice_axis(at, x, axis, 0, cut)), axis))
 
 
 def _reaches(size: Size, by: Size, bounds: Bounds) -> bool:
@@ -293,7 +293,7 @@ def _reaches(size: Size, by: Size, bounds: Bounds) -> bool:
 @builtin(
     "repeat(x: tensor, times: int, axis: axis = 0)",
     GROUP,
-    "Each part along an axis so many times, one after the other.",
+    "Each part along an axis repeated, the copies side by side.",
     "repeat([1, 2], 2)",
     "[1, 1, 2, 2]",
 )
@@ -304,7 +304,7 @@ def repeat(at: Trace, x: Value, times: int, axis: int) -> Datum:
 @builtin(
     "tile(x: tensor, times: int, axis: axis = 0)",
     GROUP,
-    "The whole so many times along an axis.",
+    "The whole tensor repeated along an axis.",
     "tile([1, 2], 2)",
     "[1, 2, 1, 2]",
 )

@@ -22,7 +22,7 @@ from dlc.text.source import Source
 __all__ = ["MAX_CALLS", "Function", "arguments_of", "bind", "call_function"]
 
 MAX_CALLS: Final = 100
-"""How deep calls nest at most; a function that calls itself is elaborated anew each time."""
+"""The deepest nesting of calls; a function that calls itself is elaborated anew each time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class Function(Callee):
     home: Home
     path: str = ""
     device: str | None = None
-    """Where it runs, if the instance that it is a member of was placed."""
+    """Its device, if the instance that it is a member of was placed."""
 
     @property
     def called(self) -> str:
@@ -90,34 +90,34 @@ def arguments_of(ev: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
 
 
 def bind(
-    ev: Evaluator, called: str, parameters: Sequence[tuple[str, bool]], given: Arguments
+    ev: Evaluator, called: str, parameters: Sequence[tuple[str, bool]], arguments: Arguments
 ) -> dict[str, Argument]:
-    """Which argument each parameter gets; `parameters` are names, and whether one must be given."""
+    """Bind arguments to parameters; `parameters` are names, each with whether it is required."""
     names = [name for name, _ in parameters]
-    if len(given.positional) > len(names):
-        extra = given.positional[len(names)]
+    if len(arguments.positional) > len(names):
+        extra = arguments.positional[len(names)]
         count = f"{len(names)} argument{'' if len(names) == 1 else 's'}"
         raise ev.at.fail(
             "D0208",
-            f"{called} takes {count}, found {len(given.positional)}",
-            place=given.source.place(extra.span),
+            f"{called} takes {count}, found {len(arguments.positional)}",
+            place=arguments.source.place(extra.span),
             help=f"it is {_signature(called, names)}",
         )
-    bound = dict(zip(names, given.positional, strict=False))
-    for name, argument in given.named.items():
+    bound = dict(zip(names, arguments.positional, strict=False))
+    for name, argument in arguments.named.items():
         if name not in names:
             near = parameter_help(name, names) or suggest(name, names)
             raise ev.at.fail(
                 "D0208",
                 f"{called} has no parameter {name}",
-                place=given.source.place(argument.span),
+                place=arguments.source.place(argument.span),
                 help=f"did you mean {near}?" if near else f"it is {_signature(called, names)}",
             )
         if name in bound:
             raise ev.at.fail(
                 "D0208",
                 f"{name} is given twice in the call of {called}",
-                place=given.source.place(argument.span),
+                place=arguments.source.place(argument.span),
                 help="leave one of them out",
             )
         bound[name] = argument
@@ -126,7 +126,7 @@ def bind(
         raise ev.at.fail(
             "D0208",
             f"{called} needs {' and '.join(missing)}",
-            place=given.source.place(given.span),
+            place=arguments.source.place(arguments.span),
             help=f"it is {_signature(called, names)}",
         )
     return bound
@@ -140,22 +140,22 @@ def _signature(called: str, names: Sequence[str]) -> str:
 
 
 @calls(Function)
-def call_function(ev: Evaluator, function: Function, given: Arguments) -> Datum:
+def call_function(ev: Evaluator, function: Function, arguments: Arguments) -> Datum:
     """Elaborate the body of a function where it is called."""
     at, declaration = ev.at, function.declaration
-    at.source, at.span = given.source, given.span
+    at.source, at.span = arguments.source, arguments.span
     at.count(2)
     parameters = [(p.name, p.default is None) for p in declaration.parameters]
     called = function.path or declaration.name if declaration.name == "call" else declaration.name
-    bound = bind(ev, called, parameters, given)
+    bound = bind(ev, called, parameters, arguments)
     if at.frame.depth >= MAX_CALLS:
-        raise _too_deep(ev, function, given)
+        raise _too_deep(ev, function, arguments)
     scope = Scope(function.home)
-    caller, called_at = at.frame, given.source.place(given.span)
+    caller, called_at = at.frame, arguments.source.place(arguments.span)
     source = function.home.source
     at.source = source
     try:
-        _match_parameters(ev, function, bound, given.source, scope)
+        _match_parameters(ev, function, bound, arguments.source, scope)
         at.frame = Frame(
             declaration.name, function.path, source, caller.depth + 1, caller, called_at
         )
@@ -174,11 +174,11 @@ def call_function(ev: Evaluator, function: Function, given: Arguments) -> Datum:
         finally:
             at.frame = caller
     finally:
-        at.source = given.source
-        at.stand(given.span)
+        at.source = arguments.source
+        at.stand(arguments.span)
 
 
-def _too_deep(ev: Evaluator, function: Function, given: Arguments) -> Exception:
+def _too_deep(ev: Evaluator, function: Function, arguments: Arguments) -> Exception:
     name = function.declaration.name
     frame, own = ev.at.frame, 0
     while frame.caller is not None:
@@ -188,7 +188,7 @@ def _too_deep(ev: Evaluator, function: Function, given: Arguments) -> Exception:
     return ev.at.stop(
         "D0215",
         f"{what}: functions are elaborated in place, at most {MAX_CALLS} deep",
-        place=given.source.place(given.span),
+        place=arguments.source.place(arguments.span),
         help="a loop is written scan or while",
     )
 
@@ -237,7 +237,7 @@ def check_result(ev: Evaluator, declaration: ast.Fn, value: Datum, scope: Scope)
 
 
 def result_span(declaration: ast.Fn) -> ast.Span:
-    """Where the value that a function returns stands."""
+    """The span of the value that a function returns."""
     body = declaration.body
     if isinstance(body, ast.Block) and body.statements:
         last = body.statements[-1]
@@ -250,12 +250,12 @@ def result_span(declaration: ast.Fn) -> ast.Span:
 
 
 @calls(Partial)
-def _call_partial(ev: Evaluator, partial: Partial, given: Arguments) -> Datum:
+def _call_partial(ev: Evaluator, partial: Partial, arguments: Arguments) -> Datum:
     inner = partial.arguments
     merged = Arguments(
-        (*given.positional, *inner.positional),
-        {**inner.named, **given.named},
-        given.source,
-        given.span,
+        (*arguments.positional, *inner.positional),
+        {**inner.named, **arguments.named},
+        arguments.source,
+        arguments.span,
     )
     return ev.call(partial.function, merged)

@@ -50,5 +50,5 @@ class ModuleDefinition(Callee):
 
     @property
     def requirements(self) -> list[ast.Require]:
-        """What must hold of its parameters."""
+        """The constraints on its parameters."""
         return [m for m in self.declaration.members if isinstance(m, ast.Require)]

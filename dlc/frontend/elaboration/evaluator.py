@@ -98,13 +98,13 @@ def attributes_of(kind: type[C]) -> Callable[[Getter[C]], Getter[C]]:
 _OPERATION = re.compile(r"\b[a-z]+\.[a-z]\w*")
 
 
-def _in_words(found: Diagnostic, written: str) -> Diagnostic:
-    """What was found, told of what is written in the text and not of an operation."""
+def _in_words(diagnostic: Diagnostic, written: str) -> Diagnostic:
+    """The error, worded about the text instead of an operation."""
     message = _OPERATION.sub(
         lambda name: written if name[0] in OPS else name[0],
-        found.message,
+        diagnostic.message,
     )
-    return replace(found, message=message)
+    return replace(diagnostic, message=message)
 
 
 class Evaluator:
@@ -155,8 +155,8 @@ class Evaluator:
     def apply(self, callee: Datum, values: tuple[Datum, ...]) -> Datum:
         """The value of a call that stands nowhere in the text, with the place reached."""
         span = self.at.span
-        given = tuple([Argument(value, span) for value in values])
-        return self.call(callee, Arguments(given, {}, self.at.source, span))
+        arguments = tuple([Argument(value, span) for value in values])
+        return self.call(callee, Arguments(arguments, {}, self.at.source, span))
 
     def attribute(self, value: Datum, node: ast.Attribute) -> Datum:
         """The value of `value.name`."""
@@ -193,7 +193,7 @@ class Evaluator:
             raise self.unknown_size(value, span)
         if isinstance(value, float) and value.is_integer():
             help = f"write // to divide sizes: {value:g} has become a float"
-            raise self.at.fail("D0327", f"{value} is no size", span, help=help)
+            raise self.at.fail("D0327", f"{value} is not a size", span, help=help)
         raise self.not_known(value, "a size", span)
 
     def integer(self, node: ast.Expr, scope: Scope) -> int:
@@ -212,7 +212,7 @@ class Evaluator:
             help="write the size in place of `_`",
         )
 
-    def not_known(self, value: Datum, wanted: str, span: Span) -> Exception:
+    def not_known(self, value: Datum, expected: str, span: Span) -> Exception:
         """The error for a value that is not what must be known when compiling."""
         if value is UNKNOWN:
             return Poisoned()
@@ -223,7 +223,9 @@ class Evaluator:
             help = "a tensor has its value only when the model runs"
         elif value is PLACEHOLDER:
             help = "write the number"
-        return self.at.fail("D0327", f"expected {wanted}, found {describe(value)}", span, help=help)
+        return self.at.fail(
+            "D0327", f"expected {expected}, found {describe(value)}", span, help=help
+        )
 
     # Errors ---------------------------------------------------------------------------------------
 
@@ -235,7 +237,7 @@ class Evaluator:
         An operation that it names becomes what is `written` in the text: a function or an operator.
         """
         if written:
-            error = ModelError([_in_words(found, written) for found in error.diagnostics])
+            error = ModelError([_in_words(diagnostic, written) for diagnostic in error.diagnostics])
         source = self.at.source
         labels = [
             Label(source.place(span), self.type_label(value))
@@ -245,7 +247,7 @@ class Evaluator:
         return add_labels(at_place(error, self.at.here()), labels)
 
     def type_label(self, value: Datum) -> str:
-        """What a label says of a value: its type, and where a weight was declared."""
+        """The label of a value: its type, and where a weight was declared."""
         text = describe(value)
         declared = self.at.declared.get(value) if isinstance(value, Value) else None
         return text if declared is None else f"{text}, declared at {declared}"

@@ -40,12 +40,15 @@ def literal(
     if dtype is BOOL:
         if isinstance(value, bool):
             return value
-        message, help = f"{value} is no bool", "write true or false, or compare"
+        message, help = f"{value} is not a bool", "write true or false, or compare"
     elif isinstance(value, bool):
         text = "true" if value else "false"
-        message, help = f"{text} is no {dtype.name}", f"convert the bools: {dtype.name}(...)"
+        message, help = (
+            f"{text} is not of dtype {dtype.name}",
+            f"convert the bools: {dtype.name}(...)",
+        )
     elif isinstance(value, float) and not dtype.is_float:
-        message = f"{value} is no {dtype.name}"
+        message = f"{value} is not of dtype {dtype.name}"
         help = "write a whole number, or take a float dtype such as f32"
         if beside:
             help = "convert the tensor to a float dtype first, such as f32(x)"

@@ -54,17 +54,17 @@ DTYPE_NAMES = {
     "long": "i64",
     "byte": "u8",
 }
-"""What other languages call the dtypes."""
+"""Names of dtypes in other languages."""
 
 
 def name_help(name: str) -> str | None:
-    """How to write what others call by this name; None where nothing is known about it."""
+    """The spelling in dlc of another language's name; None for an unknown one."""
     found = _NAMES.get(name)
     return None if found is None else f"write {found}"
 
 
 def attribute_help(name: str, functions: Container[str]) -> str | None:
-    """How to write `x.name` of a tensor; `functions` are the functions of the language by name."""
+    """The spelling in dlc of `x.name` of a tensor; `functions` are those of the language by name."""
     found = _ATTRIBUTES.get(name)
     if found is None and name in functions:
         found = f"{name}(x)"

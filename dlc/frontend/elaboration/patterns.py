@@ -16,7 +16,7 @@ from dlc.text.source import Span
 __all__ = ["names_of", "row", "unpack"]
 
 MAX_ROWS = 64
-"""A tensor is unpacked into at most so many rows."""
+"""The most rows that a tensor is unpacked into."""
 
 
 def names_of(pattern: ast.Pattern) -> list[str]:
@@ -35,7 +35,7 @@ def unpack(ev: Evaluator, pattern: ast.Pattern, value: Datum, scope: Scope, span
     match pattern:
         case ast.NamePattern():
             if value is PLACEHOLDER:
-                raise ev.at.fail("D0326", "`_` is no value", span)
+                raise ev.at.fail("D0326", "`_` is not a value", span)
             scope.names[pattern.name] = value
             if isinstance(value, Value):
                 ev.at.called(value, pattern.name, pattern.span)

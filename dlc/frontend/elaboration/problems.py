@@ -1,4 +1,4 @@
-"""What is wrong with a model, gathered while elaboration goes on."""
+"""Diagnostics of a model, gathered while elaboration goes on."""
 
 from __future__ import annotations
 

@@ -93,10 +93,10 @@ class _Custom:
             scope.names.update({name: value for name, value in named if name})
         self._name_cotangents(rule, seeds, scope)
         with self.at.inside(block):
-            found = leaves(self.ev, self.ev.eval(rule.body, scope))
+            gradients = leaves(self.ev, self.ev.eval(rule.body, scope))
             self.at.stand(rule.body.span)
-            self._check(rule, found)
-            self.at.place(flow.Yield(tuple(found)))
+            self._check(rule, gradients)
+            self.at.place(flow.Yield(tuple(gradients)))
         return block
 
     def _name_cotangents(self, rule: ast.VjpRule, seeds: list[Value], scope: Scope) -> None:
@@ -121,16 +121,16 @@ class _Custom:
             scope.names[parameter.name] = value
             seed.name = parameter.name
 
-    def _check(self, rule: ast.VjpRule, found: Sequence[Value]) -> None:
-        wanted = {n: v for n, v in self.tensors.items() if dtype_of(v).is_float}
-        if len(found) != len(wanted):
+    def _check(self, rule: ast.VjpRule, gradients: Sequence[Value]) -> None:
+        inputs = {n: v for n, v in self.tensors.items() if dtype_of(v).is_float}
+        if len(gradients) != len(inputs):
             raise self.at.fail(
                 "D0409",
-                f"the rule of {self.declaration.name} gives {len(found)} values, "
-                f"it has {len(wanted)} parameters of floats: {', '.join(wanted)}",
+                f"the rule of {self.declaration.name} gives {len(gradients)} values, "
+                f"it has {len(inputs)} parameters of floats: {', '.join(inputs)}",
                 rule.body.span,
             )
-        for value, (name, parameter) in zip(found, wanted.items(), strict=True):
+        for value, (name, parameter) in zip(gradients, inputs.items(), strict=True):
             if value.type is not parameter.type:
                 raise self.at.fail(
                     "D0409",

@@ -1,4 +1,4 @@
-"""What names mean inside a function: its own values first, then its module, then its file."""
+"""Scopes: the names of a function, then of its module, then of its file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "Home", "Scope"]
 
 MISSING: Final = Marker("nothing")
-"""What a search gives for a name that is not there."""
+"""The result of looking up an unknown name."""
 
 
 class Home(ABC):
-    """What stands around a function: an instance of a module, or a file."""
+    """The surroundings of a function: an instance of a module, or a file."""
 
     source: Source
 
     @abstractmethod
     def find(self, name: str) -> Datum:
-        """What the name means there, or MISSING."""
+        """The value of the name there, or MISSING."""
 
     @abstractmethod
     def is_dim(self, name: str) -> bool:
@@ -55,7 +55,7 @@ class Scope:
         return Scope(self.home, self)
 
     def find(self, name: str) -> Datum:
-        """What a name means here, or MISSING."""
+        """The value of a name here, or MISSING."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name, MISSING)

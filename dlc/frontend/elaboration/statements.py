@@ -134,7 +134,7 @@ def set_state(ev: Evaluator, statement: ast.Set, scope: Scope) -> None:
     value = ev.eval(statement.value, scope)
     state = scope.home.find(statement.name)
     if not isinstance(state, Value):
-        raise at.fail("D0223", f"{statement.name} is no state", statement.name_span)
+        raise at.fail("D0223", f"{statement.name} is not a state", statement.name_span)
     at.stand(statement.value.span)
     tensor = as_tensor(at, value, dtype_of(state))
     if not isinstance(value, Value) and not tensor_type(tensor).rank:

@@ -128,7 +128,7 @@ def _gather(at: Trace, value: Items, dtype: DType, elements: list[float]) -> tup
 
 
 def _ragged(at: Trace, value: Items, alike: bool) -> Exception:
-    """The error for a list whose items are no rows of one tensor, though perhaps of the same rank."""
+    """The error for a list whose items are not rows of one tensor, though perhaps of the same rank."""
     return at.fail(
         "D0330",
         f"the rows of the list differ in {'length' if alike else 'depth'}",

@@ -1,4 +1,4 @@
-"""Where operations are put while a model is elaborated, and what they are labelled with.
+"""The trace: where elaboration puts operations, and the locations that they get.
 
 A region is built like any other code: its operations may use values of the blocks around it. When it is
 closed, `capture` turns these values into arguments of the region, since regions of the IR are isolated.
@@ -255,19 +255,19 @@ class Trace(Builder):
         return ModelError([Diagnostic(code, message, place, tuple(labels), help)])
 
     def stop(self, code: str, message: str, *, place: Place | None = None, help: str) -> Stop:
-        """What to raise where looking at the rest makes no sense: the model has no end."""
+        """The error that ends elaboration at once: the model has no end."""
         return Stop(
             Diagnostic(code, message, self.here() if place is None else place, self.calls(), help)
         )
 
     def calls(self) -> tuple[Label, ...]:
         """Labels that say from where the function at hand was called: the nearest and the first."""
-        found: list[Label] = []
+        labels: list[Label] = []
         frame: Frame | None = self.frame
         while frame is not None and frame.called_at is not None:
-            found.append(Label(frame.called_at, f"{frame.function} is called here"))
+            labels.append(Label(frame.called_at, f"{frame.function} is called here"))
             frame = frame.caller
-        return (*found[:1], *found[1:][-1:])
+        return (*labels[:1], *labels[1:][-1:])
 
 
 def capture(blocks: Sequence[Block]) -> list[Value]:

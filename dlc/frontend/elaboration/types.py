@@ -1,4 +1,4 @@
-"""Types in the text against values: dims in a signature are bound by what is given, or checked.
+"""Match values against declared types: bind the dims of a signature, or check them.
 
 A name in a type is a constant where it means one (a module's parameter, a `const`); otherwise it is a
 variable of the call, and the first place where it stands alone binds it.
@@ -7,6 +7,7 @@ variable of the call, and the first place where it stands alone binds it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.errors import Label, ModelError, Place
 from dlc.errors.suggest import suggest
@@ -41,19 +42,19 @@ UNSOLVED = "?"
 
 def dtype_named(ev: Evaluator, name: str, span: Span, scope: Scope) -> DType:
     """The dtype that a type begins with: one of the language, or a `dtype` parameter."""
-    found = DTYPES.get(name)
-    if found is not None:
-        return found
-    meant = scope.find(name)
-    if isinstance(meant, DType):
-        return meant
-    if meant is UNKNOWN:
+    dtype = DTYPES.get(name)
+    if dtype is not None:
+        return dtype
+    value = scope.find(name)
+    if isinstance(value, DType):
+        return value
+    if value is UNKNOWN:
         raise Poisoned
     raise ev.at.fail("D0201", f"no dtype is called {name}", span, help=other_dtype(name))
 
 
 def other_dtype(name: str) -> str:
-    """What to write where no dtype has that name."""
+    """The suggestion for an unknown name of a dtype."""
     near = DTYPE_NAMES.get(name) or suggest(name, DTYPES)
     return f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}"
 
@@ -63,15 +64,25 @@ class Expectation:
     """Why a value must have a type: the rest of the sentence `A given where B is expected`."""
 
     verb: str
-    """What happened to the value: given, returned, declared."""
+    """The role of the value, as a participle: given, returned, declared."""
     place: Place
-    """Where the value stands."""
+    """The place of the value."""
     declared: Label | None = None
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """What a message shows beside the place."""
+        """The labels of a message beside its place."""
         return () if self.declared is None else (self.declared,)
+
+
+class _DimCheck(NamedTuple):
+    """A dim of a declared type with the size that a value has for it."""
+
+    node: ast.Expr
+    size: Size
+    type: ast.TensorType
+    actual: TensorType
+    why: Expectation
 
 
 class Matcher:
@@ -86,10 +97,10 @@ class Matcher:
     def __init__(self, ev: Evaluator, scope: Scope) -> None:
         self.ev = ev
         self.scope = scope
-        self._waiting: list[tuple[ast.Expr, Size, ast.TensorType, TensorType, Expectation]] = []
+        self._waiting: list[_DimCheck] = []
 
     def value(self, type: ast.Type, value: Datum, why: Expectation) -> Datum:
-        """The value as one of the type; raises D0320 where it is none."""
+        """The value as one of the type; raises D0320 if it is not one."""
         if value is UNKNOWN:
             raise Poisoned
         match type:
@@ -110,13 +121,12 @@ class Matcher:
         """Solve the dims that have waited, then check them."""
         waiting, self._waiting = self._waiting, []
         while waiting:
-            left = [entry for entry in waiting if not self._solve(entry)]
+            left = [check for check in waiting if not self._solve(check)]
             if len(left) == len(waiting):
-                node, _, _, _, _ = left[0]
                 raise self.ev.at.fail(
                     "D0331",
                     "this size cannot be found out from the argument",
-                    node.span,
+                    left[0].node.span,
                     help="let another parameter have the size by name",
                 )
             waiting = left
@@ -154,9 +164,9 @@ class Matcher:
             node = self._chosen(dim)
             if isinstance(node, ast.Placeholder):
                 continue
-            entry = (node, size, type, tensor_type(value), why)
-            if not self._solve(entry):
-                self._waiting.append(entry)
+            check = _DimCheck(node, size, type, tensor_type(value), why)
+            if not self._solve(check):
+                self._waiting.append(check)
 
     def _chosen(self, node: ast.Expr) -> ast.Expr:
         """The side of `if c then a else b` that a dim means."""
@@ -170,34 +180,35 @@ class Matcher:
     def _fits(self, type: ast.TensorType, shape: Shape) -> bool:
         return _aligned(type.dims, shape) is not None
 
-    def _solve(self, entry: tuple[ast.Expr, Size, ast.TensorType, TensorType, Expectation]) -> bool:
+    def _solve(self, check: _DimCheck) -> bool:
         """Bind or check one dim; False if it must wait for others."""
-        node, size, type, _, _ = entry
-        wanted = self._wanted(node)
-        unknown = [name for name in names(wanted) if name.startswith(UNSOLVED)]
+        node, size = check.node, check.size
+        expected = self._declared(node)
+        unknown = [name for name in names(expected) if name.startswith(UNSOLVED)]
         if unknown:
             if len(unknown) > 1:
                 return False
             (name,) = unknown
-            found = _solution(wanted, name, size)
-            if found is None:
+            solution = _solution(expected, name, size)
+            if solution is None:
                 return False
-            self._bind(name.removeprefix(UNSOLVED), found, node.span)
-            wanted = substitute(wanted, {name: found})
-        if wanted != size:
-            raise self._wrong_size(entry, type)
+            self._bind(name.removeprefix(UNSOLVED), solution, node.span)
+            expected = substitute(expected, {name: solution})
+        if expected != size:
+            spelling = type_spelling(self.ev, check.type, self.scope)
+            raise self._refused(spelling, check.actual, check.why)
         return True
 
-    def _wanted(self, node: ast.Expr) -> Size:
-        """The size that a dim of the signature says; variables not bound yet are symbols `?D`."""
+    def _declared(self, node: ast.Expr) -> Size:
+        """The size that a dim of the signature states; unbound variables are symbols `?D`."""
         if isinstance(node, ast.Name):
-            known = self.scope.names.get(node.name, MISSING)
-            if known is MISSING and self.scope.home.is_dim(node.name):
+            own_value = self.scope.names.get(node.name, MISSING)
+            if own_value is MISSING and self.scope.home.is_dim(node.name):
                 return symbol(UNSOLVED + node.name)
-            found = self.scope.find(node.name)
-            if isinstance(found, Hole):
-                return symbol(UNSOLVED + node.name) if found.size is None else found.size
-            return self.ev.as_size(found, node.span)
+            value = self.scope.find(node.name)
+            if isinstance(value, Hole):
+                return symbol(UNSOLVED + node.name) if value.size is None else value.size
+            return self.ev.as_size(value, node.span)
         free = [
             child
             for child in _names_in(node)
@@ -212,38 +223,30 @@ class Matcher:
     def _is_open(self, name: str) -> bool:
         if self.scope.home.is_dim(name):
             return True
-        found = self.scope.find(name)
-        return isinstance(found, Hole) and found.size is None
+        value = self.scope.find(name)
+        return isinstance(value, Hole) and value.size is None
 
     def _bind(self, name: str, size: Size, span: Span) -> None:
-        found = self.scope.find(name)
-        if isinstance(found, Hole):
+        hole = self.scope.find(name)
+        if isinstance(hole, Hole):
             if not isinstance(size, int):
                 raise self.ev.at.fail(
                     "D0213",
-                    f"the size of {found.what} becomes {size}, but weights have fixed sizes",
+                    f"the size of {hole.what} becomes {size}, but weights have fixed sizes",
                     span,
                     help="write the size in place of `_`",
                 )
-            found.size = size
+            hole.size = size
         else:
             self.scope.names[name] = size
 
     # Errors ---------------------------------------------------------------------------------------
 
-    def _wrong_size(
-        self,
-        entry: tuple[ast.Expr, Size, ast.TensorType, TensorType, Expectation],
-        type: ast.TensorType,
-    ) -> Exception:
-        _, _, _, found, why = entry
-        return self._refused(type_spelling(self.ev, type, self.scope), found, why)
-
     def _refused(
-        self, expected: str, found: Datum | TensorType, why: Expectation, help: str | None = None
+        self, expected: str, actual: Datum | TensorType, why: Expectation, help: str | None = None
     ) -> Exception:
-        text = found.text if isinstance(found, TensorType) else describe(found)
-        if help is None and _is_counted(self.ev, found):
+        text = actual.text if isinstance(actual, TensorType) else describe(actual)
+        if help is None and _is_counted(self.ev, actual):
             help = "write _ for a size that is only known when its elements have been counted"
         return self.ev.at.fail(
             "D0320" if why.verb == "given" else "D0321",
@@ -260,8 +263,8 @@ class Matcher:
         if len(fields) == 1 and not isinstance(value, Record):
             value = Record.of((value,))
         if not isinstance(value, Record) or len(value.items) != len(fields):
-            wanted = f"a tuple of {len(fields)}"
-            raise self._refused(wanted, value, why)
+            expected = f"a tuple of {len(fields)}"
+            raise self._refused(expected, value, why)
         items = list(value.items)
         named = [name for name in value.names if name is not None]
         order = list(range(len(fields)))
@@ -277,11 +280,11 @@ class Matcher:
         return Record(tuple(matched), tuple([field.name for field in fields]))
 
 
-def _is_counted(ev: Evaluator, found: Datum | TensorType) -> bool:
+def _is_counted(ev: Evaluator, actual: Datum | TensorType) -> bool:
     """Whether a type has sizes that the function counts itself."""
-    if isinstance(found, Value):
-        found = tensor_type(found)
-    sizes = found.shape if isinstance(found, TensorType) else ()
+    if isinstance(actual, Value):
+        actual = tensor_type(actual)
+    sizes = actual.shape if isinstance(actual, TensorType) else ()
     return any(not names(size).isdisjoint(ev.at.brought) for size in sizes)
 
 
@@ -307,12 +310,12 @@ def _aligned(dims: tuple[ast.Expr, ...], shape: Shape) -> list[tuple[ast.Expr, S
 
 def _names_in(node: ast.Expr) -> list[str]:
     """The names in a dim."""
-    found: list[str] = []
+    result: list[str] = []
     waiting: list[ast.Expr] = [node]
     while waiting:
         match waiting.pop():
             case ast.Name(name=name):
-                found.append(name)
+                result.append(name)
             case ast.Binary(first=first, rest=rest):
                 waiting += [first, *[term.operand for term in rest]]
             case ast.Unary(operand=operand):
@@ -321,17 +324,17 @@ def _names_in(node: ast.Expr) -> list[str]:
                 waiting += [argument.value for argument in arguments]
             case _:
                 pass
-    return found
+    return result
 
 
-def _solution(wanted: Size, name: str, size: Size) -> Size | None:
-    """What `name` must be for `wanted` to be `size`; None if that cannot be said."""
-    rest = substitute(wanted, {name: 0})
-    slope = substitute(wanted, {name: 1}) - rest
-    if wanted != symbol(name) * slope + rest or slope == 0 or names(slope) & {name}:
+def _solution(expression: Size, name: str, size: Size) -> Size | None:
+    """Solve `wanted == size` for `name`; None if there is no unique solution."""
+    rest = substitute(expression, {name: 0})
+    slope = substitute(expression, {name: 1}) - rest
+    if expression != symbol(name) * slope + rest or slope == 0 or names(slope) & {name}:
         return None
-    found = floor_divide(size - rest, slope)
-    return found if found * slope + rest == size else None
+    solution = floor_divide(size - rest, slope)
+    return solution if solution * slope + rest == size else None
 
 
 # Types without values -----------------------------------------------------------------------------
@@ -372,10 +375,10 @@ def _dim_spelling(ev: Evaluator, dim: ast.Expr, scope: Scope) -> str:
         case ast.Number(text=text):
             return text
         case ast.Name(name=name):
-            found = scope.find(name)
-            if isinstance(found, Hole):
-                return "_" if found.size is None else str(found.size)
-            return str(found) if is_number(found) else name
+            value = scope.find(name)
+            if isinstance(value, Hole):
+                return "_" if value.size is None else str(value.size)
+            return str(value) if is_number(value) else name
         case _:
             source = scope.home.source
             return source.text[dim.span.start : dim.span.end]

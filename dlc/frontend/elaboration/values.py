@@ -1,4 +1,4 @@
-"""What an expression of the language can be while a model is elaborated.
+"""The values of expressions during elaboration.
 
 Numbers, sizes, texts, dtypes and functions are known when compiling; a tensor is a `Value` of the IR.
 """
@@ -36,7 +36,7 @@ class Thing:
 
     @property
     def called(self) -> str:
-        """What a message calls it: `the function poly`."""
+        """Its name in messages: `the function poly`."""
         raise NotImplementedError
 
 
@@ -100,9 +100,9 @@ class Items:
 
     items: tuple[Datum, ...]
     place: Place | None = None
-    """Where it is written; None for one that is made."""
+    """Its place in the text; None for one that is computed."""
     size: int = field(init=False)
-    """How many values it has, those of lists and tuples in it included."""
+    """The number of values in it, those of nested lists and tuples included."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_of(self.items))
@@ -115,7 +115,7 @@ class Record:
     items: tuple[Datum, ...]
     names: tuple[str | None, ...]
     size: int = field(init=False)
-    """How many values it has, those of lists and tuples in it included."""
+    """The number of values in it, those of nested lists and tuples included."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_of(self.items))
@@ -195,7 +195,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a call gives. `source` and `span` are where the call stands."""
+    """The result of a call that stands at `span` of `source`."""
 
     positional: tuple[Argument, ...]
     named: dict[str, Argument]
@@ -238,7 +238,7 @@ Datum: TypeAlias = (
 
 
 def size_of(items: tuple[Datum, ...]) -> int:
-    """How many values a list of these has; a list may have the same one in it twice, and so on."""
+    """The number of values in a list of these; the same list may occur in it more than once."""
     return sum([item.size if isinstance(item, Items | Record) else 1 for item in items])
 
 
@@ -248,7 +248,7 @@ def is_number(value: Datum) -> bool:
 
 
 def part_of(value: Datum) -> str | None:
-    """How to take one part, for messages about a tuple that stands where a part of it should."""
+    """Help for a tuple that is given where one of its parts is expected."""
     if not isinstance(value, Record) or not value.items:
         return None
     names = [f".{name}" for name in value.names if name is not None]
@@ -258,7 +258,7 @@ def part_of(value: Datum) -> str | None:
 
 
 def describe(value: Datum) -> str:
-    """What a message calls a value: `f32[B, 64]`, `the number 3`, `the function sum`."""
+    """The name of a value in messages: `f32[B, 64]`, `the number 3`, `the function sum`."""
     match value:
         case Value():
             return show(value)

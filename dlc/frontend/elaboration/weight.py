@@ -12,7 +12,7 @@ __all__ = ["Origin", "Weight"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a weight starts: the text of an initialiser, or a file and perhaps a key in it."""
+    """The initial value of a weight: the text of an initialiser, or a file and perhaps a key in it."""
 
     init: str | None = None
     file: str | None = None

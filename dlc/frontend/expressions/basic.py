@@ -32,23 +32,23 @@ from dlc.text.source import Source, Span
 __all__ = ["MAX_COMPREHENSION", "TRAINING", "comprehended", "unknown_name"]
 
 MAX_COMPREHENSION = 10_000
-"""A comprehension makes at most so many items."""
+"""The most items that a comprehension makes."""
 TRAINING = ("training", "total_steps")
 """Names that every text knows and whose value depends on what is made of it."""
 
 
 @evaluates(ast.Name)
 def _name(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
-    found = scope.find(node.name)
-    if found is UNKNOWN:
+    value = scope.find(node.name)
+    if value is UNKNOWN:
         raise Poisoned
-    if found is MISSING:
+    if value is MISSING:
         return _known_everywhere(ev, node, scope)
-    if isinstance(found, Hole) and found.size is not None:
-        return found.size
-    if isinstance(found, Stored):
-        return stored_value(ev.at, found)
-    return found
+    if isinstance(value, Hole) and value.size is not None:
+        return value.size
+    if isinstance(value, Stored):
+        return stored_value(ev.at, value)
+    return value
 
 
 def _known_everywhere(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
@@ -64,7 +64,7 @@ def _known_everywhere(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
 
 
 def _total_steps(ev: Evaluator, node: ast.Name) -> Value:
-    """How many steps the training has in all: an input of its step, for what the optimizer computes."""
+    """The total number of training steps: an input of the step, for the optimizer."""
     if ev.at.total_steps is None:
         raise ev.at.fail(
             "D0536",
@@ -117,9 +117,9 @@ def _of_tensor(ev: Evaluator, value: Value, node: ast.Attribute) -> Datum:
 @evaluates(ast.Tuple)
 def _tuple(ev: Evaluator, node: ast.Tuple, scope: Scope) -> Datum:
     items = [ev.eval(item.value, scope) for item in node.items]
-    made = Record(tuple(items), tuple([item.name for item in node.items]))
-    ev.at.count_items(made.size)
-    return made
+    record = Record(tuple(items), tuple([item.name for item in node.items]))
+    ev.at.count_items(record.size)
+    return record
 
 
 @evaluates(ast.List)
@@ -127,9 +127,9 @@ def _list(ev: Evaluator, node: ast.List, scope: Scope) -> Datum:
     items = [ev.eval(item, scope) for item in node.items]
     if UNKNOWN in items:
         raise Poisoned
-    made = Items(tuple(items), ev.at.source.place(node.span))
-    ev.at.count_items(made.size)
-    return made
+    result = Items(tuple(items), ev.at.source.place(node.span))
+    ev.at.count_items(result.size)
+    return result
 
 
 @evaluates(ast.Range)
@@ -149,13 +149,13 @@ def comprehended(
     make: Callable[[ast.Expr, Scope], Datum],
 ) -> Items:
     """`[for pattern in source: body]`: a list that is made when compiling, its items by `make`."""
-    made: list[Datum] = []
+    items: list[Datum] = []
     for part in _steps(ev, ev.eval(node.source, scope), node.source.span):
         inner = scope.inner()
         ev.at.count()
         unpack(ev, node.pattern, part, inner, node.source.span)
-        made.append(make(node.body, inner))
-    result = Items(tuple(made))
+        items.append(make(node.body, inner))
+    result = Items(tuple(items))
     ev.at.count_items(result.size)
     return result
 
@@ -195,13 +195,13 @@ def _attribute(ev: Evaluator, node: ast.Attribute, scope: Scope) -> Datum:
 
 @attributes_of(Record)
 def _field(ev: Evaluator, record: Record, node: ast.Attribute) -> Datum:
-    found = record.field(node.name)
-    if found is None:
+    value = record.field(node.name)
+    if value is None:
         names = [name for name in record.names if name is not None]
         help = did_you_mean(node.name, names) or f"it has {', '.join(names)}" if names else None
         raise ev.at.fail(
             "D0206", f"{describe(record)} has no `.{node.name}`", node.name_span, help=help
         )
-    if found is UNKNOWN:
+    if value is UNKNOWN:
         raise Poisoned
-    return found
+    return value

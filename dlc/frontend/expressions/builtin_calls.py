@@ -34,78 +34,78 @@ __all__ = ["cast"]
 
 
 @calls(Builtin)
-def _call_builtin(ev: Evaluator, function: Builtin, given: Arguments) -> Datum:
+def _call_builtin(ev: Evaluator, function: Builtin, arguments: Arguments) -> Datum:
     """Bind and convert the arguments, then let the row of the table do its work."""
-    ev.at.stand(given.span)
-    bound, extra = _bound(ev, function, given)
+    ev.at.stand(arguments.span)
+    bound, extra = _bound(ev, function, arguments)
     try:
         return function.run(ev.at, *bound, **extra)
     except ModelError as error:
-        raise ev.labelled(error, _operands(given), function.name) from None
+        raise ev.labelled(error, _operands(arguments), function.name) from None
 
 
-def _operands(given: Arguments) -> list[tuple[Span, Datum]]:
-    every = [*given.positional, *given.named.values()]
+def _operands(arguments: Arguments) -> list[tuple[Span, Datum]]:
+    every = [*arguments.positional, *arguments.named.values()]
     return [(argument.span, argument.value) for argument in every]
 
 
 def _bound(
-    ev: Evaluator, function: Builtin, given: Arguments
+    ev: Evaluator, function: Builtin, arguments: Arguments
 ) -> tuple[list[object], dict[str, object]]:
     """The converted arguments by position, those of `*rest` last, and those of `**others` by name."""
     parameters = function.parameters
-    if function.is_simple and not given.named and len(given.positional) == len(parameters):
-        pairs = list(zip(parameters, given.positional, strict=True))
-        met = _met(pairs)
-        return [converted(ev, function, *pair, met) for pair in pairs], {}
+    if function.is_simple and not arguments.named and len(arguments.positional) == len(parameters):
+        pairs = list(zip(parameters, arguments.positional, strict=True))
+        common = _common_dtype(pairs)
+        return [converted(ev, function, *pair, common) for pair in pairs], {}
     plain = [p for p in parameters if not p.name.startswith("*")]
     others = next((p for p in parameters if p.name.startswith("**")), None)
     rest = next((p for p in parameters if p.name.startswith("*") and p is not others), None)
     own, tail, extra = _shares(
-        given, plain, has_rest=rest is not None, has_others=others is not None
+        arguments, plain, has_rest=rest is not None, has_others=others is not None
     )
-    arguments = bind(ev, function.name, [(p.name, p.required) for p in plain], own)
-    pairs = [(p, arguments[p.name]) for p in plain if p.name in arguments]
+    bound = bind(ev, function.name, [(p.name, p.required) for p in plain], own)
+    pairs = [(p, bound[p.name]) for p in plain if p.name in bound]
     if rest is not None:
         pairs += [(rest, argument) for argument in tail]
-    met = _met(pairs)
+    common = _common_dtype(pairs)
 
     def value(parameter: Parameter, argument: Argument) -> object:
-        return converted(ev, function, parameter, argument, met)
+        return converted(ev, function, parameter, argument, common)
 
-    bound = [value(p, arguments[p.name]) if p.name in arguments else p.default for p in plain]
+    values = [value(p, bound[p.name]) if p.name in bound else p.default for p in plain]
     if rest is not None:
-        bound += [value(rest, argument) for argument in tail]
+        values += [value(rest, argument) for argument in tail]
     if others is None:
-        return bound, {}
-    return bound, {name: value(others, argument) for name, argument in extra.items()}
+        return values, {}
+    return values, {name: value(others, argument) for name, argument in extra.items()}
 
 
 def _shares(
-    given: Arguments, plain: Sequence[Parameter], *, has_rest: bool, has_others: bool
+    arguments: Arguments, plain: Sequence[Parameter], *, has_rest: bool, has_others: bool
 ) -> tuple[Arguments, tuple[Argument, ...], dict[str, Argument]]:
     """The arguments for the plain parameters, for `*rest` and for `**others`.
 
     Where the function has no such parameter, the plain ones get them all.
     """
-    count = len(plain) if has_rest else len(given.positional)
-    names = {p.name for p in plain} if has_others else {*given.named}
-    named = {name: argument for name, argument in given.named.items() if name in names}
-    extra = {name: argument for name, argument in given.named.items() if name not in names}
-    own = Arguments(given.positional[:count], named, given.source, given.span)
-    return own, given.positional[count:], extra
+    count = len(plain) if has_rest else len(arguments.positional)
+    names = {p.name for p in plain} if has_others else {*arguments.named}
+    named = {name: argument for name, argument in arguments.named.items() if name in names}
+    extra = {name: argument for name, argument in arguments.named.items() if name not in names}
+    own = Arguments(arguments.positional[:count], named, arguments.source, arguments.span)
+    return own, arguments.positional[count:], extra
 
 
-def _met(pairs: Sequence[tuple[Parameter, Argument]]) -> DType | None:
-    """The dtype that numbers take: of the first tensor they meet, or, of numbers alone, what all can be."""
+def _common_dtype(pairs: Sequence[tuple[Parameter, Argument]]) -> DType | None:
+    """The dtype that numbers take: that of the first tensor, or of numbers alone one that holds all."""
     meeting = [(p, argument.value) for p, argument in pairs if p.kind in ("float", "alike")]
     for _, value in meeting:
-        if (found := _dtype_within(value)) is not None:
-            return found
+        if (dtype := _dtype_within(value)) is not None:
+            return dtype
     for parameter, argument in pairs:
-        found = _dtype_within(argument.value) if parameter.kind in ("tensor", "any") else None
-        if found is not None and found.is_float:
-            return found
+        dtype = _dtype_within(argument.value) if parameter.kind in ("tensor", "any") else None
+        if dtype is not None and dtype.is_float:
+            return dtype
     alike = [value for parameter, value in meeting if parameter.kind == "alike"]
     return natural_dtype(Items(tuple(alike))) if alike else None
 
@@ -116,7 +116,7 @@ def _dtype_within(value: Datum) -> DType | None:
         case Value():
             return dtype_of(value)
         case Items(items):
-            return next((found for item in items if (found := _dtype_within(item))), None)
+            return next((dtype for item in items if (dtype := _dtype_within(item))), None)
         case _:
             return None
 
@@ -126,18 +126,18 @@ def converted(
     function: Builtin,
     parameter: Parameter,
     argument: Argument,
-    met: DType | None,
+    common: DType | None,
 ) -> object:
-    """The argument as what the parameter takes; numbers may take the dtype `met` by them."""
+    """The argument converted to the kind of the parameter; numbers may take the `common` dtype."""
     value = argument.value
     if value is UNKNOWN:
         raise Poisoned
     if value is None and parameter.default is None and not parameter.required:
         return None
-    if met is not None and _takes(parameter.kind, value, met):
-        return as_tensor(ev.at, value, met)
-    found = _CONVERT[parameter.kind](ev, value, argument)
-    if found is _NO:
+    if common is not None and _takes(parameter.kind, value, common):
+        return as_tensor(ev.at, value, common)
+    result = _CONVERT[parameter.kind](ev, value, argument)
+    if result is _NO:
         raise ev.at.fail(
             "D0320",
             f"{parameter.name.lstrip('*')} of {function.name} is {_WANTED[parameter.kind]}, "
@@ -145,11 +145,11 @@ def converted(
             argument.span,
             help=_help(function, parameter, value),
         )
-    return found
+    return result
 
 
-def _takes(kind: str, value: Datum, met: DType) -> bool:
-    """Whether numbers as an argument of a kind take a dtype that they meet.
+def _takes(kind: str, value: Datum, common: DType) -> bool:
+    """Whether numbers as an argument of a kind take the common dtype.
 
     Where integers, labels or indices, may stand as well as floats, only numbers with a point do.
     """
@@ -159,9 +159,9 @@ def _takes(kind: str, value: Datum, met: DType) -> bool:
         case "alike":
             return True
         case "float":
-            return met.is_float
+            return common.is_float
         case "tensor":
-            return met.is_float and natural_dtype(value) is F32
+            return common.is_float and natural_dtype(value) is F32
         case _:
             return False
 
@@ -243,9 +243,9 @@ def _float_dtype(value: Datum) -> DType:
     """The dtype that a list with tensors in it has, else f32."""
     if isinstance(value, Items):
         for item in value.items:
-            found = _float_dtype(item)
-            if found is not F32:
-                return found
+            dtype = _float_dtype(item)
+            if dtype is not F32:
+                return dtype
     return dtype_of(value) if isinstance(value, Value) else F32
 
 
@@ -323,16 +323,16 @@ _CONVERT: Final[Mapping[str, Callable[[Evaluator, Datum, Argument], object]]] = 
 
 
 @calls(DType)
-def cast(ev: Evaluator, dtype: DType, given: Arguments) -> Datum:
+def cast(ev: Evaluator, dtype: DType, arguments: Arguments) -> Datum:
     """`f32(x)`: the tensor in another dtype; floats to integers saturate and take NaN to 0."""
     at = ev.at
-    at.stand(given.span)
-    argument = bind(ev, dtype.name, [("x", True)], given)["x"]
+    at.stand(arguments.span)
+    argument = bind(ev, dtype.name, [("x", True)], arguments)["x"]
     match argument.value:
         case Value() as value:
             return convert(at, value, dtype)
         case Items() | bool() | int() | float() as numbers:
-            # Numbers take the dtype at once: f64(0.1) is no f32 in between, u64(2 ** 63) no i32.
+            # Numbers take the dtype at once: f64(0.1) never is an f32, u64(2 ** 63) never an i32.
             natural = natural_dtype(numbers) if is_numeric(numbers) else BOOL
             adapts = natural is not BOOL if dtype.is_float else natural is I32
             # Whether a number is 0 does not depend on how large it is.

@@ -99,14 +99,14 @@ class _Choice:
         """Both as tensors of one type: numbers adapt to the other side."""
         like = next((v for v in (yes, no) if isinstance(v, Value)), None)
         dtype = common_dtype(yes, no) if like is None else dtype_of(like)
-        made: list[Value] = []
+        values: list[Value] = []
         for value, block, side in zip((yes, no), self.blocks, self.sides, strict=True):
             with self.at.inside(block):
                 self.at.stand(side.span)
-                made.append(adapted(self.at, value, dtype, like))
-        if made[0].type is not made[1].type:
-            raise self._no_choice(*made)
-        return made[0], made[1]
+                values.append(adapted(self.at, value, dtype, like))
+        if values[0].type is not values[1].type:
+            raise self._no_choice(*values)
+        return values[0], values[1]
 
     def _no_choice(self, yes: Datum, no: Datum) -> ModelError:
         spans = [side.span for side in self.sides]

@@ -92,20 +92,22 @@ def _derivative(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
         raise ev.at.fail("D0422", f"{function.called} has no parameters", target.span)
     if wrt is None:
         return Derivative(kind, function, (names[0],), single=True)
-    chosen = wrt.items if isinstance(wrt, ast.Tuple) else (ast.Argument(wrt.span, None, wrt),)
-    found = tuple([_parameter(ev, item.value, names, function) for item in chosen])
-    return Derivative(kind, function, found, single=not isinstance(wrt, ast.Tuple))
+    wrt_arguments = (
+        wrt.items if isinstance(wrt, ast.Tuple) else (ast.Argument(wrt.span, None, wrt),)
+    )
+    chosen_names = tuple([_parameter(ev, item.value, names, function) for item in wrt_arguments])
+    return Derivative(kind, function, chosen_names, single=not isinstance(wrt, ast.Tuple))
 
 
 def _parameter(ev: Evaluator, node: ast.Expr, names: Sequence[str], function: Callee) -> str:
     if isinstance(node, ast.Name) and (node.name in names or node.name == PARAMS):
         return node.name
-    wanted = node.name if isinstance(node, ast.Name) else "this"
+    name = node.name if isinstance(node, ast.Name) else "this"
     raise ev.at.fail(
         "D0422",
-        f"{wanted} is no parameter of {function.called}",
+        f"{name} is not a parameter of {function.called}",
         node.span,
-        help=did_you_mean(wanted, [*names, PARAMS]) or f"it has {', '.join(names)}",
+        help=did_you_mean(name, [*names, PARAMS]) or f"it has {', '.join(names)}",
     )
 
 
@@ -144,39 +146,39 @@ for _name, _doc, _example, _result in (
 
 
 @calls(Derivative)
-def _call_derivative(ev: Evaluator, derivative: Derivative, given: Arguments) -> Datum:
-    return _Differentiation(ev, derivative, given).result()
+def _call_derivative(ev: Evaluator, derivative: Derivative, arguments: Arguments) -> Datum:
+    return _Differentiation(ev, derivative, arguments).result()
 
 
 class _Differentiation:
     """One call of a derivative: the function is elaborated into a region on fresh arguments."""
 
-    def __init__(self, ev: Evaluator, derivative: Derivative, given: Arguments) -> None:
+    def __init__(self, ev: Evaluator, derivative: Derivative, arguments: Arguments) -> None:
         self.ev, self.at = ev, ev.at
         self.derivative = derivative
         self.function = derivative.function
-        self.given = given
+        self.arguments = arguments
         self.body = Block()
         self.passed: list[Value] = []
 
     def result(self) -> Datum:
         at, derivative = self.at, self.derivative
-        arguments, dy = self._arguments()
-        at.stand(self.given.span)
+        inner_arguments, dy = self._arguments()
+        at.stand(self.arguments.span)
         with at.inside(self.body):
-            values = self._elaborated(arguments)
+            values = self._elaborated(inner_arguments)
             at.place(flow.Yield(tuple(values)))
         seeds = self._seeds(values, dy)
         captured = capture([self.body])
         weights = [v for v in captured if self._is_trained(v)] if self._wants_weights else []
         inputs = [*self.passed, *captured]
         wrt = [*range(len(self.passed)), *[inputs.index(value) for value in weights]]
-        at.stand(self.given.span)
+        at.stand(self.arguments.span)
         with_value = derivative.kind == "value_and_grad"
         op = flow.Vjp(tuple(inputs), tuple(seeds), self.body, tuple(wrt), with_value)
         results = at.all(op)
-        found = self._shaped(list(results[len(values) if with_value else 0 :]), weights)
-        return Record.of((results[0], found)) if with_value else found
+        gradients = self._shaped(list(results[len(values) if with_value else 0 :]), weights)
+        return Record.of((results[0], gradients)) if with_value else gradients
 
     @property
     def _wants_weights(self) -> bool:
@@ -190,21 +192,23 @@ class _Differentiation:
 
     def _arguments(self) -> tuple[Arguments, Argument | None]:
         """The arguments for the function, with block arguments in place of those in `wrt`; and dy."""
-        given, dy = self.given, None
+        arguments, dy = self.arguments, None
         if self.derivative.kind == "vjp":
-            named = dict(given.named)
+            named = dict(arguments.named)
             dy = named.pop("dy", None)
-            given = Arguments(given.positional, named, given.source, given.span)
+            arguments = Arguments(arguments.positional, named, arguments.source, arguments.span)
         names = self.function.parameter_names
-        bound = bind(self.ev, self.function.called, [(n, False) for n in names], given)
+        bound = bind(self.ev, self.function.called, [(n, False) for n in names], arguments)
         for name in self.derivative.wrt:
             if name == PARAMS and name not in names:
                 continue
             argument = bound.get(name)
             if argument is None:
-                raise self.at.fail("D0208", f"{self.derivative.called} needs {name}", given.span)
+                raise self.at.fail(
+                    "D0208", f"{self.derivative.called} needs {name}", arguments.span
+                )
             bound[name] = Argument(self._fresh(name, argument), argument.span)
-        return Arguments((), bound, given.source, given.span), dy
+        return Arguments((), bound, arguments.source, arguments.span), dy
 
     def _fresh(self, name: str, argument: Argument) -> Datum:
         """A block argument for each tensor in the value that the derivative is taken by."""
@@ -235,13 +239,13 @@ class _Differentiation:
         return self.at.fail(
             "D0404",
             f"{name}: {show(value)} has no derivative",
-            place=self.given.source.place(span),
+            place=self.arguments.source.place(span),
             help=f"did you mean {others[0]}?" if others else "only floats have derivatives",
         )
 
     def _differentiable(self, name: str) -> list[str]:
         """Parameters whose declared type is of floats, then weights of the function's module."""
-        found: list[str] = []
+        candidates: list[str] = []
         function = self.function
         if isinstance(function, Function):
             for parameter in function.declaration.parameters:
@@ -249,31 +253,30 @@ class _Differentiation:
                 if parameter.name != name and isinstance(type, ast.TensorType):
                     dtype = DTYPES.get(type.dtype)
                     if dtype is not None and dtype.is_float:
-                        found.append(parameter.name)
-            found += [weight_name for weight_name, _ in function.home.weights()]
-        return found
+                        candidates.append(parameter.name)
+            candidates += [weight_name for weight_name, _ in function.home.weights()]
+        return candidates
 
     # The function ---------------------------------------------------------------------------------
 
     def _elaborated(self, arguments: Arguments) -> list[Value]:
         """The tensors that the function returns."""
         result = self.ev.call(self.function, arguments)
-        self.at.stand(self.given.span)
+        self.at.stand(self.arguments.span)
         if self.derivative.kind == "vjp":
             return leaves(self.ev, result)
         value = as_tensor(self.at, result) if not isinstance(result, Record) else None
         if value is None or tensor_type(value).rank or not dtype_of(value).is_float:
-            found = describe(result)
             raise self.at.fail(
                 "D0423",
                 f"{self.derivative.kind} needs a function to one float, "
-                f"{self.function.called} gives {found}",
+                f"{self.function.called} gives {describe(result)}",
                 help="sum it up, or use vjp(f, wrt=...)(..., dy=...)",
             )
         return [value]
 
     def _seeds(self, values: Sequence[Value], dy: Argument | None) -> list[Value]:
-        """What the results receive: ones, or `dy`."""
+        """The cotangents of the results: ones, or `dy`."""
         floats = [value for value in values if dtype_of(value).is_float]
         types = [tensor_type(value) for value in floats]
         if self.derivative.kind != "vjp":
@@ -282,7 +285,7 @@ class _Differentiation:
             raise self.at.fail(
                 "D0208",
                 f"the vjp of {self.function.called} needs dy",
-                self.given.span,
+                self.arguments.span,
                 help="say what the result receives: dy=ones([..])",
             )
         parts = list(dy.value.items) if isinstance(dy.value, Record) else [dy.value]
@@ -305,22 +308,22 @@ class _Differentiation:
 
     # Results --------------------------------------------------------------------------------------
 
-    def _shaped(self, found: list[Value], weights: Sequence[Value]) -> Datum:
+    def _shaped(self, gradients: list[Value], weights: Sequence[Value]) -> Datum:
         """The derivatives in the form of `wrt`."""
         names = self.function.parameter_names
-        count = len(found) - len(weights)
-        rest = found[:count]
+        count = len(gradients) - len(weights)
+        rest = gradients[:count]
         parts: list[Datum] = []
         for name in self.derivative.wrt:
             if name == PARAMS and name not in names:
                 paths = tuple([value.name for value in weights])
-                parts.append(Record(tuple(found[count:]), paths))
+                parts.append(Record(tuple(gradients[count:]), paths))
             else:
                 parts.append(refilled(self._argument(name), rest))
         return parts[0] if self.derivative.single else Record.of(tuple(parts))
 
     def _argument(self, name: str) -> Datum:
         names = self.function.parameter_names
-        if name in self.given.named:
-            return self.given.named[name].value
-        return self.given.positional[names.index(name)].value
+        if name in self.arguments.named:
+            return self.arguments.named[name].value
+        return self.arguments.positional[names.index(name)].value

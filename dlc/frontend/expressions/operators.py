@@ -1,4 +1,4 @@
-"""What `+`, `@`, `==`, `and` and the other operators mean, for numbers known when compiling and tensors."""
+"""Operators (`+`, `@`, `==`, `and` ...) on compile-time numbers and on tensors."""
 
 from __future__ import annotations
 
@@ -167,13 +167,13 @@ def _numbers(at: Trace, op: str, left: Number | Dim, right: Number | Dim) -> Dat
     except ZeroDivisionError:
         raise at.fail("D0329", f"{left} {op} {right} divides by 0") from None
     except (OverflowError, ValueError):
-        raise at.fail("D0329", f"{left} {op} {right} is no number that can be written") from None
+        raise at.fail("D0329", f"{left} {op} {right} is not a number that can be written") from None
 
 
 MAX_BITS: Final = 64
 """Whole numbers of a text are no longer than this."""
 MAX_TERMS: Final = 64
-"""A symbolic size is a sum of at most so many products."""
+"""The most products in the sum that is a symbolic size."""
 
 
 def _bounded(size: Size) -> Size:
@@ -337,7 +337,7 @@ def _compare_numbers(at: Trace, op: str, left: Number | Dim, right: Number | Dim
 
 
 def _decided(op: str, low: int | None, high: int | None) -> bool | None:
-    """What `difference op 0` is if that is the same for all values from low to high."""
+    """The truth of `difference op 0` if it is the same for all values from low to high, else None."""
     if op in ("==", "!="):
         outside = (low is not None and low > 0) or (high is not None and high < 0)
         if outside or low == high == 0:

@@ -16,7 +16,7 @@ fn rate(lr, step: i32) = if is_function(lr) then lr(step) else lr
 fn decayed(g: f32[..], p: f32[..], weight_decay) -> f32[..] =
   if weight_decay == 0 then g else g + weight_decay * p
 
-## What a running mean that began at 0 must be divided by after so many steps: 1 - beta ** (step + 1).
+## Bias correction of a running mean that began at 0, as of Adam: 1 - beta ** (step + 1).
 ## Example: `bias(0.9, 1)` -> 0.19: f32
 fn bias(beta, step: i32) -> f32 = if beta == 0 then 1.0 else -expm1(f32(step + 1) * log(beta))
 

@@ -1,4 +1,4 @@
-"""What `scan` and `while` share: what is carried from step to step keeps its type.
+"""The common part of `scan` and `while`: carried values keep their types from step to step.
 
 A first value that is a number, `with g = 0`, takes the type that the first step gives it: the body is
 elaborated once on trial to learn it.
@@ -29,7 +29,7 @@ __all__ = ["Body", "Step", "has_literal", "results_of", "settle"]
 
 @dataclass(slots=True)
 class Step:
-    """What one elaboration of a loop's body gave."""
+    """The result of elaborating a loop's body once."""
 
     next: dict[str, tuple[Datum, Span]] = field(default_factory=dict[str, tuple[Datum, Span]])
     yields: list[Datum] = field(default_factory=list[Datum])

@@ -76,7 +76,7 @@ class _Scan(Loop):
         return as_tensor(self.at, source) if isinstance(source, Items) else source
 
     def _length(self, source: Datum) -> Size:
-        """How many steps the loop takes; all that it goes through have that length."""
+        """The number of steps of the loop; all that it walks along have that length."""
         lengths = self._lengths(source, self.node.source.span)
         if not lengths:
             raise self.ev.at.fail("D0426", "nothing to go through", self.node.source.span)
@@ -146,7 +146,7 @@ class _Scan(Loop):
         return argument
 
     def _part(self, source: Datum, index: Value) -> Datum:
-        """What one step sees of a source."""
+        """The slice of a source that one step sees."""
         at = self.at
         match source:
             case Record(items):
@@ -307,7 +307,7 @@ def leaves_in(ev: Evaluator, block: Block, value: Datum) -> list[Value]:
 
 
 def _is_unrolled(source: Items) -> bool:
-    """Whether the items of a list are no numbers and tensors."""
+    """Whether a list has items that are neither numbers nor tensors."""
     return not all(is_literal(item) or isinstance(item, Value | Dim) for item in source.items)
 
 

@@ -95,7 +95,7 @@ class _While(Loop):
             at.place(flow.Yield([check_condition(self.ev, test, span)]))
 
     def _adapted(self, given: Sequence[Datum], forms: Sequence[Datum]) -> list[Label]:
-        """Where a number that is carried is a tensor in the condition, as the next step makes it one."""
+        """Labels of carried numbers that are tensors in the condition, as their next value is one."""
         source = self.scope.home.source
         return [
             Label(source.place(carry.span), f"{carry.name} is {describe(form)}: its next value is")

@@ -18,9 +18,9 @@ class Chain(Callee):
 
     layers: tuple[Datum, ...]
     device: str | None = None
-    """Where they all run, if the chain was placed."""
+    """Their device, if the chain was placed."""
     size: int = field(init=False)
-    """How many layers it has, those of chains in it included."""
+    """The number of layers, those of nested chains included."""
 
     def __post_init__(self) -> None:
         sizes = [layer.size if isinstance(layer, Chain) else 1 for layer in self.layers]
@@ -37,16 +37,18 @@ class Chain(Callee):
 
 
 @calls(Chain)
-def _call_chain(ev: Evaluator, chain: Chain, given: Arguments) -> Datum:
-    if len(given.positional) + len(given.named) != 1:
+def _call_chain(ev: Evaluator, chain: Chain, arguments: Arguments) -> Datum:
+    if len(arguments.positional) + len(arguments.named) != 1:
         raise ev.at.fail(
-            "D0208", "a chain takes one argument", place=given.source.place(given.span)
+            "D0208", "a chain takes one argument", place=arguments.source.place(arguments.span)
         )
     ev.at.count(2)
-    value = (*given.positional, *given.named.values())[0].value
+    value = (*arguments.positional, *arguments.named.values())[0].value
     with ev.at.on(chain.device):
         for layer in chain.layers:
-            inner = Arguments((Argument(value, given.span),), {}, given.source, given.span)
+            inner = Arguments(
+                (Argument(value, arguments.span),), {}, arguments.source, arguments.span
+            )
             value = ev.call(layer, inner)
     return value
 

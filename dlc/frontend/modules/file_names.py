@@ -126,7 +126,7 @@ class _Entry:
         """The weights at a path, each with its key."""
         if not steps:
             raise self._wrong(
-                "this is no weight but a module", "add the name of one of its weights"
+                "this is a module, not a weight", "add the name of one of its weights"
             )
         step, *rest = steps
         match value:

@@ -46,7 +46,7 @@ from dlc.text.model import ast
 __all__ = ["Core", "Instance", "Stack", "adopt", "cores_in", "with_picks"]
 
 MAX_NESTING: Final = 100
-"""How deep instances of modules stand in each other at most."""
+"""The deepest nesting of instances of modules."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,16 +57,16 @@ class Core:
     definition: ModuleDefinition
     arguments: dict[str, Datum]
     made_at: Place
-    given: tuple[str, ...]
-    """The parameters that the call which made it gives."""
+    explicit: tuple[str, ...]
+    """The parameters that the call which made it sets."""
     path: str | None = None
     parent: Core | None = None
     """The instance that it is a member of."""
     stack: tuple[int, ...] = ()
     device: str | None = None
-    """Where its functions run, if it was placed."""
+    """The device of its functions, if it was placed."""
     start: Start | None = None
-    """What a `from` names, here or further out."""
+    """The file that a `from` names, here or further out."""
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
     weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
     checked: bool = False
@@ -99,11 +99,11 @@ class Core:
 
     def weight(self, node: ast.Param | ast.State) -> Weight:
         """The weight that a `param` or `state` declares."""
-        known = self.weights.get(node.name)
-        if known is None:
+        weight = self.weights.get(node.name)
+        if weight is None:
             with self._told_outside():
-                known = self.weights[node.name] = self._weight(node)
-        return known
+                weight = self.weights[node.name] = self._weight(node)
+        return weight
 
     def _weight(self, node: ast.Param | ast.State) -> Weight:
         self.check()
@@ -116,7 +116,7 @@ class Core:
 
     @contextmanager
     def _told_outside(self) -> Generator[None]:
-        """What is wrong in a module of the library is wrong about how the user's text makes it."""
+        """Errors in a module of the library are reported where the user's text makes it."""
         try:
             yield
         except ModelError as error:
@@ -132,7 +132,7 @@ class Core:
         return replace(diagnostic, place=core.made_at, labels=(*diagnostic.labels, label))
 
     def submodule(self, node: ast.Use) -> Datum:
-        """What a `use` gives, made once."""
+        """The instance of a `use`, made once."""
         return self._once(node, lambda scope: self._used(node, scope))
 
     def _used(self, node: ast.Use, scope: Scope) -> Datum:
@@ -202,16 +202,16 @@ class Core:
 
     def _once(self, node: ast.Use | ast.Const, make: Callable[[Scope], Datum]) -> Datum:
         """The value of a member; after an error, which is recorded, it is unknown."""
-        found = self.values.get(node.name, MISSING)
-        if found is EVALUATING:
+        cached = self.values.get(node.name, MISSING)
+        if cached is EVALUATING:
             raise self.ev.at.fail(
                 "D0214",
                 f"{node.name} is defined by itself",
                 place=self.definition.home.source.place(node.span),
                 help="break the circle: one of the members must stand alone",
             )
-        if found is not MISSING:
-            return found
+        if cached is not MISSING:
+            return cached
         self.check()
         scope = Scope(Instance(self))
         self.values[node.name] = EVALUATING
@@ -248,12 +248,12 @@ class Core:
     @property
     def written(self) -> str:
         """The call that made it, with its arguments as values."""
-        names = [name for name in self.definition.parameter_names if name in self.given]
+        names = [name for name in self.definition.parameter_names if name in self.explicit]
         texts = [f"{name}={_short(self.arguments[name])}" for name in names]
         return f"{self.definition.name}({', '.join(texts)})"
 
     def parameters(self) -> int:
-        """How many trained numbers are its own."""
+        """The number of its own trained parameters."""
         own = [item.type.size for item in self.weights.values() if item.trained]
         return sum([size for size in own if isinstance(size, int)])
 
@@ -304,9 +304,9 @@ class Instance(Callee, Home):
         return Function(call, self).parameter_names if isinstance(call, ast.Fn) else ()
 
     def find(self, name: str) -> Datum:
-        found = self.core.arguments.get(name, MISSING)
-        if found is not MISSING:
-            return found
+        value = self.core.arguments.get(name, MISSING)
+        if value is not MISSING:
+            return value
         definition = self.core.definition
         if name in definition.unread:
             return UNKNOWN
@@ -329,8 +329,8 @@ class Instance(Callee, Home):
                 return Function(node, self, inner)
 
     def is_dim(self, name: str) -> bool:
-        known = name in self.core.arguments or name in self.core.definition.members
-        return not known and self.core.definition.home.is_dim(name)
+        is_member = name in self.core.arguments or name in self.core.definition.members
+        return not is_member and self.core.definition.home.is_dim(name)
 
     def known(self) -> Iterator[str]:
         yield from self.core.arguments
@@ -345,18 +345,18 @@ class Instance(Callee, Home):
 
 
 @calls(Instance)
-def _call_instance(ev: Evaluator, instance: Instance, given: Arguments) -> Datum:
+def _call_instance(ev: Evaluator, instance: Instance, arguments: Arguments) -> Datum:
     call = instance.core.definition.members.get("call")
     if not isinstance(call, ast.Fn):
         raise ev.at.fail(
             "D0209",
             f"{instance.called} cannot be called",
-            place=given.source.place(given.span),
+            place=arguments.source.place(arguments.span),
             help="give the module a fn call, or call one of its functions",
         )
     function = instance.member(call)
     assert isinstance(function, Function)
-    return call_function(ev, replace(function, device=instance.core.device), given)
+    return call_function(ev, replace(function, device=instance.core.device), arguments)
 
 
 @attributes_of(Instance)
@@ -365,8 +365,8 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
     if node.name in core.definition.unread:
         raise Poisoned
     member = core.definition.members.get(node.name)
-    found = instance.member(member) if member else core.arguments.get(node.name, MISSING)
-    if found is MISSING:
+    value = instance.member(member) if member else core.arguments.get(node.name, MISSING)
+    if value is MISSING:
         names = [*core.definition.members, *core.arguments]
         raise ev.at.fail(
             "D0206",
@@ -374,13 +374,13 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
             node.name_span,
             help=did_you_mean(node.name, names) or f"it has {', '.join(names)}",
         )
-    if found is UNKNOWN:
+    if value is UNKNOWN:
         raise Poisoned
-    if isinstance(found, Stored):
-        return stored_value(ev.at, found)
-    if isinstance(found, Function) and found.home is instance:
-        return replace(found, device=core.device)
-    return found.size if isinstance(found, Hole) and found.size is not None else found
+    if isinstance(value, Stored):
+        return stored_value(ev.at, value)
+    if isinstance(value, Function) and value.home is instance:
+        return replace(value, device=core.device)
+    return value.size if isinstance(value, Hole) and value.size is not None else value
 
 
 # Stacks -------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stack(Thing):
-    """`L * Block(...)`: so many instances with stacked weights; `template` is any one of them."""
+    """`L * Block(...)`: L instances with stacked weights; `template` is any one of them."""
 
     count: int
     template: Datum

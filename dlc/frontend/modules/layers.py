@@ -72,9 +72,9 @@ def _chosen(ev: Evaluator, node: ast.If, scope: Scope) -> Datum:
 
 @makes(ast.List)
 def _listed(ev: Evaluator, node: ast.List, scope: Scope) -> Datum:
-    made = Items(tuple([ev.layer(item, scope) for item in node.items]))
-    ev.at.count_items(made.size)
-    return made
+    chain = Items(tuple([ev.layer(item, scope) for item in node.items]))
+    ev.at.count_items(chain.size)
+    return chain
 
 
 @makes(ast.Comprehension)
@@ -130,9 +130,9 @@ def _chain(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
                     item.value.span,
                     help="loop over a stack with scan" if isinstance(each, Stack) else None,
                 )
-    made = Chain(tuple(layers))
-    ev.at.count_items(made.size)
-    return made
+    chain = Chain(tuple(layers))
+    ev.at.count_items(chain.size)
+    return chain
 
 
 SPECIALS["chain"] = Special(
@@ -151,26 +151,28 @@ SPECIALS["chain"] = Special(
 
 
 @calls(ModuleDefinition)
-def _call_module(ev: Evaluator, definition: ModuleDefinition, given: Arguments) -> Datum:
+def _call_module(ev: Evaluator, definition: ModuleDefinition, arguments: Arguments) -> Datum:
     name = definition.name
     raise ev.at.fail(
         "D0219",
         f"{name}(...) makes an instance, and instances are members of a module",
-        place=given.source.place(given.span),
+        place=arguments.source.place(arguments.span),
         help=f"write use layer = {name}(...) in a module and call layer(x)",
     )
 
 
-def instantiate(ev: Evaluator, definition: ModuleDefinition, given: Arguments) -> Instance:
+def instantiate(ev: Evaluator, definition: ModuleDefinition, arguments: Arguments) -> Instance:
     """A new instance with these parameters."""
     parameters = definition.declaration.parameters
-    ev.at.stand(given.span)
+    ev.at.stand(arguments.span)
     ev.at.count()
-    bound = bind(ev, definition.name, [(p.name, p.default is None) for p in parameters], given)
-    core = Core(ev, definition, {}, given.source.place(given.span), tuple(bound))
+    bound = bind(ev, definition.name, [(p.name, p.default is None) for p in parameters], arguments)
+    core = Core(ev, definition, {}, arguments.source.place(arguments.span), tuple(bound))
     scope = Scope(Instance(core))
     for parameter in parameters:
-        core.arguments[parameter.name] = _argument(ev, definition, parameter, bound, scope, given)
+        core.arguments[parameter.name] = _argument(
+            ev, definition, parameter, bound, scope, arguments
+        )
     core.check()
     return Instance(core)
 
@@ -181,13 +183,13 @@ def _argument(
     parameter: ast.Parameter,
     bound: dict[str, Argument],
     scope: Scope,
-    given: Arguments,
+    arguments: Arguments,
 ) -> Datum:
     """The value of one parameter, which is known when compiling."""
     argument = bound.get(parameter.name)
     home = definition.home.source
     if argument is not None:
-        value, place = argument.value, given.source.place(argument.span)
+        value, place = argument.value, arguments.source.place(argument.span)
     else:
         assert parameter.default is not None
         with ev.elsewhere(home):
@@ -216,6 +218,6 @@ def _argument(
 
 @evaluates(ast.On)
 def _on(ev: Evaluator, node: ast.On, scope: Scope) -> Datum:
-    """What stands in the braces, computed on a device."""
+    """The braces, computed on a device."""
     with ev.at.on(node.device.called):
         return ev.eval(node.body, scope)

@@ -66,11 +66,11 @@ class File(Home):
     # Names ----------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Datum:
-        found = self._values.get(name, MISSING)
-        if found is EVALUATING:
+        value = self._values.get(name, MISSING)
+        if value is EVALUATING:
             raise self._circular(name)
-        if found is not MISSING:
-            return found
+        if value is not MISSING:
+            return value
         node = self.declared.get(name)
         if node is not None:
             return self._value(name, node)
@@ -131,9 +131,9 @@ class File(Home):
             scope = self._run(name, node)
         finally:
             del self._values[name]
-        for given, value in scope.names.items():
+        for bound, value in scope.names.items():
             if is_fixed(value) or value is UNKNOWN:
-                self._values[given] = value
+                self._values[bound] = value
         value = scope.names.get(name, UNKNOWN)
         if isinstance(node, ast.Const) and not is_fixed(value):
             self._values[name] = UNKNOWN
@@ -237,14 +237,14 @@ class Namespace(Thing):
 
 @attributes_of(Namespace)
 def _member(ev: Evaluator, namespace: Namespace, node: ast.Attribute) -> Datum:
-    found = namespace.file.find(node.name)
-    if found is MISSING:
+    value = namespace.file.find(node.name)
+    if value is MISSING:
         raise ev.at.fail(
             "D0206",
             f"{namespace.name} has no {node.name}",
             node.name_span,
             help=did_you_mean(node.name, namespace.file.known()),
         )
-    if found is UNKNOWN:
+    if value is UNKNOWN:
         raise Poisoned
-    return found
+    return value

@@ -20,7 +20,7 @@ from dlc.text.source import Source
 __all__ = ["LIBRARY", "Loader", "in_library", "is_library", "library_names"]
 
 LIBRARY: Final = ("nn", "optimizers")
-"""What `import NAME` without quotes finds."""
+"""The library files for `import NAME` without quotes."""
 
 MAX_FILES: Final = 256
 
@@ -65,7 +65,7 @@ class Loader:
             return library_source(str(inside))
         if self.folder is None:
             raise ModelError(
-                "a text that is no file cannot import files",
+                "text that was not read from a file cannot import files",
                 code="D0203",
                 help="save it as a .dlm file",
             )
@@ -110,7 +110,7 @@ class Loader:
         if not item.is_file:
             return self._library(item)
         source = self._read(importing, item.source, library)
-        known = self.files.get(source.name)
+        loaded = self.files.get(source.name)
         if source.name in self._open:
             circle = " imports ".join([*self._open[self._open.index(source.name) :], source.name])
             raise ModelError(
@@ -118,16 +118,16 @@ class Loader:
                 code="D0204",
                 help="move what both need into a third file",
             )
-        if known is not None:
-            return known
+        if loaded is not None:
+            return loaded
         if len(self.files) >= MAX_FILES:
             raise ModelError(f"more than {MAX_FILES} files are imported", code="D0203")
         return self.load(source, library=library)
 
     def library(self, name: str, ev: Evaluator) -> File:
         """A text of the library that nothing imports."""
-        known = self.files.get(f"<{name}.dlm>")
-        file = known or self.load(library_source(f"{name}.dlm"), library=True)
+        loaded = self.files.get(f"<{name}.dlm>")
+        file = loaded or self.load(library_source(f"{name}.dlm"), library=True)
         for other in self.files.values():
             other.ev = ev
         return file
@@ -137,13 +137,13 @@ class Loader:
         if item.source not in LIBRARY:
             help = did_you_mean(item.source, LIBRARY) or 'a file is imported in quotes: "other.dlm"'
             raise ModelError(f"there is no library {item.source}", code="D0203", help=help)
-        known = self.files.get(f"<{name}>")
-        return known or self.load(library_source(name), library=True)
+        loaded = self.files.get(f"<{name}>")
+        return loaded or self.load(library_source(name), library=True)
 
 
 @cache
 def library_names() -> frozenset[str]:
-    """What `import nn` can bring in."""
+    """The names that `import nn` can bring in."""
     file = File(parse(library_source("nn.dlm")).file, Problems())
     imported = [item for item in file.tree.items if isinstance(item, ast.Import)]
     names = [entry.alias or entry.name for item in imported for entry in item.names or ()]

@@ -1,4 +1,4 @@
-"""Names without values: every function is read, called or not, for names that mean nothing.
+"""Name resolution: every function, called or not, is searched for unknown and unused names.
 
 What is named and never used is a warning. Elaboration would find the same unknown names, but only in what
 the entry points reach.
@@ -32,8 +32,8 @@ UNEVALUATED: dict[str, str] = dict.fromkeys(("grad", "vjp", "value_and_grad"), "
 
 
 @dataclass(slots=True)
-class Given:
-    """A name that a `let` gives, and whether anything has used it."""
+class LetBinding:
+    """A name bound by a `let`, and whether anything uses it."""
 
     node: ast.Let
     used: bool = False
@@ -42,11 +42,11 @@ class Given:
 class Names:
     """The names of a block, and of the blocks around it."""
 
-    __slots__ = ("given", "open", "outer")
+    __slots__ = ("bindings", "open", "outer")
 
     def __init__(self, outer: Names | None, names: Iterable[str] = ()) -> None:
         self.outer = outer
-        self.given: dict[str, Given | None] = dict.fromkeys(names)
+        self.bindings: dict[str, LetBinding | None] = dict.fromkeys(names)
         self.open = False
         """Whether names of sizes that nobody declares are given by the arguments of a call."""
 
@@ -54,22 +54,22 @@ class Names:
         """Note that a name is used; False if it means nothing here."""
         names: Names | None = self
         while names is not None:
-            if name in names.given:
-                given = names.given[name]
-                if given is not None:
-                    given.used = True
+            if name in names.bindings:
+                binding = names.bindings[name]
+                if binding is not None:
+                    binding.used = True
                 return True
             names = names.outer
         return any(name in table for table in EVERYWHERE)
 
     def known(self) -> list[str]:
-        """Every name here, nearest first."""
-        found: list[str] = []
+        """Every visible name, innermost first."""
+        visible: list[str] = []
         names: Names | None = self
         while names is not None:
-            found += reversed(names.given)
+            visible += reversed(names.bindings)
             names = names.outer
-        return found
+        return visible
 
 
 def resolve(file: File, problems: Problems) -> None:
@@ -88,7 +88,7 @@ class _Resolver:
         self.members: dict[str, ast.Named] = {}
         self.found: list[Diagnostic] = []
         self.unknown = 0
-        """How many names mean nothing; after `MAX_PROBLEMS` nobody looks at more of them."""
+        """The number of unknown names; after `MAX_PROBLEMS` the search ends."""
 
     # Declarations ---------------------------------------------------------------------------------
 
@@ -146,10 +146,10 @@ class _Resolver:
             case ast.Names():
                 pass
 
-    def _once(self, given: Iterable[tuple[str, Span]], what: str) -> None:
+    def _once(self, declarations: Iterable[tuple[str, Span]], what: str) -> None:
         """Report what is declared twice."""
         first: dict[str, Span] = {}
-        for name, span in given:
+        for name, span in declarations:
             if name in first:
                 place = self.source.place(span)
                 label = Label(self.source.place(first[name]), f"{name} is declared here first")
@@ -175,16 +175,16 @@ class _Resolver:
         for parameter in parameters:
             self._type(parameter.type, names)
             self._optional((parameter.default,), names)
-            names.given[parameter.name] = None
+            names.bindings[parameter.name] = None
 
     def _train(self, train: ast.Train) -> None:
         """The functions of a `train` block see the members of its module."""
         definition = self.file.declared.get(train.name)
-        known: list[str] = []
+        members: list[str] = []
         if isinstance(definition, ast.Module):
-            known = [p.name for p in definition.parameters]
-            known += [m.name for m in definition.members if isinstance(m, ast.Named)]
-        outer = Names(self.top, known)
+            members = [p.name for p in definition.parameters]
+            members += [m.name for m in definition.members if isinstance(m, ast.Named)]
+        outer = Names(self.top, members)
         seen = Names(outer, ["loss"])
         seen.open = True
         for entry in train.entries:
@@ -225,7 +225,7 @@ class _Resolver:
         for name in _names_in(dim):
             if not names.use(name):
                 if home is not None:
-                    home.given[name] = None
+                    home.bindings[name] = None
                 else:
                     self._undeclared(dim, name)
                     return
@@ -236,9 +236,9 @@ class _Resolver:
         if self._is_enough():
             return
         where = next(node for node in walk(dim) if isinstance(node, ast.Name) and node.name == name)
-        found = unknown_name(self.source, name, where.span, [*self.top.known()])
-        help = found.help or f"declare the size: dim {name} = 1..1024"
-        self.found.append(Diagnostic(found.code, found.message, found.place, (), help))
+        problem = unknown_name(self.source, name, where.span, [*self.top.known()])
+        help = problem.help or f"declare the size: dim {name} = 1..1024"
+        self.found.append(Diagnostic(problem.code, problem.message, problem.place, (), help))
 
     # Expressions ----------------------------------------------------------------------------------
 
@@ -327,32 +327,32 @@ class _Resolver:
         self._optional((node.along,), names)
         for carry in node.carries:
             self.expression(carry.value, names)
-        given = [carry.name for carry in node.carries] + names_of(node.pattern)
-        self._block(node.body.statements, Names(names, given))
+        bound = [carry.name for carry in node.carries] + names_of(node.pattern)
+        self._block(node.body.statements, Names(names, bound))
 
     # Statements -----------------------------------------------------------------------------------
 
     def _block(self, statements: Iterable[ast.Statement], names: Names) -> None:
-        lets: list[Given] = []
+        lets: list[LetBinding] = []
         for statement in statements:
             if isinstance(statement, ast.Let):
                 self._type(statement.type, names)
                 self.expression(statement.value, names)
-                given = Given(statement)
+                binding = LetBinding(statement)
                 if isinstance(statement.pattern, ast.NamePattern):
-                    lets.append(given)
+                    lets.append(binding)
                 for name in names_of(statement.pattern):
-                    names.given[name] = given
+                    names.bindings[name] = binding
             else:
                 if isinstance(statement, ast.Set):
                     self._set(statement)
                 self._children(statement, names)
-        for given in lets:
-            if not given.used:
-                self._unused(given.node)
+        for binding in lets:
+            if not binding.used:
+                self._unused(binding.node)
 
     def _set(self, statement: ast.Set) -> None:
-        """What is set is a state of the module around."""
+        """Check that `set` names a state of the surrounding module."""
         member = self.members.get(statement.name)
         if isinstance(member, ast.State):
             return
@@ -395,10 +395,10 @@ Expression = (
 
 def _function_level(names: Names) -> Names | None:
     """The names of the function around, if its signature binds sizes."""
-    found: Names | None = names
-    while found is not None and not found.open:
-        found = found.outer
-    return found
+    level: Names | None = names
+    while level is not None and not level.open:
+        level = level.outer
+    return level
 
 
 def _names_in(node: ast.Expr) -> list[str]:

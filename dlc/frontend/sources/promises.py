@@ -1,4 +1,4 @@
-"""What a text demands of the compiled program beyond its numbers: limits, and devices.
+"""Demands of a text beyond its numbers: limits, and devices.
 
 Limits go with the module, and whoever compiles it keeps them. A demand that is not kept would be a lie, so
 devices that there is no code for are gathered here, and whoever compiles the model refuses it with all of
@@ -41,7 +41,7 @@ def _limits(file: File) -> Iterator[ast.Limit]:
 
 
 def _problem(limit: ast.Limit, seen: set[str]) -> tuple[str, str] | None:
-    """What is wrong with a limit, and a way out."""
+    """The error message for a limit, and its help."""
     name, takes_size = limit.name, limit.name == "memory"
     if name not in LIMITS:
         return f"there is no limit {name}", (
@@ -94,7 +94,7 @@ def unkept(files: Iterable[File]) -> tuple[Diagnostic, ...]:
 def checked_places(places: Mapping[str, str]) -> dict[str, str]:
     """Devices by path, each with its name in full: `cpu` is `cpu:0`.
 
-    Raises UsageError (D0931) for what is no device, Unsupported (D0707) for one without code.
+    Raises UsageError (D0931) for what is not a device, Unsupported (D0707) for one without code.
     """
     found: dict[str, str] = {}
     for path, device in places.items():
@@ -102,7 +102,7 @@ def checked_places(places: Mapping[str, str]) -> dict[str, str]:
         ordinal = whole_number(number or "0")
         if not kind.isidentifier() or ordinal is None:
             raise UsageError(
-                f"{path} cannot be placed on {device!r}, which is no device",
+                f"{path} cannot be placed on {device!r}, which is not a device",
                 code="D0931",
                 help=f"write {option('places', {path: 'cpu:1'})}",
             )
@@ -125,6 +125,6 @@ def check_places(unmet: Mapping[str, str], paths: Sequence[str]) -> None:
 
 
 def _wholes(path: str) -> list[str]:
-    """What the submodule of a path is in, the outermost first, and itself: `a`, `a.b`."""
+    """The prefixes of a submodule's path, the outermost first, with itself: `a`, `a.b`."""
     parts = path.split(".") if path else []
     return [".".join(parts[: k + 1]) for k in range(len(parts))]

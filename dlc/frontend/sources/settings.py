@@ -43,7 +43,7 @@ def setting_value(
 
 
 def _default(ev: Evaluator, file: File, parameter: ast.Parameter) -> Datum:
-    """What the parameter is if nothing sets it; None where that depends on other parameters."""
+    """The default of the parameter; None where it depends on other parameters."""
     if parameter.default is None:
         return None
     try:
@@ -58,7 +58,7 @@ def _read(ev: Evaluator, file: File, name: str, setting: str) -> Datum:
     parsed = parse(source)
     items = parsed.file.items
     if parsed.errors or len(items) != 1 or not isinstance(items[0], ast.Const):
-        raise UsageError(f"{name} is set to {setting!r}, which is no value")
+        raise UsageError(f"{name} is set to {setting!r}, which is not a value")
     try:
         with ev.elsewhere(source):
             return ev.eval(items[0].value, Scope(file))

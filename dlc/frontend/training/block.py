@@ -261,7 +261,7 @@ class _Check:
         if not isinstance(call, ast.Call) or not isinstance(definition, ModuleDefinition):
             raise self.at.fail(
                 "D0535",
-                f"{name or 'this'} is no optimizer",
+                f"{name or 'this'} is not an optimizer",
                 call.span,
                 help=did_you_mean(name, optimizers) or f"there are {', '.join(optimizers)}",
             )
@@ -308,7 +308,7 @@ class _Check:
 
 
 def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value:
-    """What an optimizer makes of a weight; its states, in `core.weights` then, have the weight's shape.
+    """The updated weight; the optimizer's states, then in `core.weights`, have its shape.
 
     Where its update takes f32, as those of the library do, weights of fewer bits are widened for it and
     the result is rounded. What rounding takes off is one more state, which the next update adds again: so a
@@ -343,7 +343,7 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
 
 
 def _rest(at: Trace, core: Core) -> Value:
-    """What the last update of a weight rounded off: a state that no name of a text can be the same as."""
+    """The rounding error of a weight's last update: a state whose name no text can use."""
     assert core.like is not None
     wide = core.like.with_dtype(F32)
     place = at.source.place(at.span)
@@ -383,7 +383,7 @@ def declared_input(ev: Evaluator, parameter: ast.Parameter, scope: Scope) -> Ten
 
 
 def one_number(ev: Evaluator, name: str, value: Datum, body: ast.Expr, *, floats: bool) -> Value:
-    """What the loss or a metric gives, which is one number."""
+    """The value of the loss or a metric, which is one number."""
     at = ev.at
     at.stand(body.span)
     if value is UNKNOWN:

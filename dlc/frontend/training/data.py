@@ -1,4 +1,4 @@
-"""Where the examples come from: `data = npz("digits.npz", image="images", test=0.2)`, checked.
+"""Data sources of a `train` block: `data = npz("digits.npz", image="images", test=0.2)`, checked.
 
 What kinds of sources there are, and their options, is a fact of `dlc.runtime.data.source`.
 """
@@ -86,7 +86,7 @@ class _Reader:
             self.options[name] = value
 
     def _field(self, node: ast.Expr) -> str:
-        """How a source calls a value: a name, `columns(0, 30)`, `window(65)`; kept as text."""
+        """A source's name for a value: a name, `columns(0, 30)`, `window(65)`; kept as text."""
         if isinstance(node, ast.String):
             return node.value
         form = FORMS.get(self.kind)

@@ -28,43 +28,43 @@ def lift_sets(block: Block) -> States:
 
     Raises ModelError for a `set` that could take effect any number of times.
     """
-    found: States = {}
+    states: States = {}
     for op in list(block):
         if isinstance(op, weight.Set):
-            _set(found, op.state, op.value, Builder.before_op(op))
+            _set(states, op.state, op.value, Builder.before_op(op))
             op.erase()
             continue
         inner = [lift_sets(region) for region in op.regions]
         if any(inner):
             after = Builder(block, op.location, op.next)
             for state, value in _handed_over(op, inner).items():
-                _set(found, state, value, after)
-    return found
+                _set(states, state, value, after)
+    return states
 
 
-def _set(found: States, state: Value, value: Value, emit: Builder) -> None:
+def _set(states: States, state: Value, value: Value, emit: Builder) -> None:
     """Note what a state becomes; one of stacked blocks, `blocks[0]`, is a part of one."""
     part = _part(state)
     if part is None:
-        found[state] = value
+        states[state] = value
         return
     whole = part.source
     (first, *_), (limit, *_) = part.starts, part.limits
-    now = _now(found, whole, emit)
+    now = _now(states, whole, emit)
     count = tensor_type(whole).shape[0]
     row = reshape(emit, value, (1, *tensor_type(value).shape))
     before = array.slice_axis(emit, now, 0, 0, first)
     after = array.slice_axis(emit, now, 0, limit, count)
-    _set(found, whole, emit(array.Concatenate((before, row, after), 0)), emit)
+    _set(states, whole, emit(array.Concatenate((before, row, after), 0)), emit)
 
 
-def _now(found: States, state: Value, emit: Builder) -> Value:
-    """What a state, or a part of one, is after the updates so far."""
+def _now(states: States, state: Value, emit: Builder) -> Value:
+    """The value of a state, or of a part of one, after the updates so far."""
     part = _part(state)
     if part is None:
-        return found.get(state, state)
+        return states.get(state, state)
     (first, *_), (limit, *_) = part.starts, part.limits
-    row = array.slice_axis(emit, _now(found, part.source, emit), 0, first, limit)
+    row = array.slice_axis(emit, _now(states, part.source, emit), 0, first, limit)
     return reshape(emit, row, tensor_type(state).shape)
 
 
@@ -81,7 +81,7 @@ def _part(state: Value) -> array.Slice | None:
 
 
 def _handed_over(op: Op, inner: Sequence[States]) -> States:
-    """What is set in the regions of an operation, as the block around it sees it."""
+    """The states set in the regions of an operation, as the surrounding block sees them."""
     match op:
         case flow.Scan():
             return dict([_from_scan(op, *update) for update in inner[0].items()])
@@ -100,16 +100,16 @@ def _handed_over(op: Op, inner: Sequence[States]) -> States:
 
 
 def _from_scan(scan: flow.Scan, state: Value, value: Value) -> tuple[Value, Value]:
-    place = scan.body.arguments.index(state) - 1
+    index = scan.body.arguments.index(state) - 1
     (stack,) = scan.stack([value])
     walked_from = len(scan.initial)
-    if walked_from <= place < walked_from + len(scan.xs):
-        return scan.operands[place], stack
+    if walked_from <= index < walked_from + len(scan.xs):
+        return scan.operands[index], stack
     assert scan.parent is not None
     emit = Builder(scan.parent, scan.location, scan.next)
     last = 0 if scan.reverse else scan.length - 1
     row = array.slice_axis(emit, stack, 0, last, last + 1)
-    return scan.operands[place], reshape(emit, row, tensor_type(value).shape)
+    return scan.operands[index], reshape(emit, row, tensor_type(value).shape)
 
 
 def _from_choice(choice: flow.If, inner: Sequence[States]) -> States:
@@ -117,9 +117,9 @@ def _from_choice(choice: flow.If, inner: Sequence[States]) -> States:
         {region.arguments.index(state): value for state, value in states.items()}
         for region, states in zip(choice.regions, inner, strict=True)
     ]
-    places = sorted({place for branch in branches for place in branch})
+    indices = sorted({index for branch in branches for index in branch})
     for region, branch in zip(choice.regions, branches, strict=True):
-        values = [branch.get(place, region.arguments[place]) for place in places]
+        values = [branch.get(index, region.arguments[index]) for index in indices]
         region.terminator.set_operands((*yielded(region), *values))
-    states = [choice.inputs[place] for place in places]
+    states = [choice.inputs[index] for index in indices]
     return dict(zip(states, grow(choice), strict=True))

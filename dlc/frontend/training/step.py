@@ -34,7 +34,7 @@ __all__ = ["LOSS", "Purpose", "train_functions"]
 LOSS = "loss"
 """The name of the function that gives the loss alone."""
 Purpose: TypeAlias = Literal["call", "train", "loss"]
-"""What functions are wanted for: the entry points of the text, the two that train, the loss alone."""
+"""The purpose of functions: entry points of the text, the two that train, or the loss alone."""
 
 _EPSILON = 1e-12
 """Below any norm of gradients that is not 0: keeps 0 / 0 out of the clipping."""
@@ -142,7 +142,7 @@ class _Functions:
         return found
 
     def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
-        """What a weight becomes; the states that the optimizer keeps for it are added to `states`."""
+        """The updated weight; the states that the optimizer keeps for it are added to `states`."""
         core = self.training.optimizer
         core.path = f"{weight.OPTIMIZER}{symbol}"
         value = updated(self.ev, core, self.at.gets[symbol], gradient, step)

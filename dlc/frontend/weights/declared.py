@@ -24,7 +24,7 @@ class Start:
     path: str
 
     def key(self, symbol: str) -> str:
-        """What the file calls the weight of this symbol."""
+        """The name in the file of the weight of this symbol."""
         return symbol.removeprefix(f"{self.path}." if self.path else "")
 
 
@@ -41,7 +41,7 @@ def declared_weight(
     """The weight of that symbol, with the leading sizes of the stack that its instance is in.
 
     `like` is the type of the weight that an optimizer updates, `start` where weights of the instance
-    start. Raises ModelError: D0326 for what is no tensor, D0221 for a size that is not fixed.
+    start. Raises ModelError: D0326 for what is not a tensor, D0221 for a size that is not fixed.
     """
     if not isinstance(node.type, ast.TensorType):
         raise ev.at.fail("D0326", "a weight is a tensor", node.type.span)
@@ -73,7 +73,7 @@ def _type(ev: Evaluator, type: ast.TensorType, scope: Scope, like: TensorType | 
 def _origin(
     origin: Origin, node: ast.Param | ast.State, symbol: str, start: Start | None
 ) -> Origin:
-    """Where it starts: its own file, that of the module, or its initialiser."""
+    """Its initial value: from its own file, that of the module, or its initialiser."""
     key = origin.key or node.key
     if origin.file is not None or start is None:
         return Origin(origin.init, origin.file, key or (node.name if origin.file else None))

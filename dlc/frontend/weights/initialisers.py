@@ -1,4 +1,4 @@
-"""Where the numbers of a weight come from: an initialiser, which stays a text, or a file."""
+"""Initial values of a weight: an initialiser, which stays a text, or a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FILES: Final = ("file", "npz")
 def origin_of(
     ev: Evaluator, node: ast.Expr | None, scope: Scope, dtype: DType | None = None
 ) -> Origin:
-    """What stands after the `=` of a `param` or `state` of that dtype, or for a tensor in a file."""
+    """The initial value after the `=` of a `param` or `state` of that dtype, or of a tensor in a file."""
     if node is None:
         return Origin()
     if isinstance(node, ast.Call) and isinstance(node.function, ast.Name):

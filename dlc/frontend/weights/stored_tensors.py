@@ -49,7 +49,7 @@ def stored_value(at: Trace, stored: Stored) -> Value:
 
 
 def _type_in_file(at: Trace, stored: Stored) -> TensorType:
-    """What the file says about the tensor."""
+    """The file's record of the tensor."""
     help = "say its type: const x: f32[10] = file(...)"
     if at.folder is None:
         message = f"there is no folder to find {stored.file} in"

@@ -15,7 +15,7 @@ __all__ = ["Pick", "source_of", "weight_value"]
 
 
 Pick = int | Loop
-"""Which of stacked blocks is meant: a fixed one, or the one of each step of a loop."""
+"""The selected one of stacked blocks: a fixed one, or that of each step of a loop."""
 
 
 def source_of(item: Weight) -> Op:

@@ -1,6 +1,6 @@
 """ONNX models become graph IR.
 
-`reading` protobuf, distrustfully, to `facts` · `importing` the graph, node by node · `step` what the
+`reading` protobuf, distrustfully, to `facts` · `importing` the graph, node by node · `context` what the
 importer of one operator is given · `symbolic` computations with sizes. The operators, each family with
 a table by their names: `elementwise` · `shapes` · `places` · `products` · `windows` ·
 `recurrent` · `control`.

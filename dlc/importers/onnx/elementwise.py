@@ -15,9 +15,9 @@ from dlc.importers.onnx.facts import DTYPES
 from dlc.importers.onnx.step import (
     Constant,
     Importer,
+    NodeContext,
     NodeResults,
     Operand,
-    Step,
     broadcast,
     stretched,
 )
@@ -27,25 +27,25 @@ from dlc.ir.types import F64, DType
 
 
 def _unary(make: Callable[[Value], Op]) -> Importer:
-    return lambda step: step.emit(make(step.value(0)))
+    return lambda context: context.emit(make(context.value(0)))
 
 
 def _function(function: Callable[[Builder, Value], Value]) -> Importer:
-    return lambda step: function(step.emit, step.value(0))
+    return lambda context: function(context.emit, context.value(0))
 
 
-def _pair(step: Step) -> list[Value]:
+def _pair(context: NodeContext) -> list[Value]:
     """Two operands in one shape. Before opset 7 only the second one stretches, from an axis on."""
-    x, y = step.value(0), step.value(1)
-    if step.opset < 7 and step.flag("broadcast") and "axis" in step.node.attributes:
-        rank, shape = step.type(0).rank, step.type(1).shape
-        behind = rank - step.axis(step.integer("axis"), rank) - len(shape)
-        y = reshape(step.emit, y, (*shape, *[1] * behind))
-    return broadcast(step, x, y)
+    x, y = context.value(0), context.value(1)
+    if context.opset < 7 and context.flag("broadcast") and "axis" in context.node.attributes:
+        rank, shape = context.type(0).rank, context.type(1).shape
+        behind = rank - context.axis(context.integer("axis"), rank) - len(shape)
+        y = reshape(context.emit, y, (*shape, *[1] * behind))
+    return broadcast(context, x, y)
 
 
 def _binary(make: Callable[[Value, Value], Op]) -> Importer:
-    return lambda step: step.emit(make(*_pair(step)))
+    return lambda context: context.emit(make(*_pair(context)))
 
 
 def _compare(predicate: str) -> Importer:
@@ -55,33 +55,33 @@ def _compare(predicate: str) -> Importer:
 def _all(make: Callable[[Value, Value], Op]) -> Importer:
     """Any number of operands, combined one after another."""
 
-    def apply(step: Step) -> NodeResults:
-        first, *rest = broadcast(step, *step.values())
+    def apply(context: NodeContext) -> NodeResults:
+        first, *rest = broadcast(context, *context.values())
         for value in rest:
-            first = step.emit(make(first, value))
+            first = context.emit(make(first, value))
         return first
 
     return apply
 
 
-def _mean(step: Step) -> NodeResults:
-    whole = _all(array.Add)(step)
+def _mean(context: NodeContext) -> NodeResults:
+    whole = _all(array.Add)(context)
     assert isinstance(whole, Value)
-    return times(step.emit, whole, 1 / len(step.operands))
+    return times(context.emit, whole, 1 / len(context.operands))
 
 
-def _power(step: Step) -> NodeResults:
+def _power(context: NodeContext) -> NodeResults:
     """Computed where base and exponent both fit, then brought to the base's dtype, as ONNX says."""
-    x, y = _pair(step)
-    base, exponent = step.type(0).dtype, step.type(1).dtype
+    x, y = _pair(context)
+    base, exponent = context.type(0).dtype, context.type(1).dtype
     if base.is_integer != exponent.is_integer:
         common = F64
     else:
         common = max(base, exponent, key=lambda dtype: dtype.bits)
-    if base.is_float and _holds(base, step.needed(1)):
+    if base.is_float and _holds(base, context.needed(1)):
         # The usual exponents, such as 2: nothing is gained by more bits.
         common = base
-    emit = step.emit
+    emit = context.emit
     power = emit(array.Power(in_dtype(emit, x, common), in_dtype(emit, y, common)))
     return in_dtype(emit, power, base)
 
@@ -94,92 +94,94 @@ def _holds(dtype: DType, operand: Operand) -> bool:
     return np.array_equal(decode(encode(numbers, dtype), dtype), numbers)
 
 
-def _modulo(step: Step) -> NodeResults:
-    like_c = step.flag("fmod")
-    return _binary(array.TruncatedRemainder if like_c else array.Remainder)(step)
+def _modulo(context: NodeContext) -> NodeResults:
+    like_c = context.flag("fmod")
+    return _binary(array.TruncatedRemainder if like_c else array.Remainder)(context)
 
 
-def _where(step: Step) -> NodeResults:
-    condition, yes, no = broadcast(step, step.value(0), step.value(1), step.value(2))
-    return step.emit(array.Select(condition, yes, no))
+def _where(context: NodeContext) -> NodeResults:
+    condition, yes, no = broadcast(context, context.value(0), context.value(1), context.value(2))
+    return context.emit(array.Select(condition, yes, no))
 
 
-def _cast(step: Step) -> NodeResults:
-    return in_dtype(step.emit, step.value(0), step.dtype("to"))
+def _cast(context: NodeContext) -> NodeResults:
+    return in_dtype(context.emit, context.value(0), context.dtype("to"))
 
 
-def _cast_like(step: Step) -> NodeResults:
-    return in_dtype(step.emit, step.value(0), step.type(1).dtype)
+def _cast_like(context: NodeContext) -> NodeResults:
+    return in_dtype(context.emit, context.value(0), context.type(1).dtype)
 
 
-def _clip(step: Step) -> NodeResults:
-    x, emit = step.value(0), step.emit
+def _clip(context: NodeContext) -> NodeResults:
+    x, emit = context.value(0), context.emit
     shape = array.tensor_type(x).shape
-    if step.opset < 11:
-        attributes = step.node.attributes
+    if context.opset < 11:
+        attributes = context.node.attributes
         if "min" in attributes:
-            x = emit(array.Maximum(x, array.constant_like(emit, step.number("min"), x)))
+            x = emit(array.Maximum(x, array.constant_like(emit, context.number("min"), x)))
         if "max" in attributes:
-            x = emit(array.Minimum(x, array.constant_like(emit, step.number("max"), x)))
+            x = emit(array.Minimum(x, array.constant_like(emit, context.number("max"), x)))
         return x
     for index, bound in ((1, array.Maximum), (2, array.Minimum)):
-        limit = step.optional(index)
+        limit = context.optional(index)
         if limit is not None:
             x = emit(bound(x, stretched(emit, limit, shape)))
     return x
 
 
-def _gelu(step: Step) -> NodeResults:
-    return nn.gelu(step.emit, step.value(0), tanh=step.text("approximate", "none") == "tanh")
+def _gelu(context: NodeContext) -> NodeResults:
+    return nn.gelu(
+        context.emit, context.value(0), tanh=context.text("approximate", "none") == "tanh"
+    )
 
 
-def _leaky_relu(step: Step) -> NodeResults:
-    return nn.leaky_relu(step.emit, step.value(0), step.number("alpha", 0.01))
+def _leaky_relu(context: NodeContext) -> NodeResults:
+    return nn.leaky_relu(context.emit, context.value(0), context.number("alpha", 0.01))
 
 
-def _elu(step: Step) -> NodeResults:
-    return nn.elu(step.emit, step.value(0), step.number("alpha", 1.0))
+def _elu(context: NodeContext) -> NodeResults:
+    return nn.elu(context.emit, context.value(0), context.number("alpha", 1.0))
 
 
-def _selu(step: Step) -> NodeResults:
-    alpha = step.number("alpha", 1.67326319217681884765625)
-    scale = step.number("gamma", 1.05070102214813232421875)
-    return times(step.emit, nn.elu(step.emit, step.value(0), alpha), scale)
+def _selu(context: NodeContext) -> NodeResults:
+    alpha = context.number("alpha", 1.67326319217681884765625)
+    scale = context.number("gamma", 1.05070102214813232421875)
+    return times(context.emit, nn.elu(context.emit, context.value(0), alpha), scale)
 
 
-def _prelu(step: Step) -> NodeResults:
+def _prelu(context: NodeContext) -> NodeResults:
     """Before opset 7 there is a slope for each channel, or one for all."""
-    x, slope = step.value(0), step.value(1)
-    shape, type = step.type(0).shape, step.type(1)
-    if step.opset < 7 and type.rank == 1 and type.shape != (1,):
-        slope = reshape(step.emit, slope, (*type.shape, *[1] * (len(shape) - 2)))
-    return nn.prelu(step.emit, x, stretched(step.emit, slope, shape))
+    x, slope = context.value(0), context.value(1)
+    shape, type = context.type(0).shape, context.type(1)
+    if context.opset < 7 and type.rank == 1 and type.shape != (1,):
+        slope = reshape(context.emit, slope, (*type.shape, *[1] * (len(shape) - 2)))
+    return nn.prelu(context.emit, x, stretched(context.emit, slope, shape))
 
 
-def _hard_sigmoid(step: Step) -> NodeResults:
-    emit = step.emit
-    scaled = times(emit, step.value(0), step.number("alpha", 0.2))
-    return nn.clip(emit, plus(emit, scaled, step.number("beta", 0.5)), 0, 1)
+def _hard_sigmoid(context: NodeContext) -> NodeResults:
+    emit = context.emit
+    scaled = times(emit, context.value(0), context.number("alpha", 0.2))
+    return nn.clip(emit, plus(emit, scaled, context.number("beta", 0.5)), 0, 1)
 
 
-def _celu(step: Step) -> NodeResults:
+def _celu(context: NodeContext) -> NodeResults:
     """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`."""
-    emit, alpha = step.emit, step.number("alpha", 1.0)
-    scaled = nn.elu(emit, times(emit, step.value(0), 1 / alpha), 1.0)
+    emit, alpha = context.emit, context.number("alpha", 1.0)
+    scaled = nn.elu(emit, times(emit, context.value(0), 1 / alpha), 1.0)
     return times(emit, scaled, alpha)
 
 
-def _thresholded_relu(step: Step) -> NodeResults:
-    x, emit = step.value(0), step.emit
-    limit = array.constant_like(emit, step.number("alpha", 1.0), x)
+def _thresholded_relu(context: NodeContext) -> NodeResults:
+    x, emit = context.value(0), context.emit
+    limit = array.constant_like(emit, context.number("alpha", 1.0), x)
     above = emit(array.Compare(x, limit, "gt"))
     return emit(array.Select(above, x, array.constant_like(emit, 0, x)))
 
 
-def _shrink(step: Step) -> NodeResults:
+def _shrink(context: NodeContext) -> NodeResults:
     """Elements nearer to 0 than `lambd` become 0, the others move towards it by `bias`."""
-    x, emit = step.value(0), step.emit
-    bias, limit = step.number("bias", 0.0), step.number("lambd", 0.5)
+    x, emit = context.value(0), context.emit
+    bias, limit = context.number("bias", 0.0), context.number("lambd", 0.5)
     above = emit(array.Compare(x, array.constant_like(emit, limit, x), "gt"))
     below = emit(array.Compare(x, array.constant_like(emit, -limit, x), "lt"))
     zero = array.constant_like(emit, 0, x)
@@ -187,44 +189,44 @@ def _shrink(step: Step) -> NodeResults:
     return emit(array.Select(above, plus(emit, x, -bias), raised))
 
 
-def _is_nan(step: Step) -> NodeResults:
-    return step.emit(array.Compare(step.value(0), step.value(0), "ne"))
+def _is_nan(context: NodeContext) -> NodeResults:
+    return context.emit(array.Compare(context.value(0), context.value(0), "ne"))
 
 
-def _is_infinite(step: Step) -> NodeResults:
-    x, emit = step.value(0), step.emit
+def _is_infinite(context: NodeContext) -> NodeResults:
+    x, emit = context.value(0), context.emit
     plus_infinity = array.constant_like(emit, math.inf, x)
     minus_infinity = array.constant_like(emit, -math.inf, x)
     high, low = (emit(array.Compare(x, end, "eq")) for end in (plus_infinity, minus_infinity))
-    if not step.flag("detect_negative", default=True):
+    if not context.flag("detect_negative", default=True):
         return high
-    return emit(array.Or(high, low)) if step.flag("detect_positive", default=True) else low
+    return emit(array.Or(high, low)) if context.flag("detect_positive", default=True) else low
 
 
-def _bit_cast(step: Step) -> NodeResults:
+def _bit_cast(context: NodeContext) -> NodeResults:
     """The same bits as another dtype; of another width they would make another shape."""
-    x, dtype = step.value(0), step.dtype("to")
+    x, dtype = context.value(0), context.dtype("to")
     if dtype.bits != array.tensor_type(x).dtype.bits:
-        raise step.unsupported("to a dtype of another width is not imported")
-    return step.emit(array.Bitcast(x, dtype))
+        raise context.unsupported("to a dtype of another width is not imported")
+    return context.emit(array.Bitcast(x, dtype))
 
 
-def _bit_shift(step: Step) -> NodeResults:
-    left = step.text("direction", "") == "LEFT"
-    return _binary(array.ShiftLeft if left else array.ShiftRight)(step)
+def _bit_shift(context: NodeContext) -> NodeResults:
+    left = context.text("direction", "") == "LEFT"
+    return _binary(array.ShiftLeft if left else array.ShiftRight)(context)
 
 
-def _dropout(step: Step) -> NodeResults:
+def _dropout(context: NodeContext) -> NodeResults:
     """In inference nothing is dropped; the mask says that all was kept."""
-    if step.opset < 7 and not step.flag("is_test"):
-        raise step.unsupported("in training mode is not imported")
-    if step.opset >= 12 and step.operand(2) is not None and any(step.constant(2).sizes):
-        raise step.unsupported("in training mode is not imported")
-    x = step.value(0)
-    if len(step.node.outputs) < 2:
+    if context.opset < 7 and not context.flag("is_test"):
+        raise context.unsupported("in training mode is not imported")
+    if context.opset >= 12 and context.operand(2) is not None and any(context.constant(2).sizes):
+        raise context.unsupported("in training mode is not imported")
+    x = context.value(0)
+    if len(context.node.outputs) < 2:
         return x
-    dtype = array.tensor_type(x).dtype if step.opset < 10 else DTYPES[9]
-    return x, array.fill(step.emit, 1, array.tensor_type(x).with_dtype(dtype))
+    dtype = array.tensor_type(x).dtype if context.opset < 10 else DTYPES[9]
+    return x, array.fill(context.emit, 1, array.tensor_type(x).with_dtype(dtype))
 
 
 IMPORTERS: dict[str, Importer] = {
@@ -262,7 +264,7 @@ IMPORTERS: dict[str, Importer] = {
     "GreaterOrEqual": _compare("ge"),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _function(nn.hardswish),
-    "Identity": lambda step: step.needed(0),
+    "Identity": lambda context: context.needed(0),
     "IsInf": _is_infinite,
     "IsNaN": _is_nan,
     "LeakyRelu": _leaky_relu,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DOMAINS = ("", "ai.onnx")
 ROUNDS = 8
-"""What operators are made of may be made of others again, so deep at most."""
+"""The deepest nesting of functions that define operators."""
 MAX_NODES = 1 << 15
 MAX_BYTES = 1 << 28
 MAX_CALLS = 100
@@ -36,7 +36,7 @@ class _Schema(Protocol):
     attributes: Mapping[str, _Default]
 
 
-def expanded(model: ModelProto, known: Collection[str], file: str) -> ModelProto:
+def expanded(model: ModelProto, importable: Collection[str], file: str) -> ModelProto:
     """The model without functions of its own, and without operators that are not `known` if they have
     a definition that ONNX can write out. The model itself where there are none.
 
@@ -45,13 +45,13 @@ def expanded(model: ModelProto, known: Collection[str], file: str) -> ModelProto
     if model.functions:
         model = _without_functions(model, file)
     for _ in range(ROUNDS):
-        wanted = _to_expand(model, known)
-        if not wanted:
+        names = _to_expand(model, importable)
+        if not names:
             break
-        found = _inlined(model, wanted)
-        if found is None:
+        inlined = _inlined(model, names)
+        if inlined is None:
             break
-        model = found
+        model = inlined
     return model
 
 
@@ -60,7 +60,7 @@ def expanded(model: ModelProto, known: Collection[str], file: str) -> ModelProto
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """What a call of a function is where it is written out, with all that it calls."""
+    """Inline a call of a function, with all that it calls."""
 
     nodes: int
     bytes: int
@@ -90,26 +90,26 @@ def _refused(file: str, why: str) -> Unsupported:
 def _extents(functions: Iterable[FunctionProto], file: str) -> dict[_Name, _Extent]:
     """Each function as it is where it is called. Raises Unsupported for one that calls itself."""
     bodies = {(one.domain, one.name, one.overload): one.node for one in functions}
-    found: dict[_Name, _Extent] = {}
+    extents: dict[_Name, _Extent] = {}
     for first in bodies:
         todo, waiting = [first], set[_Name]()
         while todo:
             name = todo[-1]
             called = {_called(node) for node in _nodes(bodies[name])} & bodies.keys()
-            left = sorted(called - found.keys())
+            left = sorted(called - extents.keys())
             if not left:
-                found[todo.pop()] = _extent(bodies[name], found)
+                extents[todo.pop()] = _extent(bodies[name], extents)
                 continue
             waiting.add(name)
             if waiting & {*left}:
                 raise _refused(file, f"its function {name[1]} calls itself")
             todo += left
-    return found
+    return extents
 
 
-def _extent(nodes: Sequence[NodeProto], known: Mapping[_Name, _Extent]) -> _Extent:
+def _extent(nodes: Sequence[NodeProto], extents: Mapping[_Name, _Extent]) -> _Extent:
     own = list(_nodes(nodes))
-    calls = [known[_called(node)] for node in own if _called(node) in known]
+    calls = [extents[_called(node)] for node in own if _called(node) in extents]
     return _Extent(
         len(own) - len(calls) + sum(call.nodes for call in calls),
         sum(node.ByteSize() for node in nodes) + sum(call.bytes for call in calls),
@@ -124,7 +124,7 @@ def _called(node: NodeProto) -> _Name:
 # Operators that ONNX defines by others ------------------------------------------------------------
 
 
-def _inlined(model: ModelProto, wanted: list[tuple[str, str]]) -> ModelProto | None:
+def _inlined(model: ModelProto, names: list[tuple[str, str]]) -> ModelProto | None:
     """The model with these written out; None where ONNX's own inliner refuses it.
 
     Then the operators are still there, and are reported as not imported.
@@ -132,19 +132,19 @@ def _inlined(model: ModelProto, wanted: list[tuple[str, str]]) -> ModelProto | N
     from onnx import inliner
 
     try:
-        model = _with_defaults(model, {kind for _, kind in wanted})
-        return inliner.inline_selected_functions(model, wanted, inline_schema_functions=True)
+        model = _with_defaults(model, {kind for _, kind in names})
+        return inliner.inline_selected_functions(model, names, inline_schema_functions=True)
     except (RuntimeError, ValueError, TypeError):
         return None
 
 
-def _to_expand(model: ModelProto, known: Collection[str]) -> list[tuple[str, str]]:
+def _to_expand(model: ModelProto, importable: Collection[str]) -> list[tuple[str, str]]:
     """Domain and name of everything that is to be written out."""
-    if not known:
+    if not importable:
         return []
     opset = _opset(model)
     kinds = {node.op_type for node in _nodes(model.graph.node) if node.domain in DOMAINS}
-    return sorted([("", kind) for kind in kinds - {*known} if _is_defined(kind, opset)])
+    return sorted([("", kind) for kind in kinds - {*importable} if _is_defined(kind, opset)])
 
 
 def _is_defined(kind: str, opset: int) -> bool:
@@ -178,10 +178,10 @@ def _with_defaults(model: ModelProto, kinds: Collection[str]) -> ModelProto:
         schema = _schema(node.op_type, _opset(model)) if node.op_type in kinds else None
         if schema is None:
             continue
-        given = {attribute.name for attribute in node.attribute}
-        for name, known in schema.attributes.items():
-            if known.default_value.name and name not in given:
-                node.attribute.add().CopyFrom(known.default_value)
+        names = {attribute.name for attribute in node.attribute}
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.name and name not in names:
+                node.attribute.add().CopyFrom(attribute.default_value)
     return copy
 
 

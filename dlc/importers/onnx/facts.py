@@ -50,7 +50,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the file says of an output; None where it says nothing."""
+    """The file's declaration of an output; None where it has none."""
 
     name: str
     dtype: DType | None
@@ -76,7 +76,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """What a message calls it."""
+        """Its name in messages."""
         return self.name or f"the node that makes {next(filter(None, self.outputs), '?')}"
 
 
@@ -106,7 +106,7 @@ class Graph:
 
 
 def counted(nodes: Sequence[Node]) -> str:
-    """How many nodes these are, and the first ones by name, for messages."""
+    """The number of nodes, and the first ones by name, for messages."""
     count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     labels = ", ".join(node.label for node in nodes[:SHOWN])
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""

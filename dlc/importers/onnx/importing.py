@@ -36,7 +36,7 @@ from dlc.importers.onnx.interface import (
     with_fixed,
 )
 from dlc.importers.onnx.reading import read_graph
-from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeResults, Operand, Step
+from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeContext, NodeResults, Operand
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Evaluation, Value
@@ -55,7 +55,7 @@ IMPORTERS: dict[str, Importer] = {
     **shapes.IMPORTERS,
     **windows.IMPORTERS,
 }
-"""How each operator of ONNX is imported, by its name."""
+"""The importer of each ONNX operator, by its name."""
 
 OPSETS = range(6, 29)
 """The versions of the operators' meaning that the importers know."""
@@ -75,7 +75,7 @@ class OnnxModel:
     nodes: Sequence[Node]
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
-    """What the file says otherwise than its nodes."""
+    """Declarations of the file that its nodes contradict."""
     numbers: frozenset[str] = frozenset()
     """Sizes that are numbers, since their bounds leave no other."""
 
@@ -202,14 +202,14 @@ class _Import:
 
     def _unsupported(self) -> Unsupported:
         """Everything that is not imported, in the order of the file."""
-        refused = sorted(self._refused.items(), key=lambda found: found[1][0].line)
+        refused = sorted(self._refused.items(), key=lambda entry: entry[1][0].line)
         problems = [
             self._problem(message, nodes, code, help) for (code, message, help), nodes in refused
         ]
         return Unsupported(problems, sources={self._graph.file: self._graph.listing})
 
     def _problem(self, message: str, nodes: list[Node], code: str, help: str | None) -> Diagnostic:
-        """What is not imported of these nodes; those of their kind that read of them were not looked at."""
+        """The error for these nodes; nodes of their kind that read from them were not examined."""
         told = f"{message}: {counted(nodes)}"
         alike = [node for node in self._behind if node.kind == nodes[0].kind]
         if alike:
@@ -239,12 +239,12 @@ class _Import:
         last = self._place(max(1, len(self._graph.nodes)))
         emit = Builder(self._block, last)
         node = Node("result", "", "", (), (), {}, 0, last.line)
-        step = Step(node, (), emit, self._weight, self)
+        context = NodeContext(node, (), emit, self._weight, self)
         results: list[Value] = []
         for declared in self._graph.declared:
-            found = self._known[declared.name]
-            assert found is not None
-            value = step.as_value(found)
+            operand = self._known[declared.name]
+            assert operand is not None
+            value = context.as_value(operand)
             warning = check_result(
                 self._graph, declared, array.tensor_type(value), sizes=self._sizes.are_declared
             )
@@ -258,7 +258,7 @@ class _Import:
         self._module.body.append(function)
 
     def _renamed(self, inputs: tuple[str, ...]) -> dict[str, str]:
-        """What is called otherwise than in the file."""
+        """The renamed values."""
         pairs = [
             *zip([declared.name for declared in self._graph.inputs], inputs, strict=True),
             *zip(self._graph.outputs, result_names(self._graph), strict=True),
@@ -275,9 +275,9 @@ class _Import:
             return
         operands = [self._known[name] if name else None for name in node.inputs]
         emit = Builder(self._block, self._place(node.line))
-        step = Step(node, operands, emit, self._weight, self)
+        context = NodeContext(node, operands, emit, self._weight, self)
         try:
-            made = self._made(step)
+            node_results = self._made(context)
         except _Lost:
             self._lost.update(filter(None, node.outputs))
             return
@@ -289,14 +289,16 @@ class _Import:
         except DlcError as error:
             raise self._located(error, node) from None
         except (ValueError, IndexError, ArithmeticError, AssertionError) as error:
-            raise self._located(step.wrong(f"has no meaning: {error}"), node) from None
-        results = [made] if isinstance(made, Value | Constant) else list(made)
+            raise self._located(context.wrong(f"has no meaning: {error}"), node) from None
+        results = (
+            [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
+        )
         for name, result in zip(node.outputs, results, strict=False):
             self._known[name] = result
             if isinstance(result, Value) and result.name is None:
                 result.name = name
         if len(results) < len(list(filter(None, node.outputs))):
-            raise self._located(step.wrong(f"has only {len(results)} results"), node)
+            raise self._located(context.wrong(f"has only {len(results)} results"), node)
 
     def _refuse_unknown(self, nodes: Sequence[Node]) -> None:
         """Report those of the nodes, and of the graphs inside them, that have no importer."""
@@ -308,20 +310,22 @@ class _Import:
 
     def origins(self, value: Value) -> Sequence[str]:
         """The inputs of the model that a value follows from, if they are numbers or lists of them."""
-        found: dict[Value, None] = {}
+        origins: dict[Value, None] = {}
         pending, seen = [value], {value}
         while pending:
-            one = pending.pop()
-            if one.op is None:
-                found[one] = None
+            value = pending.pop()
+            if value.op is None:
+                origins[value] = None
                 continue
-            for operand in one.op.operands:
+            for operand in value.op.operands:
                 if operand not in seen:
                     seen.add(operand)
                     pending.append(operand)
-        if not all(one in self._arguments and array.tensor_type(one).rank < 2 for one in found):
+        if not all(
+            value in self._arguments and array.tensor_type(value).rank < 2 for value in origins
+        ):
             return ()
-        return [self._arguments[one] for one in found]
+        return [self._arguments[value] for value in origins]
 
     # Graphs inside nodes.
 
@@ -335,8 +339,8 @@ class _Import:
             lost = [name for name in graph.outputs if name in self._lost]
             if lost:
                 raise _Lost
-            found = [self._known[name] for name in graph.outputs]
-            return [operand for operand in found if operand is not None]
+            results = [self._known[name] for name in graph.outputs]
+            return [operand for operand in results if operand is not None]
         finally:
             self._known = outer
 
@@ -344,52 +348,58 @@ class _Import:
         self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
     ) -> tuple[Block, list[Value]]:
         """A graph as a block, and its results in it; it may use values of the blocks around it."""
-        outer, known = self._block, self._known
+        outer, outer_operands = self._block, self._known
         names = [declared.name for declared in graph.inputs]
         self._block = Block(types)
         bound = [self._block.arguments[number] for number in arguments]
         for name, argument in zip(names, bound, strict=True):
             argument.name = name
-        self._known = {**known, **dict(zip(names, bound, strict=True))}
+        self._known = {**outer_operands, **dict(zip(names, bound, strict=True))}
         try:
             results = self.inline(graph)
             emit = Builder(self._block, self._place(graph.nodes[-1].line if graph.nodes else 1))
-            end = Step(Node("result", "", "", (), (), {}, 0, 1), (), emit, self._weight, self)
+            end = NodeContext(
+                Node("result", "", "", (), (), {}, 0, 1), (), emit, self._weight, self
+            )
             return self._block, [end.as_value(result) for result in results]
         finally:
-            self._block, self._known = outer, known
+            self._block, self._known = outer, outer_operands
 
     def _located(self, error: DlcError, node: Node) -> ModelError:
-        place = self._place(node.line).place
-        found = [
-            Diagnostic(problem.code, f"{node.label}: {problem.message}", place, help=problem.help)
+        location = self._place(node.line).place
+        diagnostics = [
+            Diagnostic(
+                problem.code, f"{node.label}: {problem.message}", location, help=problem.help
+            )
             for problem in error.diagnostics
         ]
-        return ModelError(found, sources={self._graph.file: self._graph.listing})
+        return ModelError(diagnostics, sources={self._graph.file: self._graph.listing})
 
-    def _made(self, step: Step) -> NodeResults:
-        node = step.node
-        constants = [operand for operand in step.operands if isinstance(operand, Constant)]
+    def _made(self, context: NodeContext) -> NodeResults:
+        node = context.node
+        constants = [operand for operand in context.operands if isinstance(operand, Constant)]
         if any(isinstance(attribute, Graph) for attribute in node.attributes.values()):
-            return IMPORTERS[node.kind](step)
-        if constants and len(constants) == len([o for o in step.operands if o is not None]):
+            return IMPORTERS[node.kind](context)
+        if constants and len(constants) == len([o for o in context.operands if o is not None]):
             if any(constant.is_symbolic for constant in constants):
-                folded = fold_sizes(step)
+                folded = fold_sizes(context)
                 if folded is not None:
                     return folded
             elif all(constant.is_small for constant in constants):
-                known = self._evaluated(step)
-                if known is not None:
-                    return known
-        return IMPORTERS[node.kind](step)
+                folded = self._evaluated(context)
+                if folded is not None:
+                    return folded
+        return IMPORTERS[node.kind](context)
 
-    def _evaluated(self, step: Step) -> list[Operand] | None:
-        """What a node on constants makes, computed now; None if that is much."""
+    def _evaluated(self, context: NodeContext) -> list[Operand] | None:
+        """Constant-fold a node; None if its result is large."""
         block = Block()
-        emit = Builder(block, step.emit.location)
-        scratch = Step(step.node, step.operands, emit, self._weight, self)
-        made = IMPORTERS[step.node.kind](scratch)
-        results = [made] if isinstance(made, Value | Constant) else list(made)
+        emit = Builder(block, context.emit.location)
+        scratch = NodeContext(context.node, context.operands, emit, self._weight, self)
+        node_results = IMPORTERS[context.node.kind](scratch)
+        results = (
+            [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
+        )
         types = [value.type for op in block for value in op.results]
         for type in types:
             if not (isinstance(type, TensorType) and type.is_static and _count(type) <= FOLDED):
@@ -399,22 +409,22 @@ class _Import:
         arrays: dict[Value, Array] = {}
         at = Evaluation()
         for op in block:
-            found = op.evaluate(at, *[arrays[operand] for operand in op.operands])
-            outputs = found if isinstance(found, tuple) else (found,)
+            values = op.evaluate(at, *[arrays[operand] for operand in op.operands])
+            outputs = values if isinstance(values, tuple) else (values,)
             arrays.update(zip(op.results, outputs, strict=True))
-        known: list[Operand] = []
+        operands: list[Operand] = []
         for result in results:
             if isinstance(result, Constant):
-                known.append(result)
+                operands.append(result)
             else:
                 assert isinstance(result.type, TensorType)
-                known.append(Constant(np.asarray(arrays[result]), result.type.dtype))
-        return known
+                operands.append(Constant(np.asarray(arrays[result]), result.type.dtype))
+        return operands
 
     def _weight(self, emit: Builder, constant: Constant) -> Value:
         """The value of a weight symbol, made at its first use."""
-        found = self._gets.get(id(constant.array))
-        if found is None:
+        value = self._gets.get(id(constant.array))
+        if value is None:
             key = constant.name or "constant"
             name = self._weight_names.of(key)
             type = TensorType(constant.dtype, constant.array.shape)
@@ -423,9 +433,9 @@ class _Import:
             self._module.body.append(source)
             self._arrays[name] = constant.array
             get = weight.Get(Symbol(name), type)
-            found = Builder(self._top, emit.location)(get, name)
-            self._gets[id(constant.array)] = found
-        return found
+            value = Builder(self._top, emit.location)(get, name)
+            self._gets[id(constant.array)] = value
+        return value
 
 
 def _count(type: TensorType) -> int:

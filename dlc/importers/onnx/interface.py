@@ -1,4 +1,4 @@
-"""What a graph takes and gives: names, sizes, and whether the file declares what is true."""
+"""The interface of a graph: names, sizes, and a check of the file's declarations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dlc.ir.types import TensorType
 from dlc.text.model.words import NEVER_NAMES
 
 MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
-"""What exporters call every graph; its entry point is `run`."""
+"""Names that exporters give every graph; its entry point is `run`."""
 
 
 def entry_name(graph: Graph) -> str:
@@ -27,22 +27,22 @@ def entry_name(graph: Graph) -> str:
 
 
 def input_names(graph: Graph) -> tuple[str, ...]:
-    """What the inputs are called."""
+    """The names of the inputs."""
     called = Identifiers("x")
     return tuple([called.of(declared.name) for declared in graph.inputs])
 
 
 def result_names(graph: Graph) -> tuple[str, ...]:
-    """What the results are called; no expression can mean them, so few words are out of question."""
+    """The names of the results; expressions cannot refer to them, so few words are reserved."""
     called = Identifiers("y", NEVER_NAMES)
     return tuple([called.of(name) for name in graph.outputs])
 
 
-def check_names(graph: Graph, what: str, given: Iterable[str], known: Sequence[str]) -> None:
+def check_names(graph: Graph, what: str, names: Iterable[str], candidates: Sequence[str]) -> None:
     """Raise UsageError (D0901) for a name that the file does not have."""
-    for name in given:
-        if name not in known:
-            listed = ", ".join(known) or "none"
+    for name in names:
+        if name not in candidates:
+            listed = ", ".join(candidates) or "none"
             raise UsageError(
                 f"{graph.file} has no {what} {name}", code="D0901", help=f"it has {listed}"
             )
@@ -122,7 +122,7 @@ class Sizes:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """What sizes of the file are called, where that is something else."""
+        """The renamed sizes of the file."""
         return {
             f"the size {old}" if old in self._tensors else old: str(new)
             for old, new in self._named.items()
@@ -146,10 +146,10 @@ class Sizes:
             self._named.setdefault(used, symbol(used))
         return tuple([substitute(size, self._numbers) for size in shape])
 
-    def _size(self, place: str, axis: int | str | None) -> Size:
+    def _size(self, axis_name: str, axis: int | str | None) -> Size:
         if isinstance(axis, int):
             return axis
-        key = place if axis is None else axis
+        key = axis_name if axis is None else axis
         if key not in self._named:
             # tf2onnx writes such names for sizes that have none.
             name = "N" if key.startswith("unk__") else key
@@ -171,33 +171,35 @@ class Sizes:
 
 
 def check_result(
-    graph: Graph, declared: Output, found: TensorType, *, sizes: bool
+    graph: Graph, declared: Output, type: TensorType, *, sizes: bool
 ) -> Diagnostic | None:
     """A warning where the file declares another shape of a result than its nodes make, which holds.
 
     Shapes are compared if `sizes` says so: not where others were asked for than those of the file.
     Raises ModelError (D0521) where the dtypes differ.
     """
-    same_dtype = declared.dtype in (None, found.dtype)
-    if same_dtype and (not sizes or declared.axes is None or _agree(declared.axes, found.shape)):
+    same_dtype = declared.dtype in (None, type.dtype)
+    if same_dtype and (not sizes or declared.axes is None or _agree(declared.axes, type.shape)):
         return None
-    dtype = found.dtype if declared.dtype is None else declared.dtype
-    axes = found.shape if declared.axes is None else [axis or "?" for axis in declared.axes]
+    dtype = type.dtype if declared.dtype is None else declared.dtype
+    axes = type.shape if declared.axes is None else [axis or "?" for axis in declared.axes]
     shown = f"{dtype.name}[{', '.join(map(str, axes))}]" if axes else dtype.name
-    told = (
+    message = (
         f"{graph.file}: the output {declared.name} is declared as {shown}, "
-        f"but its nodes make {found.text}"
+        f"but its nodes make {type.text}"
     )
     if same_dtype:
-        return Diagnostic("D0521", told, severity="warning")
-    raise ModelError(told, code="D0521", help="correct the declaration of the output in the file")
+        return Diagnostic("D0521", message, severity="warning")
+    raise ModelError(
+        message, code="D0521", help="correct the declaration of the output in the file"
+    )
 
 
-def _agree(declared: Sequence[int | str | None], found: Shape) -> bool:
+def _agree(declared: Sequence[int | str | None], shape: Shape) -> bool:
     """Whether shapes can be the same; sizes with names may have any value."""
-    return len(declared) == len(found) and all(
+    return len(declared) == len(shape) and all(
         one == other
-        for one, other in zip(declared, found, strict=True)
+        for one, other in zip(declared, shape, strict=True)
         if isinstance(one, int) and isinstance(other, int)
     )
 

@@ -10,23 +10,23 @@ from dlc.dialects import array
 from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
-from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeResults, Step
+from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeContext, NodeResults
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, F64, I64, TensorType
 
 MODES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
-"""What is done with an update and the element in its place, by its name in ONNX."""
+"""The reductions of an update with the element that it replaces, by their names in ONNX."""
 
 
 MOST = 1 << 20
 """Elements of a constant in which `NonZero` and `Compress` look for the places while importing."""
 
 
-def from_start(step: Step, index: Value, size: Size) -> Value:
+def from_start(context: NodeContext, index: Value, size: Size) -> Value:
     """Indices of an axis, of which negative ones count from the end, as such that do not."""
-    emit = step.emit
+    emit = context.emit
     negative = emit(array.Compare(index, array.constant_like(emit, 0, index), "lt"))
     behind = emit(array.Add(index, numbers(emit, size, array.tensor_type(index))))
     return emit(array.Select(negative, behind, index))
@@ -35,18 +35,20 @@ def from_start(step: Step, index: Value, size: Size) -> Value:
 # Taking -------------------------------------------------------------------------------------------
 
 
-def _gather(step: Step) -> NodeResults:
-    shape = step.type(0).shape
-    axis = step.axis(step.integer("axis", 0), len(shape))
-    known = step.operand(1)
-    if isinstance(known, Constant) and known.array.size == 1:
-        (place,) = known.sizes
-        if isinstance(place, int) and place < 0:
-            place = shape[axis] + place
-        part = array.slice_axis(step.emit, step.value(0), axis, place, place + 1)
-        return reshape(step.emit, part, (*shape[:axis], *known.array.shape, *shape[axis + 1 :]))
-    index = from_start(step, step.value(1), shape[axis])
-    return _taken(step.emit, step.value(0), index, axis)
+def _gather(context: NodeContext) -> NodeResults:
+    shape = context.type(0).shape
+    axis = context.axis(context.integer("axis", 0), len(shape))
+    indices = context.operand(1)
+    if isinstance(indices, Constant) and indices.array.size == 1:
+        (index,) = indices.sizes
+        if isinstance(index, int) and index < 0:
+            index = shape[axis] + index
+        part = array.slice_axis(context.emit, context.value(0), axis, index, index + 1)
+        return reshape(
+            context.emit, part, (*shape[:axis], *indices.array.shape, *shape[axis + 1 :])
+        )
+    index = from_start(context, context.value(1), shape[axis])
+    return _taken(context.emit, context.value(0), index, axis)
 
 
 def _taken(emit: Builder, x: Value, index: Value, axis: int) -> Value:
@@ -57,81 +59,85 @@ def _taken(emit: Builder, x: Value, index: Value, axis: int) -> Value:
     return transpose(emit, taken, order)
 
 
-def _gather_elements(step: Step) -> NodeResults:
-    axis = step.axis(step.integer("axis", 0), step.type(0).rank)
-    index = from_start(step, step.value(1), step.type(0).shape[axis])
-    return array.take_along(step.emit, step.value(0), index, axis)
+def _gather_elements(context: NodeContext) -> NodeResults:
+    axis = context.axis(context.integer("axis", 0), context.type(0).rank)
+    index = from_start(context, context.value(1), context.type(0).shape[axis])
+    return array.take_along(context.emit, context.value(0), index, axis)
 
 
-def _gather_nd(step: Step) -> NodeResults:
+def _gather_nd(context: NodeContext) -> NodeResults:
     """Each row of the indices names a place; `batch_dims` leading axes go along with the data."""
-    batch = step.integer("batch_dims", 0)
-    places = _rows_of_places(step, batch)
-    front = array.tensor_type(places[0])
-    counted = [array.iota(step.emit, front, axis) for axis in range(batch)]
-    axes = tuple(range(batch + len(places)))
-    return step.emit(array.Gather(step.value(0), (*counted, *places), axes))
+    batch = context.integer("batch_dims", 0)
+    indices = _index_rows(context, batch)
+    front = array.tensor_type(indices[0])
+    counted = [array.iota(context.emit, front, axis) for axis in range(batch)]
+    axes = tuple(range(batch + len(indices)))
+    return context.emit(array.Gather(context.value(0), (*counted, *indices), axes))
 
 
-def _rows_of_places(step: Step, first: int = 0) -> list[Value]:
+def _index_rows(context: NodeContext, first: int = 0) -> list[Value]:
     """The last axis of the indices as one tensor for each axis that it names, from `first` on."""
-    index = in_dtype(step.emit, step.value(1), I64)
+    index = in_dtype(context.emit, context.value(1), I64)
     shape = array.tensor_type(index).shape
     count = shape[-1] if shape else 0
-    sizes = step.type(0).shape
+    sizes = context.type(0).shape
     if not isinstance(count, int) or not 0 < count <= len(sizes) - first:
-        raise step.wrong(f"has rows of {count} indices for a tensor with {len(sizes)} axes")
-    found: list[Value] = []
+        raise context.wrong(f"has rows of {count} indices for a tensor with {len(sizes)} axes")
+    indices: list[Value] = []
     for k in range(count):
-        part = array.slice_axis(step.emit, index, len(shape) - 1, k, k + 1)
-        found.append(from_start(step, reshape(step.emit, part, shape[:-1]), sizes[first + k]))
-    return found
+        part = array.slice_axis(context.emit, index, len(shape) - 1, k, k + 1)
+        indices.append(
+            from_start(context, reshape(context.emit, part, shape[:-1]), sizes[first + k])
+        )
+    return indices
 
 
 # Putting ------------------------------------------------------------------------------------------
 
 
-def _mode(step: Step) -> str:
-    name = step.text("reduction", "none")
+def _mode(context: NodeContext) -> str:
+    name = context.text("reduction", "none")
     if name not in MODES:
-        raise step.unsupported(f"with reduction {name!r} is not imported")
+        raise context.unsupported(f"with reduction {name!r} is not imported")
     return MODES[name]
 
 
-def _scatter_elements(step: Step) -> NodeResults:
-    axis = step.axis(step.integer("axis", 0), step.type(0).rank)
-    index = from_start(step, step.value(1), step.type(0).shape[axis])
+def _scatter_elements(context: NodeContext) -> NodeResults:
+    axis = context.axis(context.integer("axis", 0), context.type(0).rank)
+    index = from_start(context, context.value(1), context.type(0).shape[axis])
     return array.put_along(
-        step.emit, step.value(0), step.value(2), index, axis, _mode(step), unique=False
+        context.emit, context.value(0), context.value(2), index, axis, _mode(context), unique=False
     )
 
 
-def _scatter_nd(step: Step) -> NodeResults:
-    places = _rows_of_places(step)
-    axes = tuple(range(len(places)))
-    return step.emit(array.Scatter(step.value(0), step.value(2), places, axes, _mode(step)))
+def _scatter_nd(context: NodeContext) -> NodeResults:
+    indices = _index_rows(context)
+    axes = tuple(range(len(indices)))
+    return context.emit(
+        array.Scatter(context.value(0), context.value(2), indices, axes, _mode(context))
+    )
 
 
 # Order and totals ---------------------------------------------------------------------------------
 
 
-def _top_k(step: Step) -> NodeResults:
-    axis = step.axis(step.integer("axis", -1), step.type(0).rank)
-    if step.opset < 10:
-        k: Size = step.integer("k")
+def _top_k(context: NodeContext) -> NodeResults:
+    axis = context.axis(context.integer("axis", -1), context.type(0).rank)
+    if context.opset < 10:
+        k: Size = context.integer("k")
     else:
-        (k,) = step.sizes(1)
-    best = array.TopK(step.value(0), axis, k, step.flag("largest", default=True))
-    values, places = step.emit.all(best)
-    return values, step.emit(array.Cast(places, I64))
+        (k,) = context.sizes(1)
+    best = array.TopK(context.value(0), axis, k, context.flag("largest", default=True))
+    values, indices = context.emit.all(best)
+    return values, context.emit(array.Cast(indices, I64))
 
 
 def _cumulative(make: type[array.CumulativeSum | array.CumulativeProduct]) -> Importer:
-    def apply(step: Step) -> NodeResults:
-        (given,) = step.integers(1)
-        axis = step.axis(given, step.type(0).rank)
-        flags = step.flag("reverse"), step.flag("exclusive")
-        return step.emit(make(step.value(0), axis, *flags))
+    def apply(context: NodeContext) -> NodeResults:
+        (signed_axis,) = context.integers(1)
+        axis = context.axis(signed_axis, context.type(0).rank)
+        flags = context.flag("reverse"), context.flag("exclusive")
+        return context.emit(make(context.value(0), axis, *flags))
 
     return apply
 
@@ -139,141 +145,146 @@ def _cumulative(make: type[array.CumulativeSum | array.CumulativeProduct]) -> Im
 # Where things are ---------------------------------------------------------------------------------
 
 
-def _one_hot(step: Step) -> NodeResults:
+def _one_hot(context: NodeContext) -> NodeResults:
     """The second value where an index names the place along a new axis, elsewhere the first."""
-    emit = step.emit
-    index = in_dtype(emit, step.value(0), I64)
+    emit = context.emit
+    index = in_dtype(emit, context.value(0), I64)
     type = array.tensor_type(index)
-    depth = int(step.floats(1)[0])
-    axis = step.axis(step.integer("axis", -1), type.rank + 1)
+    depth = int(context.floats(1)[0])
+    axis = context.axis(context.integer("axis", -1), type.rank + 1)
     shape = (*type.shape[:axis], depth, *type.shape[axis:])
     kept = tuple([k for k in range(len(shape)) if k != axis])
-    wide = emit(array.Broadcast(from_start(step, index, depth), shape, kept))
-    here = emit(array.Compare(array.iota(emit, TensorType(I64, shape), axis), wide, "eq"))
-    pair = step.value(2)
+    wide = emit(array.Broadcast(from_start(context, index, depth), shape, kept))
+    is_hit = emit(array.Compare(array.iota(emit, TensorType(I64, shape), axis), wide, "eq"))
+    pair = context.value(2)
     off, on = [
         emit(
             array.Broadcast(reshape(emit, array.slice_axis(emit, pair, 0, k, k + 1), ()), shape, ())
         )
         for k in range(2)
     ]
-    return emit(array.Select(here, on, off))
+    return emit(array.Select(is_hit, on, off))
 
 
-def _triangle(step: Step) -> NodeResults:
-    emit, x, type = step.emit, step.value(0), step.type(0)
+def _triangle(context: NodeContext) -> NodeResults:
+    emit, x, type = context.emit, context.value(0), context.type(0)
     if type.rank < 2:
-        raise step.wrong(f"takes matrices, found {type.text}")
-    diagonal = 0 if step.operand(1) is None else step.integers(1)[0]
-    places = type.with_dtype(I64)
-    row = plus(emit, array.iota(emit, places, type.rank - 2), diagonal)
-    column = array.iota(emit, places, type.rank - 1)
-    predicate = "ge" if step.flag("upper", default=True) else "le"
+        raise context.wrong(f"takes matrices, found {type.text}")
+    diagonal = 0 if context.operand(1) is None else context.integers(1)[0]
+    index_type = type.with_dtype(I64)
+    row = plus(emit, array.iota(emit, index_type, type.rank - 2), diagonal)
+    column = array.iota(emit, index_type, type.rank - 1)
+    predicate = "ge" if context.flag("upper", default=True) else "le"
     kept = emit(array.Compare(column, row, predicate))
     return emit(array.Select(kept, x, array.fill(emit, 0, type)))
 
 
-def _nonzero(step: Step) -> NodeResults:
+def _nonzero(context: NodeContext) -> NodeResults:
     """One row for each axis, one column for each element."""
-    known = step.operand(0)
-    if isinstance(known, Constant) and _is_counted_now(known):
-        places = np.argwhere(decode(known.array, known.dtype)).astype(np.int64)
-        return Constant(np.ascontiguousarray(places.T), I64)
-    rows, _ = step.emit.all(array.NonZero(step.value(0), _fresh(step)))
-    return transpose(step.emit, rows, (1, 0))
+    constant = context.operand(0)
+    if isinstance(constant, Constant) and _is_counted_now(constant):
+        positions = np.argwhere(decode(constant.array, constant.dtype)).astype(np.int64)
+        return Constant(np.ascontiguousarray(positions.T), I64)
+    rows, _ = context.emit.all(array.NonZero(context.value(0), _fresh(context)))
+    return transpose(context.emit, rows, (1, 0))
 
 
-def _compress(step: Step) -> NodeResults:
-    emit, x = step.emit, step.value(0)
-    if "axis" in step.node.attributes:
-        axis = step.axis(step.integer("axis"), step.type(0).rank)
+def _compress(context: NodeContext) -> NodeResults:
+    emit, x = context.emit, context.value(0)
+    if "axis" in context.node.attributes:
+        axis = context.axis(context.integer("axis"), context.type(0).rank)
     else:
-        x, axis = reshape(emit, x, (step.type(0).size,)), 0
-    known = step.operand(1)
-    if isinstance(known, Constant) and _is_counted_now(known):
-        index = Constant(np.flatnonzero(known.array).astype(np.int64), I64)
-        return _taken(emit, x, step.as_value(index), axis)
-    mask = step.value(1)
+        x, axis = reshape(emit, x, (context.type(0).size,)), 0
+    mask = context.operand(1)
+    if isinstance(mask, Constant) and _is_counted_now(mask):
+        index = Constant(np.flatnonzero(mask.array).astype(np.int64), I64)
+        return _taken(emit, x, context.as_value(index), axis)
+    mask = context.value(1)
     chosen, size = array.tensor_type(mask).shape[0], array.tensor_type(x).shape[axis]
     if chosen != size:
         # A short mask leaves out the rest.
         x = array.slice_axis(emit, x, axis, 0, chosen)
-    return array.compress(emit, x, mask, axis, _fresh(step))[0]
+    return array.compress(emit, x, mask, axis, _fresh(context))[0]
 
 
-def _is_counted_now(known: Constant) -> bool:
+def _is_counted_now(constant: Constant) -> bool:
     """Whether what is not 0 in a constant is looked for while importing."""
-    return not known.is_symbolic and known.array.size <= MOST
+    return not constant.is_symbolic and constant.array.size <= MOST
 
 
-def _fresh(step: Step) -> str:
+def _fresh(context: NodeContext) -> str:
     """The name of a size that this node brings."""
-    return f"n_{step.node.line}"
+    return f"n_{context.node.line}"
 
 
-def _range(step: Step) -> NodeResults:
-    start, limit, delta = (step.constant(index) for index in range(3))
+def _range(context: NodeContext) -> NodeResults:
+    start, limit, delta = (context.constant(index) for index in range(3))
     if any(constant.is_symbolic for constant in (start, limit, delta)):
         if not _is_number(start, 0) or not _is_number(delta, 1):
-            raise step.unsupported("to the size of a tensor starts at 0 and counts by 1")
-        return array.iota(step.emit, TensorType(I64, (limit.sizes[0],)), 0, start.dtype)
-    first, last, by = (step.floats(index)[0] for index in range(3))
+            raise context.unsupported("to the size of a tensor starts at 0 and counts by 1")
+        return array.iota(context.emit, TensorType(I64, (limit.sizes[0],)), 0, start.dtype)
+    first, last, by = (context.floats(index)[0] for index in range(3))
     if not by or not math.isfinite((last - first) / by):
-        raise step.wrong(f"counts from {first} to {last} by {by}")
+        raise context.wrong(f"counts from {first} to {last} by {by}")
     dtype, count = start.dtype, max(math.ceil((last - first) / by), 0)
     if count > FOLDED:
-        emit, type = step.emit, TensorType(F64 if dtype.is_float else I64, (count,))
+        emit, type = context.emit, TensorType(F64 if dtype.is_float else I64, (count,))
         listed = plus(emit, times(emit, array.iota(emit, type, 0, type.dtype), by), first)
         return in_dtype(emit, listed, dtype)
-    found = np.arange(count) * by + first
-    return Constant(encode(found, dtype) if dtype.is_float else found.astype(dtype.numpy), dtype)
+    elements = np.arange(count) * by + first
+    return Constant(
+        encode(elements, dtype) if dtype.is_float else elements.astype(dtype.numpy), dtype
+    )
 
 
-def _is_number(known: Constant, number: int) -> bool:
-    return not known.is_symbolic and decode(known.array, known.dtype).tolist() in (number, [number])
+def _is_number(constant: Constant, number: int) -> bool:
+    return not constant.is_symbolic and decode(constant.array, constant.dtype).tolist() in (
+        number,
+        [number],
+    )
 
 
-def _eye(step: Step) -> NodeResults:
-    type = step.type(0)
+def _eye(context: NodeContext) -> NodeResults:
+    type = context.type(0)
     if type.rank != 2:
-        raise step.wrong(f"makes a matrix, not {type.text}")
-    emit, places = step.emit, type.with_dtype(I64)
-    row = plus(emit, array.iota(emit, places, 0), step.integer("k", 0))
-    same = emit(array.Compare(array.iota(emit, places, 1), row, "eq"))
-    dtype = type.dtype if "dtype" not in step.node.attributes else step.dtype("dtype")
+        raise context.wrong(f"makes a matrix, not {type.text}")
+    emit, index_type = context.emit, type.with_dtype(I64)
+    row = plus(emit, array.iota(emit, index_type, 0), context.integer("k", 0))
+    same = emit(array.Compare(array.iota(emit, index_type, 1), row, "eq"))
+    dtype = type.dtype if "dtype" not in context.node.attributes else context.dtype("dtype")
     return same if dtype is BOOL else emit(array.Cast(same, dtype))
 
 
 # Blocks of pixels ---------------------------------------------------------------------------------
 
 
-def _depth_to_space(step: Step) -> NodeResults:
-    batch, depth, height, width = _picture(step)
-    block = step.integer("blocksize")
+def _depth_to_space(context: NodeContext) -> NodeResults:
+    batch, depth, height, width = _picture(context)
+    block = context.integer("blocksize")
     inner = depth // (block * block)
-    if step.text("mode", "DCR") == "DCR":
+    if context.text("mode", "DCR") == "DCR":
         apart, order = (batch, block, block, inner, height, width), (0, 3, 4, 1, 5, 2)
     else:
         apart, order = (batch, inner, block, block, height, width), (0, 1, 4, 2, 5, 3)
-    parts = transpose(step.emit, reshape(step.emit, step.value(0), apart), order)
-    return reshape(step.emit, parts, (batch, inner, height * block, width * block))
+    parts = transpose(context.emit, reshape(context.emit, context.value(0), apart), order)
+    return reshape(context.emit, parts, (batch, inner, height * block, width * block))
 
 
-def _space_to_depth(step: Step) -> NodeResults:
-    batch, depth, height, width = _picture(step)
-    block = step.integer("blocksize")
+def _space_to_depth(context: NodeContext) -> NodeResults:
+    batch, depth, height, width = _picture(context)
+    block = context.integer("blocksize")
     apart = (batch, depth, height // block, block, width // block, block)
-    by_depth = step.text("mode", "DCR") == "CRD"
+    by_depth = context.text("mode", "DCR") == "CRD"
     order = (0, 1, 3, 5, 2, 4) if by_depth else (0, 3, 5, 1, 2, 4)
-    parts = transpose(step.emit, reshape(step.emit, step.value(0), apart), order)
+    parts = transpose(context.emit, reshape(context.emit, context.value(0), apart), order)
     shape = (batch, block * block * depth, height // block, width // block)
-    return reshape(step.emit, parts, shape)
+    return reshape(context.emit, parts, shape)
 
 
-def _picture(step: Step) -> tuple[Size, Size, Size, Size]:
-    shape = step.type(0).shape
+def _picture(context: NodeContext) -> tuple[Size, Size, Size, Size]:
+    shape = context.type(0).shape
     if len(shape) != 4:
-        raise step.wrong(f"takes pictures of 4 axes, found {step.type(0).text}")
+        raise context.wrong(f"takes pictures of 4 axes, found {context.type(0).text}")
     return shape[0], shape[1], shape[2], shape[3]
 
 

@@ -10,18 +10,18 @@ from dlc.dialects.array.arithmetic import plus, square, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.normalize import normalized
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
-from dlc.importers.onnx.step import Importer, NodeResults, Step, common_shape, stretched
+from dlc.importers.onnx.step import Importer, NodeContext, NodeResults, common_shape, stretched
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32, I64
 
 
-def _matmul(step: Step) -> NodeResults:
+def _matmul(context: NodeContext) -> NodeResults:
     """As NumPy's `@`: vectors count as one row or one column, leading axes are stretched."""
-    x, y, emit = step.value(0), step.value(1), step.emit
+    x, y, emit = context.value(0), context.value(1), context.emit
     left, right = array.tensor_type(x).shape, array.tensor_type(y).shape
     if not left or not right:
-        raise step.wrong("takes tensors with at least one axis")
+        raise context.wrong("takes tensors with at least one axis")
     if len(left) == 1:
         x = reshape(emit, x, (1, *left))
     if len(right) == 1:
@@ -31,7 +31,7 @@ def _matmul(step: Step) -> NodeResults:
         flat = reshape(emit, x, (product(rows[:-1]), rows[-1]))
         whole = reshape(emit, emit(array.MatMul(flat, y)), (*rows[:-1], columns[-1]))
     else:
-        batch = common_shape(step, [rows[:-2], columns[:-2]])
+        batch = common_shape(context, [rows[:-2], columns[:-2]])
         x = stretched(emit, x, (*batch, *rows[-2:]))
         y = stretched(emit, y, (*batch, *columns[-2:]))
         whole = emit(array.MatMul(x, y))
@@ -43,17 +43,17 @@ def _matmul(step: Step) -> NodeResults:
     return reshape(emit, whole, tuple(shape))
 
 
-def _gemm(step: Step) -> NodeResults:
-    x, y, emit = step.value(0), step.value(1), step.emit
-    if step.flag("transA"):
+def _gemm(context: NodeContext) -> NodeResults:
+    x, y, emit = context.value(0), context.value(1), context.emit
+    if context.flag("transA"):
         x = transpose(emit, x, (1, 0))
-    if step.flag("transB"):
+    if context.flag("transB"):
         y = transpose(emit, y, (1, 0))
     whole = emit(array.MatMul(x, y))
-    alpha, beta = step.number("alpha", 1.0), step.number("beta", 1.0)
+    alpha, beta = context.number("alpha", 1.0), context.number("beta", 1.0)
     if alpha != 1:
         whole = times(emit, whole, alpha)
-    extra = step.optional(2)
+    extra = context.optional(2)
     if extra is None or beta == 0:
         return whole
     if beta != 1:
@@ -61,45 +61,47 @@ def _gemm(step: Step) -> NodeResults:
     return emit(array.Add(whole, stretched(emit, extra, array.tensor_type(whole).shape)))
 
 
-def _einsum(step: Step) -> NodeResults:
-    return array.einsum(step.emit, step.text("equation", ""), step.values())
+def _einsum(context: NodeContext) -> NodeResults:
+    return array.einsum(context.emit, context.text("equation", ""), context.values())
 
 
 # Softmax ------------------------------------------------------------------------------------------
 
 
 def _softmax(make: Callable[[Value, int], Op]) -> Importer:
-    def apply(step: Step) -> NodeResults:
-        x, emit = step.value(0), step.emit
+    def apply(context: NodeContext) -> NodeResults:
+        x, emit = context.value(0), context.emit
         shape = array.tensor_type(x).shape
-        if step.opset >= 13:
-            return emit(make(x, step.axis(step.integer("axis", -1), len(shape))))
+        if context.opset >= 13:
+            return emit(make(x, context.axis(context.integer("axis", -1), len(shape))))
         # All axes from `axis` on are one row.
-        axis = step.axis(step.integer("axis", 1), len(shape)) if shape else 0
+        axis = context.axis(context.integer("axis", 1), len(shape)) if shape else 0
         rows = reshape(emit, x, (*shape[:axis], product(shape[axis:])))
         return reshape(emit, emit(make(rows, axis)), shape)
 
     return apply
 
 
-def _layer_normalization(step: Step) -> NodeResults:
-    x, emit = step.value(0), step.emit
+def _layer_normalization(context: NodeContext) -> NodeResults:
+    x, emit = context.value(0), context.emit
     type = array.tensor_type(x)
-    axis = step.axis(step.integer("axis", -1), type.rank)
+    axis = context.axis(context.integer("axis", -1), type.rank)
     row = type.shape[axis:]
-    scale = stretched(emit, step.value(1), row)
-    shift = step.optional(2)
+    scale = stretched(emit, context.value(1), row)
+    shift = context.optional(2)
     if shift is not None:
         shift = stretched(emit, shift, row)
-    eps = step.number("epsilon", 1e-5)
+    eps = context.number("epsilon", 1e-5)
     whole = nn.layer_norm(emit, x, scale, shift, axis=axis, eps=eps)
-    return [whole, *_moments(step, x, axis, eps)] if len(step.node.outputs) > 1 else whole
+    return [whole, *_moments(context, x, axis, eps)] if len(context.node.outputs) > 1 else whole
 
 
-def _moments(step: Step, x: Value, axis: int, eps: float) -> list[Value]:
+def _moments(context: NodeContext, x: Value, axis: int, eps: float) -> list[Value]:
     """The mean of each row and the inverse of its deviation, in the dtype `stash_type`."""
-    emit = step.emit
-    x = in_dtype(emit, x, step.dtype("stash_type") if "stash_type" in step.node.attributes else F32)
+    emit = context.emit
+    x = in_dtype(
+        emit, x, context.dtype("stash_type") if "stash_type" in context.node.attributes else F32
+    )
     shape = array.tensor_type(x).shape
     axes = tuple(range(axis, len(shape)))
     kept = (*shape[:axis], *[1] * len(axes))
@@ -110,41 +112,41 @@ def _moments(step: Step, x: Value, axis: int, eps: float) -> list[Value]:
     return [reshape(emit, middle, kept), reshape(emit, inverse, kept)]
 
 
-def _rms_normalization(step: Step) -> NodeResults:
-    x = step.value(0)
+def _rms_normalization(context: NodeContext) -> NodeResults:
+    x = context.value(0)
     type = array.tensor_type(x)
-    axis = step.axis(step.integer("axis", -1), type.rank)
-    scale = stretched(step.emit, step.value(1), type.shape[axis:])
-    return nn.rms_norm(step.emit, x, scale, axis=axis, eps=step.number("epsilon", 1e-5))
+    axis = context.axis(context.integer("axis", -1), type.rank)
+    scale = stretched(context.emit, context.value(1), type.shape[axis:])
+    return nn.rms_norm(context.emit, x, scale, axis=axis, eps=context.number("epsilon", 1e-5))
 
 
-def _hardmax(step: Step) -> NodeResults:
+def _hardmax(context: NodeContext) -> NodeResults:
     """1 at the first largest element of each row, elsewhere 0."""
-    x, emit = step.value(0), step.emit
+    x, emit = context.value(0), context.emit
     type = array.tensor_type(x)
-    if step.opset < 13:
-        raise step.unsupported("before opset 13 is not imported")
-    axis = step.axis(step.integer("axis", -1), type.rank)
-    places = array.iota(emit, type, axis)
+    if context.opset < 13:
+        raise context.unsupported("before opset 13 is not imported")
+    axis = context.axis(context.integer("axis", -1), type.rank)
+    index = array.iota(emit, type, axis)
     best = emit(array.Cast(emit(array.ArgMax(x, axis)), I64))
-    here = emit(array.Compare(places, spread(emit, best, places, (axis,)), "eq"))
-    return emit(array.Cast(here, type.dtype))
+    is_best = emit(array.Compare(index, spread(emit, best, index, (axis,)), "eq"))
+    return emit(array.Cast(is_best, type.dtype))
 
 
-def _lp_normalization(step: Step) -> NodeResults:
+def _lp_normalization(context: NodeContext) -> NodeResults:
     """Each row divided by its norm; a row of zeros stays."""
-    x, emit = step.value(0), step.emit
-    axis = step.axis(step.integer("axis", -1), array.tensor_type(x).rank)
-    norm = _norm1 if step.integer("p", 2) == 1 else _norm2
+    x, emit = context.value(0), context.emit
+    axis = context.axis(context.integer("axis", -1), array.tensor_type(x).rank)
+    norm = _norm1 if context.integer("p", 2) == 1 else _norm2
     whole = spread(emit, norm(emit, x, (axis,)), x, (axis,))
     zero = array.constant_like(emit, 0, x)
     empty = emit(array.Compare(whole, zero, "eq"))
     return emit(array.Select(empty, zero, emit(array.Divide(x, whole))))
 
 
-def _mean_variance(step: Step) -> NodeResults:
-    axes = step.axes(step.list("axes") or (0, 2, 3), step.type(0).rank)
-    return normalized(step.emit, step.value(0), axes, 1e-9)
+def _mean_variance(context: NodeContext) -> NodeResults:
+    axes = context.axes(context.list("axes") or (0, 2, 3), context.type(0).rank)
+    return normalized(context.emit, context.value(0), axes, 1e-9)
 
 
 # Reductions ---------------------------------------------------------------------------------------
@@ -155,20 +157,20 @@ Reduce = Callable[[Builder, Value, Sequence[int]], Value]
 def _reduction(function: Reduce, axes_as_input: int) -> Importer:
     """From opset `axes_as_input` on the axes are an operand."""
 
-    def apply(step: Step) -> NodeResults:
-        x = step.value(0)
+    def apply(context: NodeContext) -> NodeResults:
+        x = context.value(0)
         type = array.tensor_type(x)
-        given = step.list("axes")
-        if step.opset >= axes_as_input and step.operand(1) is not None:
-            given = tuple(step.integers(1))
-        if not given and step.flag("noop_with_empty_axes"):
-            return function(step.emit, x, ())
-        axes = step.axes(given, type.rank) if given else tuple(range(type.rank))
-        reduced = function(step.emit, x, axes)
-        if not step.flag("keepdims", default=True):
+        named_axes = context.list("axes")
+        if context.opset >= axes_as_input and context.operand(1) is not None:
+            named_axes = tuple(context.integers(1))
+        if not named_axes and context.flag("noop_with_empty_axes"):
+            return function(context.emit, x, ())
+        axes = context.axes(named_axes, type.rank) if named_axes else tuple(range(type.rank))
+        reduced = function(context.emit, x, axes)
+        if not context.flag("keepdims", default=True):
             return reduced
         kept = [1 if axis in axes else size for axis, size in enumerate(type.shape)]
-        return reshape(step.emit, reduced, tuple(kept))
+        return reshape(context.emit, reduced, tuple(kept))
 
     return apply
 
@@ -212,19 +214,19 @@ def _log_sum_exp(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def _arg(make: Callable[[Value, int], Op]) -> Importer:
-    def apply(step: Step) -> NodeResults:
-        x, emit = step.value(0), step.emit
+    def apply(context: NodeContext) -> NodeResults:
+        x, emit = context.value(0), context.emit
         type = array.tensor_type(x)
-        axis = step.axis(step.integer("axis", 0), type.rank)
-        last = step.flag("select_last_index")  # the first one from the other end
-        place = emit(make(emit(array.Reverse(x, (axis,))) if last else x, axis))
-        found = emit(array.Cast(place, I64))
+        axis = context.axis(context.integer("axis", 0), type.rank)
+        last = context.flag("select_last_index")  # the first one from the other end
+        index = emit(make(emit(array.Reverse(x, (axis,))) if last else x, axis))
+        index = emit(array.Cast(index, I64))
         if last:
-            end = plus(emit, numbers(emit, type.shape[axis], array.tensor_type(found)), -1)
-            found = emit(array.Subtract(end, found))
-        if not step.flag("keepdims", default=True):
-            return found
-        return reshape(emit, found, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))
+            end = plus(emit, numbers(emit, type.shape[axis], array.tensor_type(index)), -1)
+            index = emit(array.Subtract(end, index))
+        if not context.flag("keepdims", default=True):
+            return index
+        return reshape(emit, index, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))
 
     return apply
 

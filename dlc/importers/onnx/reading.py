@@ -42,7 +42,7 @@ class _Dimension(Protocol):
     def HasField(self, field_name: Literal["dim_value"]) -> bool: ...
 
 
-def read_graph(path: str | Path, known: Collection[str] = ()) -> Graph:
+def read_graph(path: str | Path, importable: Collection[str] = ()) -> Graph:
     """The graph in a file, its nodes in order of execution.
 
     Operators that are not among the `known` ones are written out where ONNX itself says of what others
@@ -72,11 +72,11 @@ def read_graph(path: str | Path, known: Collection[str] = ()) -> Graph:
         # Protobuf reads any buffer, whatever its annotations say: no copy of the file is made for it.
         model = onnx.ModelProto.FromString(cast("bytes", data))
     except DecodeError as error:
-        raise _damaged(path.name, f"it is no protobuf message of a model ({error})") from None
-    return graph_of(model, path.name, path.parent, known)
+        raise _damaged(path.name, f"it is not a protobuf message of a model ({error})") from None
+    return graph_of(model, path.name, path.parent, importable)
 
 
-def graph_of(model: ModelProto, file: str, folder: Path, known: Collection[str] = ()) -> Graph:
+def graph_of(model: ModelProto, file: str, folder: Path, importable: Collection[str] = ()) -> Graph:
     """The same from a model in memory; external data is looked for in `folder`."""
     graph = model.graph
     if not graph.node and not graph.output:
@@ -84,8 +84,8 @@ def graph_of(model: ModelProto, file: str, folder: Path, known: Collection[str] 
     if not graph.output:
         raise _wrong(file, "it has no outputs")
     if not all(isinstance(text, str) for text in _texts(model)):
-        raise _damaged(file, "a name in it is no UTF-8")
-    model = expanded(model, known, file)
+        raise _damaged(file, "a name in it is not UTF-8")
+    model = expanded(model, importable, file)
     graph = model.graph
     reader = _Tensors(file, folder)
     tensors = {tensor.name: reader.tensor(tensor) for tensor in graph.initializer}
@@ -103,7 +103,7 @@ def _outputs(file: str, graph: GraphProto) -> tuple[Output, ...]:
 
 
 def _output(file: str, value: ValueInfoProto) -> Output:
-    """What is said of an output; of one that is no tensor only its name, since no node makes such."""
+    """The declaration of an output; only its name if it is not a tensor, since no node makes such."""
     type = value.type.tensor_type
     what = f"{file}: the output {value.name}"
     dtype = _dtype(what, type.elem_type) if type.elem_type else None
@@ -112,7 +112,7 @@ def _output(file: str, value: ValueInfoProto) -> Output:
 
 
 def _texts(model: ModelProto) -> Iterator[str | bytes]:
-    """Every text that is used; protobuf gives bytes for one that is no UTF-8."""
+    """Every text that is used; protobuf gives bytes for one that is not UTF-8."""
     yield from [entry.domain for entry in model.opset_import]
     pending = [model.graph]
     while pending:
@@ -147,15 +147,15 @@ def _wrong(file: str, why: str) -> ModelError:
 
 
 def _opsets(entries: Iterable[_Opset]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in entries:
-        found["" if entry.domain in DOMAINS else entry.domain] = entry.version
-    return found
+        versions["" if entry.domain in DOMAINS else entry.domain] = entry.version
+    return versions
 
 
 def _input(file: str, value: ValueInfoProto) -> Input:
     if not value.type.HasField("tensor_type"):
-        raise Unsupported(f"{file}: the input {value.name} is no tensor", code="D0710")
+        raise Unsupported(f"{file}: the input {value.name} is not a tensor", code="D0710")
     type = value.type.tensor_type
     what = f"{file}: the input {value.name}"
     dtype = _dtype(what, type.elem_type)
@@ -173,12 +173,12 @@ def _axes(what: str, dims: Iterable[_Dimension]) -> tuple[int | str | None, ...]
 
 
 def _dtype(what: str, number: int) -> DType:
-    found = DTYPES.get(number)
-    if found is None:
+    dtype = DTYPES.get(number)
+    if dtype is None:
         raise Unsupported(
             f"{what} has the ONNX element type {number}, which dlc lacks", code="D0507"
         )
-    return found
+    return dtype
 
 
 def _check_shape(what: str, shape: Sequence[int]) -> None:
@@ -213,16 +213,19 @@ class _Nodes:
 
         `around` are the tensors of the graphs around this one, which stands in a node of that line.
         """
-        known = frozenset(("", *around, *tensors, *[value.name for value in graph.input]))
-        makers = self._makers(graph, known)
-        visible = known | {*makers}
-        order = self._order(graph, makers, known)
+        outer = frozenset(("", *around, *tensors, *[value.name for value in graph.input]))
+        makers = self._makers(graph, outer)
+        visible = outer | {*makers}
+        order = self._order(graph, makers, outer)
         return tuple(
-            [self._node(graph.node[k], line or place, visible) for place, k in enumerate(order, 1)]
+            [
+                self._node(graph.node[k], line or position, visible)
+                for position, k in enumerate(order, 1)
+            ]
         )
 
     def _order(
-        self, graph: GraphProto, makers: dict[str, int], known: Collection[str]
+        self, graph: GraphProto, makers: dict[str, int], outer: Collection[str]
     ) -> list[int]:
         """The numbers of the nodes that results depend on: in the file's order where that is right,
         else as a depth-first search leaves them."""
@@ -230,7 +233,7 @@ class _Nodes:
         edges: list[tuple[int, int]] = []  # a node that makes what another one reads, and that one
         state = bytearray(len(graph.node))  # _NEW
         for value in graph.output:
-            pending = [self._maker(makers, known, value.name, "is an output")]
+            pending = [self._maker(makers, outer, value.name, "is an output")]
             while pending:
                 number = pending[-1]
                 if number < 0 or state[number] == _DONE:
@@ -243,7 +246,7 @@ class _Nodes:
                 state[number] = _OPEN
                 node = graph.node[number]
                 for name in (*node.input, *_captured(node)):
-                    maker = self._maker(makers, known, name, f"is read by {_label(node)}")
+                    maker = self._maker(makers, outer, name, f"is read by {_label(node)}")
                     if maker < 0:
                         continue
                     if state[maker] == _OPEN:
@@ -253,37 +256,37 @@ class _Nodes:
                     edges.append((maker, number))
         return sorted(order) if all(maker < reader for maker, reader in edges) else order
 
-    def _makers(self, graph: GraphProto, known: Collection[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
+    def _makers(self, graph: GraphProto, outer: Collection[str]) -> dict[str, int]:
+        makers: dict[str, int] = {}
         for number, node in enumerate(graph.node):
             for name in filter(None, node.output):
-                if name in found or name in known:
+                if name in makers or name in outer:
                     raise _wrong(self._file, f"two things are called {name}")
-                found[name] = number
-        return found
+                makers[name] = number
+        return makers
 
-    def _maker(self, makers: dict[str, int], known: Collection[str], name: str, user: str) -> int:
+    def _maker(self, makers: dict[str, int], outer: Collection[str], name: str, user: str) -> int:
         """The number of the node that makes a tensor; -1 for one that no node makes.
 
         `user` says what it is for.
         """
-        found = makers.get(name)
-        if found is not None:
-            return found
-        if name not in known:
+        maker = makers.get(name)
+        if maker is not None:
+            return maker
+        if name not in outer:
             raise ModelError(
                 f"{self._file}: the tensor {name} {user}, and nothing makes it",
                 code="D0521",
-                help="it is no input, no initializer and no output of a node: a part was cut off",
+                help="it is not an input, an initializer or an output of a node: a part was cut off",
             )
         return -1
 
     def _cycle(self, graph: GraphProto, pending: list[int], state: bytearray) -> ModelError:
         """The error for nodes that wait for each other; those being looked at are the way around."""
         nodes = [graph.node[number] for number in pending if state[number] == _OPEN]
-        way = " -> ".join([*map(_label, nodes), _label(nodes[0])])
+        cycle = " -> ".join([*map(_label, nodes), _label(nodes[0])])
         return ModelError(
-            f"{self._file}: {next(filter(None, nodes[0].output))} depends on itself: {way}",
+            f"{self._file}: {next(filter(None, nodes[0].output))} depends on itself: {cycle}",
             code="D0521",
             help="each node stands after those that it reads: one of these reads what comes later",
         )
@@ -322,25 +325,25 @@ class _Nodes:
 
 
 def _label(node: NodeProto) -> str:
-    """What a message calls a node: its kind, and its name or what it makes."""
+    """The name of a node in messages: its kind, and its name or its first result."""
     name = node.name or f"that makes {next(filter(None, node.output), '?')}"
     return f"{node.op_type} {name}"
 
 
 def _captured(node: NodeProto) -> set[str]:
-    """What the graphs inside a node read of those around them."""
-    found: set[str] = set()
+    """The values that the graphs inside a node read from those around them."""
+    captured: set[str] = set()
     pending = [(graph, frozenset[str]()) for graph in _inner(node)]
     while pending:
         graph, around = pending.pop()
-        made = [name for inner in graph.node for name in inner.output]
-        held = [tensor.name for tensor in graph.initializer]
-        own = around | {*made, *held, *[value.name for value in graph.input]}
+        results = [name for inner in graph.node for name in inner.output]
+        initializers = [tensor.name for tensor in graph.initializer]
+        own = around | {*results, *initializers, *[value.name for value in graph.input]}
         read = [name for inner in graph.node for name in inner.input]
         read += [value.name for value in graph.output]
-        found.update(name for name in read if name and name not in own)
+        captured.update(name for name in read if name and name not in own)
         pending += [(deeper, own) for inner in graph.node for deeper in _inner(inner)]
-    return found
+    return captured
 
 
 def _attribute(attribute: AttributeProto, reader: _Tensors) -> Attribute:
@@ -407,10 +410,10 @@ class _Tensors:
             self._mapped[location] = map_inside(self._folder, location)
         data = self._mapped[location]
         offset = _count(what, entries.get("offset", "0"))
-        given = _count(what, entries.get("length", str(length)))
-        if given != length or offset + length > len(data):
+        declared = _count(what, entries.get("length", str(length)))
+        if declared != length or offset + length > len(data):
             raise ArtifactError(
-                f"{what} needs {length} bytes, the file says {given} at {offset} of {location}, "
+                f"{what} needs {length} bytes, the file says {declared} at {offset} of {location}, "
                 f"which has {len(data)}",
                 code="D0520",
             )
@@ -419,12 +422,12 @@ class _Tensors:
 
 def _count(what: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise ArtifactError(f"{what}: {text[:40]!r} is no number of bytes", code="D0520")
+        raise ArtifactError(f"{what}: {text[:40]!r} is not a number of bytes", code="D0520")
     return int(text)
 
 
-def _short(what: str, shape: Sequence[int], dtype: DType, found: str) -> ArtifactError:
-    return ArtifactError(f"{what} is {dtype.name}{list(shape)}, but has {found}", code="D0520")
+def _short(what: str, shape: Sequence[int], dtype: DType, contents: str) -> ArtifactError:
+    return ArtifactError(f"{what} is {dtype.name}{list(shape)}, but has {contents}", code="D0520")
 
 
 def _typed(proto: TensorProto, dtype: DType) -> Array:

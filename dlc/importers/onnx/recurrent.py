@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import array, flow, nn
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.importers.onnx.step import Importer, NodeResults, Step
+from dlc.importers.onnx.step import Importer, NodeContext, NodeResults
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import TensorType
@@ -40,40 +40,40 @@ class _Direction:
 
 
 class _Layer:
-    """What the layers have in common. The sequence is [time, batch, i]."""
+    """The common part of recurrent layers. The sequence is [time, batch, i]."""
 
-    def __init__(self, step: Step, order: Sequence[int]) -> None:
-        self.step = step
+    def __init__(self, context: NodeContext, order: Sequence[int]) -> None:
+        self.context = context
         self.order = order
         for name in ("clip", "input_forget"):
-            if step.node.attributes.get(name):
-                raise step.unsupported(f"with {name} is not imported")
-        if step.operand(4) is not None:
-            raise step.unsupported("with sequence_lens is not imported")
-        self.ways = DIRECTIONS.get(step.text("direction", "forward"))
+            if context.node.attributes.get(name):
+                raise context.unsupported(f"with {name} is not imported")
+        if context.operand(4) is not None:
+            raise context.unsupported("with sequence_lens is not imported")
+        self.ways = DIRECTIONS.get(context.text("direction", "forward"))
         if self.ways is None:
-            raise step.wrong(f"has the unknown direction {step.text('direction', '')!r}")
-        self.batch_first = step.flag("layout")
-        x = step.value(0)
-        self.x = transpose(step.emit, x, (1, 0, 2)) if self.batch_first else x
-        self.width = step.type(2).shape[-1]
+            raise context.wrong(f"has the unknown direction {context.text('direction', '')!r}")
+        self.batch_first = context.flag("layout")
+        x = context.value(0)
+        self.x = transpose(context.emit, x, (1, 0, 2)) if self.batch_first else x
+        self.width = context.type(2).shape[-1]
 
     @property
     def batch(self) -> Size:
-        """How many sequences there are."""
+        """The batch size."""
         return array.tensor_type(self.x).shape[1]
 
     def direction(self, k: int) -> _Direction:
         """The weights of a direction, with the gates in our order."""
         assert self.ways is not None
-        step, emit = self.step, self.step.emit
+        context, emit = self.context, self.context.emit
         count = len(self.order)
         wx, wh = [
-            transpose(emit, self._ordered(self._of(step.value(index), k)), (1, 0))
+            transpose(emit, self._ordered(self._of(context.value(index), k)), (1, 0))
             for index in (1, 2)
         ]
         wide = count * self.width
-        bias = step.optional(3)
+        bias = context.optional(3)
         if bias is None:
             both = array.fill(emit, 0, array.tensor_type(wx).with_shape((2 * wide,)))
         else:
@@ -85,34 +85,37 @@ class _Layer:
     def _of(self, value: Value, k: int) -> Value:
         """The part of one direction, which is the first axis."""
         whole = array.tensor_type(value).shape[0] == 1
-        part = value if whole else array.slice_axis(self.step.emit, value, 0, k, k + 1)
-        return reshape(self.step.emit, part, array.tensor_type(part).shape[1:])
+        part = value if whole else array.slice_axis(self.context.emit, value, 0, k, k + 1)
+        return reshape(self.context.emit, part, array.tensor_type(part).shape[1:])
 
     def _ordered(self, value: Value) -> Value:
         """The gates, which lie along the first axis, in our order."""
         if list(self.order) == sorted(self.order):
             return value
-        emit, h = self.step.emit, self.width
+        emit, h = self.context.emit, self.width
         parts = [array.slice_axis(emit, value, 0, k * h, (k + 1) * h) for k in self.order]
         return emit(array.Concatenate(tuple(parts), 0))
 
     def state(self, index: int, k: int) -> Value:
-        """What a direction starts from, [batch, h]: zeros where it is left out."""
-        given, emit = self.step.optional(index), self.step.emit
-        if given is None:
+        """The initial state of a direction, [batch, h]: zeros if it is left out."""
+        state, emit = self.context.optional(index), self.context.emit
+        if state is None:
             type = array.tensor_type(self.x).with_shape((self.batch, self.width))
             return array.fill(emit, 0, type)
         if self.batch_first:
-            given = transpose(emit, given, (1, 0, 2))
-        return self._of(given, k)
+            state = transpose(emit, state, (1, 0, 2))
+        return self._of(state, k)
 
-    def results(self, found: Sequence[Sequence[Value]]) -> NodeResults:
+    def results(self, directions: Sequence[Sequence[Value]]) -> NodeResults:
         """The outputs of all steps and the last states, of each direction [time, b, h] and [b, h]."""
-        emit = self.step.emit
-        outputs = self._stacked([one[0] for one in found], 1)
+        emit = self.context.emit
+        outputs = self._stacked([direction[0] for direction in directions], 1)
         if self.batch_first:
             outputs = transpose(emit, outputs, (2, 0, 1, 3))
-        states = [self._stacked([one[k] for one in found], 0) for k in range(1, len(found[0]))]
+        states = [
+            self._stacked([direction[k] for direction in directions], 0)
+            for k in range(1, len(directions[0]))
+        ]
         if self.batch_first:
             states = [transpose(emit, state, (1, 0, 2)) for state in states]
         return outputs, *states
@@ -121,14 +124,16 @@ class _Layer:
         """Values of the directions above each other along a new axis."""
         shape = array.tensor_type(values[0]).shape
         with_axis: Shape = (*shape[:axis], 1, *shape[axis:])
-        rows = [reshape(self.step.emit, value, with_axis) for value in values]
-        return rows[0] if len(rows) == 1 else self.step.emit(array.Concatenate(tuple(rows), axis))
+        rows = [reshape(self.context.emit, value, with_axis) for value in values]
+        return (
+            rows[0] if len(rows) == 1 else self.context.emit(array.Concatenate(tuple(rows), axis))
+        )
 
     def scanned(
         self, one: _Direction, body: Callable[[Builder, Value, Value, Value, Value], Value]
     ) -> list[Value]:
         """All outputs and the last state of a layer whose step is `body(emit, gates, h, wh, bh)`."""
-        emit = self.step.emit
+        emit = self.context.emit
         gates = emit(nn.Linear(self.x, one.wx, (one.bx,)))
         type = array.tensor_type(gates)
         slice_type = TensorType(type.dtype, type.shape[1:])
@@ -145,44 +150,53 @@ class _Layer:
         return [outputs, last]
 
 
-def _activations(step: Step, known: Sequence[str]) -> str:
+def _activations(context: NodeContext, defaults: Sequence[str]) -> str:
     """The first function, where all are as by default or the layer has only one."""
-    given = step.node.attributes.get("activations")
-    if given is None:
-        return known[0]
-    names = [str(name) for name in given] if isinstance(given, tuple) else []
-    ways = len(names) // len(known)
-    if names == [*known] * ways:
-        return known[0]
-    if len(known) == 1 and len({*names}) == 1 and names[0] in RNN_FUNCTIONS:
+    activations = context.node.attributes.get("activations")
+    if activations is None:
+        return defaults[0]
+    names = [str(name) for name in activations] if isinstance(activations, tuple) else []
+    ways = len(names) // len(defaults)
+    if names == [*defaults] * ways:
+        return defaults[0]
+    if len(defaults) == 1 and len({*names}) == 1 and names[0] in RNN_FUNCTIONS:
         return names[0]
-    raise step.unsupported(f"with the activations {', '.join(names)} is not imported")
+    raise context.unsupported(f"with the activations {', '.join(names)} is not imported")
 
 
-def _lstm(step: Step) -> NodeResults:
-    _activations(step, ACTIVATIONS["LSTM"])
-    if step.operand(7) is not None:
-        raise step.unsupported("with peepholes is not imported")
+def _lstm(context: NodeContext) -> NodeResults:
+    _activations(context, ACTIVATIONS["LSTM"])
+    if context.operand(7) is not None:
+        raise context.unsupported("with peepholes is not imported")
     # In, out, forget, new there; in, forget, out, new here.
-    layer = _Layer(step, (0, 2, 1, 3))
+    layer = _Layer(context, (0, 2, 1, 3))
     assert layer.ways is not None
-    found: list[Sequence[Value]] = []
+    directions: list[Sequence[Value]] = []
     for k in range(len(layer.ways)):
-        one = layer.direction(k)
-        bias = step.emit(array.Add(one.bx, one.bh))
+        direction = layer.direction(k)
+        bias = context.emit(array.Add(direction.bx, direction.bh))
         # With the batch first, as the language has it; the time goes first again behind.
-        x = transpose(step.emit, layer.x, (1, 0, 2))
-        lstm = nn.LSTM(x, one.wx, one.wh, bias, one.hidden, layer.state(6, k), 1, one.reverse)
-        outputs, *states = step.emit.all(lstm)
-        found.append([transpose(step.emit, outputs, (1, 0, 2)), *states])
-    return layer.results(found)
+        x = transpose(context.emit, layer.x, (1, 0, 2))
+        lstm = nn.LSTM(
+            x,
+            direction.wx,
+            direction.wh,
+            bias,
+            direction.hidden,
+            layer.state(6, k),
+            1,
+            direction.reverse,
+        )
+        outputs, *states = context.emit.all(lstm)
+        directions.append([transpose(context.emit, outputs, (1, 0, 2)), *states])
+    return layer.results(directions)
 
 
-def _gru(step: Step) -> NodeResults:
-    _activations(step, ACTIVATIONS["GRU"])
-    layer = _Layer(step, (0, 1, 2))
+def _gru(context: NodeContext) -> NodeResults:
+    _activations(context, ACTIVATIONS["GRU"])
+    layer = _Layer(context, (0, 1, 2))
     assert layer.ways is not None
-    width, late = layer.width, step.flag("linear_before_reset")
+    width, late = layer.width, context.flag("linear_before_reset")
 
     def part(emit: Builder, value: Value, k: int, axis: int) -> Value:
         return array.slice_axis(emit, value, axis, k * width, (k + 1) * width)
@@ -210,9 +224,9 @@ def _gru(step: Step) -> NodeResults:
     return layer.results([layer.scanned(layer.direction(k), body) for k in ways])
 
 
-def _rnn(step: Step) -> NodeResults:
-    function = RNN_FUNCTIONS[_activations(step, ACTIVATIONS["RNN"])]
-    layer = _Layer(step, (0,))
+def _rnn(context: NodeContext) -> NodeResults:
+    function = RNN_FUNCTIONS[_activations(context, ACTIVATIONS["RNN"])]
+    layer = _Layer(context, (0,))
     assert layer.ways is not None
 
     def body(emit: Builder, gates: Value, h: Value, wh: Value, bh: Value) -> Value:

@@ -1,4 +1,4 @@
-"""What the importer of one operator is given: its node, its operands, and a place for what it makes.
+"""The context of an operator's importer: its node, its operands, and a builder for the results.
 
 An operand is a value of the IR or a constant that is known while importing. Constants of integers may
 have symbolic sizes among their elements: that is how computations with shapes are followed.
@@ -77,7 +77,7 @@ class Regions(Protocol):
         ...
 
     def inline(self, graph: Graph) -> list[Operand]:
-        """Where the node stands; gives the results."""
+        """Import the graph where its node stands and return the results."""
         ...
 
     def block(
@@ -95,7 +95,7 @@ Weights: TypeAlias = Callable[[Builder, Constant], Value]
 """Gives the value of a constant too large for the IR."""
 
 
-class Step:
+class NodeContext:
     """One node while it is imported."""
 
     def __init__(
@@ -125,10 +125,10 @@ class Step:
 
     def needed(self, index: int) -> Operand:
         """An operand that must be there."""
-        found = self.operand(index)
-        if found is None:
+        operand = self.operand(index)
+        if operand is None:
             raise self.wrong(f"lacks its input {index}")
-        return found
+        return operand
 
     def value(self, index: int) -> Value:
         """An operand as a value of the IR."""
@@ -136,8 +136,8 @@ class Step:
 
     def optional(self, index: int) -> Value | None:
         """An operand as a value of the IR, or None where it is left out."""
-        found = self.operand(index)
-        return None if found is None else self.as_value(found)
+        operand = self.operand(index)
+        return None if operand is None else self.as_value(operand)
 
     def values(self) -> list[Value]:
         """All operands; at least one."""
@@ -145,10 +145,10 @@ class Step:
 
     def type(self, index: int) -> TensorType:
         """Type of an operand; raises for a symbolic constant only in its use as a value."""
-        found = self.needed(index)
-        if isinstance(found, Value):
-            return array.tensor_type(found)
-        return TensorType(found.dtype, found.array.shape)
+        operand = self.needed(index)
+        if isinstance(operand, Value):
+            return array.tensor_type(operand)
+        return TensorType(operand.dtype, operand.array.shape)
 
     def as_value(self, operand: Operand) -> Value:
         """The operand in the IR: small constants inline, others as weights, sizes from the call."""
@@ -181,10 +181,10 @@ class Step:
 
     def constant(self, index: int) -> Constant:
         """An operand that decides a shape or a choice: it must be known while importing."""
-        found = self.needed(index)
-        if isinstance(found, Constant):
-            return found
-        names = self.regions.origins(found)
+        operand = self.needed(index)
+        if isinstance(operand, Constant):
+            return operand
+        names = self.regions.origins(operand)
         fixed = " ".join([f"--fix {name}=VALUE" for name in names])
         source = f" from its input {', '.join(names)}" if names else ""
         raise Unsupported(
@@ -196,17 +196,19 @@ class Step:
 
     def _listed(self, index: int) -> Constant:
         """The same, few enough to be listed; a file of some bytes may hold any number of equal ones."""
-        found = self.constant(index)
-        if found.array.size > LONGEST:
-            raise self.wrong(f"takes a few numbers as its input {index}, found {found.array.size}")
-        return found
+        constant = self.constant(index)
+        if constant.array.size > LONGEST:
+            raise self.wrong(
+                f"takes a few numbers as its input {index}, found {constant.array.size}"
+            )
+        return constant
 
     def sizes(self, index: int) -> list[Size]:
         """The elements of a constant operand as sizes."""
-        found = self._listed(index)
-        if not found.is_symbolic and not found.dtype.is_integer:
-            raise self.wrong(f"takes integers as its input {index}, found {found.dtype.name}")
-        return found.sizes
+        constant = self._listed(index)
+        if not constant.is_symbolic and not constant.dtype.is_integer:
+            raise self.wrong(f"takes integers as its input {index}, found {constant.dtype.name}")
+        return constant.sizes
 
     def integers(self, index: int) -> list[int]:
         """The elements of a constant operand as numbers."""
@@ -218,19 +220,19 @@ class Step:
 
     def floats(self, index: int) -> list[float]:
         """The elements of a constant operand as floats."""
-        found = self._listed(index)
-        if found.is_symbolic:
+        constant = self._listed(index)
+        if constant.is_symbolic:
             raise self.unsupported(f"by its input {index} depends on the size of another tensor")
-        return [float(number) for number in decode(found.array, found.dtype).ravel().tolist()]
+        return [float(number) for number in decode(constant.array, constant.dtype).ravel().tolist()]
 
     # Attributes.
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An attribute that is an integer."""
-        found = self.node.attributes.get(name, default)
-        if not isinstance(found, int):
+        value = self.node.attributes.get(name, default)
+        if not isinstance(value, int):
             raise self._attribute(name, "an integer")
-        return found
+        return value
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """An attribute that is 0 or 1."""
@@ -238,57 +240,57 @@ class Step:
 
     def number(self, name: str, default: float | None = None) -> float:
         """An attribute that is a float."""
-        found = self.node.attributes.get(name, default)
-        if not isinstance(found, int | float):
+        value = self.node.attributes.get(name, default)
+        if not isinstance(value, int | float):
             raise self._attribute(name, "a number")
-        return float(found)
+        return float(value)
 
     def text(self, name: str, default: str) -> str:
         """An attribute that is a text."""
-        found = self.node.attributes.get(name, default)
-        if not isinstance(found, str):
+        value = self.node.attributes.get(name, default)
+        if not isinstance(value, str):
             raise self._attribute(name, "a text")
-        return found
+        return value
 
     def list(self, name: str) -> tuple[int, ...] | None:
         """An attribute that is a list of integers; None where it is left out."""
-        found = self.node.attributes.get(name)
-        if found is None:
+        value = self.node.attributes.get(name)
+        if value is None:
             return None
-        if not isinstance(found, tuple):
+        if not isinstance(value, tuple):
             raise self._attribute(name, "a list of integers")
-        integers = tuple([item for item in found if isinstance(item, int)])
-        if len(integers) != len(found):
+        integers = tuple([item for item in value if isinstance(item, int)])
+        if len(integers) != len(value):
             raise self._attribute(name, "a list of integers")
         return integers
 
     def numbers(self, name: str) -> list[float]:
         """An attribute that is a list of floats."""
-        found = self.node.attributes.get(name)
-        if not isinstance(found, tuple):
+        value = self.node.attributes.get(name)
+        if not isinstance(value, tuple):
             raise self._attribute(name, "a list of numbers")
-        return [float(number) for number in found]
+        return [float(number) for number in value]
 
     def dtype(self, name: str) -> DType:
         """An attribute that names an element type."""
-        found = DTYPES.get(self.integer(name))
-        if found is None:
+        dtype = DTYPES.get(self.integer(name))
+        if dtype is None:
             raise self.unsupported(f"makes the ONNX element type {self.integer(name)}")
-        return found
+        return dtype
 
     def tensor(self, name: str) -> Tensor | None:
         """An attribute that is a tensor; None where it is left out."""
-        found = self.node.attributes.get(name)
-        if found is None or isinstance(found, Tensor):
-            return found
+        value = self.node.attributes.get(name)
+        if value is None or isinstance(value, Tensor):
+            return value
         raise self._attribute(name, "a tensor")
 
     def graph(self, name: str) -> Graph:
         """An attribute that is a graph."""
-        found = self.node.attributes.get(name)
-        if not isinstance(found, Graph):
+        value = self.node.attributes.get(name)
+        if not isinstance(value, Graph):
             raise self._attribute(name, "a graph")
-        return found
+        return value
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis that may count from the end, as one that counts from the start."""
@@ -298,10 +300,10 @@ class Step:
 
     def axes(self, axes: Sequence[int], rank: int) -> tuple[int, ...]:
         """Several axes, in rising order."""
-        found = sorted({self.axis(axis, rank) for axis in axes})
-        if len(found) != len(axes):
+        ordered = sorted({self.axis(axis, rank) for axis in axes})
+        if len(ordered) != len(axes):
             raise self.wrong(f"names an axis twice: {list(axes)}")
-        return tuple(found)
+        return tuple(ordered)
 
     # Refusals.
 
@@ -314,36 +316,36 @@ class Step:
         return Unsupported(f"{self.node.kind} {what}", code="D0710")
 
     def _attribute(self, name: str, kind: str) -> ModelError:
-        found = "is missing" if name not in self.node.attributes else f"is not {kind}"
-        return self.wrong(f"has an attribute {name} that {found}")
+        problem = "is missing" if name not in self.node.attributes else f"is not {kind}"
+        return self.wrong(f"has an attribute {name} that {problem}")
 
 
 NodeResults: TypeAlias = Operand | Sequence[Operand]
-Importer: TypeAlias = Callable[[Step], NodeResults]
+Importer: TypeAlias = Callable[[NodeContext], NodeResults]
 
 
-def broadcast(step: Step, *values: Value) -> list[Value]:
+def broadcast(context: NodeContext, *values: Value) -> list[Value]:
     """Values in one shape, each stretched as NumPy does."""
     shapes = [array.tensor_type(value).shape for value in values]
-    shape = common_shape(step, shapes)
-    return [stretched(step.emit, value, shape) for value in values]
+    shape = common_shape(context, shapes)
+    return [stretched(context.emit, value, shape) for value in values]
 
 
-def common_shape(step: Step, shapes: Sequence[Shape]) -> Shape:
+def common_shape(context: NodeContext, shapes: Sequence[Shape]) -> Shape:
     """The shape that shapes are stretched to. Raises ModelError where two sizes differ."""
     rank = max(map(len, shapes))
-    found: list[Size] = []
+    shape: list[Size] = []
     for axis in range(-rank, 0):
         sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
         if len(sizes) > 1:
             texts = " and ".join(sorted(map(str, sizes)))
-            raise step.wrong(f"combines axes of the sizes {texts}", _decided(sizes))
-        found.append(sizes.pop() if sizes else 1)
-    return tuple(found)
+            raise context.wrong(f"combines axes of the sizes {texts}", _decided(sizes))
+        shape.append(sizes.pop() if sizes else 1)
+    return tuple(shape)
 
 
 def _decided(sizes: Iterable[Size]) -> str | None:
-    """What decides whether sizes are equal, if they have names."""
+    """Help for sizes that may differ: bounds that would decide it, if they have names."""
     used = sorted({name for size in sizes for name in names(size)})
     if not used:
         return None

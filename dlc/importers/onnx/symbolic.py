@@ -12,18 +12,18 @@ import numpy as np
 
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.shapes import reshaped
-from dlc.importers.onnx.step import FOLDED, Constant, Step
+from dlc.importers.onnx.step import FOLDED, Constant, NodeContext
 from dlc.ir.dims import Bounds, Dim, Size, floor_divide, interval, maximum, minimum
 from dlc.ir.types import BOOL, F32, F64, I64
 
-Rule = Callable[[Step], "Constant | None"]
+Rule = Callable[[NodeContext], "Constant | None"]
 
 
-def fold_sizes(step: Step) -> Constant | None:
-    """The result of a node on constants, some symbolic; None where that is no size, or is much."""
-    floats = any(isinstance(one, Constant) and one.dtype.is_float for one in step.operands)
-    rule = None if floats and step.node.kind not in KEEPING else RULES.get(step.node.kind)
-    return None if rule is None else rule(step)
+def fold_sizes(context: NodeContext) -> Constant | None:
+    """The result of a node on constants, some symbolic; None where that is not a size, or is much."""
+    floats = any(isinstance(one, Constant) and one.dtype.is_float for one in context.operands)
+    rule = None if floats and context.node.kind not in KEEPING else RULES.get(context.node.kind)
+    return None if rule is None else rule(context)
 
 
 def _made(array: Array, like: Constant) -> Constant:
@@ -34,18 +34,18 @@ def _made(array: Array, like: Constant) -> Constant:
 
 
 def _elementwise(function: Callable[[Size, Size], Size]) -> Rule:
-    return lambda step: _applied(step, function)
+    return lambda context: _applied(context, function)
 
 
 def _extreme(function: Callable[[Size, Size, Bounds], Size]) -> Rule:
     """The larger or the smaller sizes: an axis of an input has one element or more."""
-    return lambda step: _applied(step, lambda x, y: function(x, y, step.regions.bounds))
+    return lambda context: _applied(context, lambda x, y: function(x, y, context.regions.bounds))
 
 
-def _applied(step: Step, function: Callable[[Size, Size], Size]) -> Constant | None:
-    if len(step.operands) != 2:
+def _applied(context: NodeContext, function: Callable[[Size, Size], Size]) -> Constant | None:
+    if len(context.operands) != 2:
         return None
-    x, y = step.constant(0), step.constant(1)
+    x, y = context.constant(0), context.constant(1)
     if not (x.dtype.is_integer and y.dtype.is_integer):
         return None
     if prod(np.broadcast_shapes(x.array.shape, y.array.shape)) > FOLDED:
@@ -53,22 +53,22 @@ def _applied(step: Step, function: Callable[[Size, Size], Size]) -> Constant | N
     try:
         whole = np.frompyfunc(function, 2, 1)(x.array.astype(object), y.array.astype(object))
     except ZeroDivisionError:
-        raise step.wrong("divides a size by 0") from None
+        raise context.wrong("divides a size by 0") from None
     return _made(np.asarray(whole, object), x)
 
 
 def _compare(holds: Callable[[int, int], bool]) -> Rule:
-    """What a comparison of sizes gives; None where that is not the same for all calls."""
+    """The result of comparing sizes; None if it is not the same for all calls."""
 
-    def apply(step: Step) -> Constant | None:
-        found = _applied(step, lambda x, y: x - y)
-        if found is None:
+    def apply(context: NodeContext) -> Constant | None:
+        differences = _applied(context, lambda x, y: x - y)
+        if differences is None:
             return None
-        ends = [interval(size, step.regions.bounds) for size in found.sizes]
+        ends = [interval(size, context.regions.bounds) for size in differences.sizes]
         results = [_decided(holds, low, high) for low, high in ends]
         if None in results:
             return None
-        return Constant(np.asarray(results, np.bool_).reshape(found.array.shape), BOOL)
+        return Constant(np.asarray(results, np.bool_).reshape(differences.array.shape), BOOL)
 
     return apply
 
@@ -78,8 +78,8 @@ def _decided(holds: Callable[[int, int], bool], low: int | None, high: int | Non
     # A comparison changes only around 0: further out all numbers are alike.
     first = -1 if low is None else min(max(low, -1), 1)
     last = 1 if high is None else min(max(high, -1), 1)
-    found = {holds(number, 0) for number in range(first, last + 1)}
-    return found.pop() if len(found) == 1 else None
+    outcomes = {holds(number, 0) for number in range(first, last + 1)}
+    return outcomes.pop() if len(outcomes) == 1 else None
 
 
 def _divide(one: Size, other: Size) -> Size:
@@ -89,92 +89,98 @@ def _divide(one: Size, other: Size) -> Size:
     return floor_divide(one, other)
 
 
-def _cast(step: Step) -> Constant | None:
+def _cast(context: NodeContext) -> Constant | None:
     """Sizes stay what they are in floats that hold them, to count with or to be cast back."""
-    dtype = DTYPES.get(step.integer("to"))
+    dtype = DTYPES.get(context.integer("to"))
     if dtype is None or not (dtype.is_integer or dtype in (F32, F64)):
         return None
-    return Constant(step.constant(0).array, dtype)
+    return Constant(context.constant(0).array, dtype)
 
 
-def _slice(step: Step) -> Constant | None:
-    found = step.constant(0)
-    if step.opset < 10:
-        starts, ends = step.list("starts") or (), step.list("ends") or ()
-        axes, steps = step.list("axes"), None
+def _slice(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    if context.opset < 10:
+        starts, ends = context.list("starts") or (), context.list("ends") or ()
+        axes, steps = context.list("axes"), None
     else:
-        starts, ends = _numbers(step, 1), _numbers(step, 2)
-        axes = None if step.operand(3) is None else step.integers(3)
-        steps = None if step.operand(4) is None else step.integers(4)
+        starts, ends = _numbers(context, 1), _numbers(context, 2)
+        axes = None if context.operand(3) is None else context.integers(3)
+        steps = None if context.operand(4) is None else context.integers(4)
     if starts is None or ends is None:
         return None
-    index = [slice(None)] * found.array.ndim
+    index = [slice(None)] * source.array.ndim
     every = steps or [1] * len(starts)
-    for axis, start, end, by in zip(axes or range(len(starts)), starts, ends, every, strict=True):
-        index[step.axis(axis, len(index))] = slice(start, end, by)
-    return _made(found.array[tuple(index)], found)
+    for axis, start, end, stride in zip(
+        axes or range(len(starts)), starts, ends, every, strict=True
+    ):
+        index[context.axis(axis, len(index))] = slice(start, end, stride)
+    return _made(source.array[tuple(index)], source)
 
 
-def _numbers(step: Step, index: int) -> list[int] | None:
+def _numbers(context: NodeContext, index: int) -> list[int] | None:
     """The elements of an operand, if all are numbers."""
-    return None if step.constant(index).is_symbolic else step.integers(index)
+    return None if context.constant(index).is_symbolic else context.integers(index)
 
 
-def _gather(step: Step) -> Constant | None:
-    found, index = step.constant(0), step.constant(1)
-    axis = step.axis(step.integer("axis", 0), found.array.ndim)
-    if index.is_symbolic or index.array.size * found.array.size > FOLDED * found.array.shape[axis]:
+def _gather(context: NodeContext) -> Constant | None:
+    source, index = context.constant(0), context.constant(1)
+    axis = context.axis(context.integer("axis", 0), source.array.ndim)
+    if (
+        index.is_symbolic
+        or index.array.size * source.array.size > FOLDED * source.array.shape[axis]
+    ):
         return None
     try:
-        taken = np.take(found.array, np.asarray(index.array, np.int64), axis)
+        taken = np.take(source.array, np.asarray(index.array, np.int64), axis)
     except IndexError:
-        raise step.wrong("takes an element that is not there") from None
-    return _made(np.asarray(taken), found)
+        raise context.wrong("takes an element that is not there") from None
+    return _made(np.asarray(taken), source)
 
 
-def _concat(step: Step) -> Constant | None:
-    parts = [step.constant(index) for index in range(len(step.operands))]
-    axis = step.axis(step.integer("axis"), parts[0].array.ndim)
+def _concat(context: NodeContext) -> Constant | None:
+    parts = [context.constant(index) for index in range(len(context.operands))]
+    axis = context.axis(context.integer("axis"), parts[0].array.ndim)
     if sum(part.array.size for part in parts) > FOLDED:
         return None
     whole = np.concatenate([part.array.astype(object) for part in parts], axis)
     return _made(whole, parts[0])
 
 
-def _reshape(step: Step) -> Constant | None:
-    found = step.constant(0)
-    wanted = _numbers(step, 1)
-    if wanted is None:
+def _reshape(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    target = _numbers(context, 1)
+    if target is None:
         return None
-    shape = [size for size in reshaped(step, found.array.shape, [*wanted]) if isinstance(size, int)]
-    return Constant(found.array.reshape(shape), found.dtype)
+    sizes = reshaped(context, source.array.shape, [*target])
+    shape = [size for size in sizes if isinstance(size, int)]
+    return Constant(source.array.reshape(shape), source.dtype)
 
 
-def _squeeze(step: Step) -> Constant | None:
-    found = step.constant(0)
-    return Constant(found.array.reshape([n for n in found.array.shape if n != 1]), found.dtype)
+def _squeeze(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    return Constant(source.array.reshape([n for n in source.array.shape if n != 1]), source.dtype)
 
 
-def _unsqueeze(step: Step) -> Constant | None:
-    found = step.constant(0)
-    given = step.list("axes") if step.opset < 13 else step.integers(1)
-    axes = step.axes(given or (), found.array.ndim + len(given or ()))
-    return Constant(np.expand_dims(found.array, axes), found.dtype)
+def _unsqueeze(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    named_axes = context.list("axes") if context.opset < 13 else context.integers(1)
+    axes = context.axes(named_axes or (), source.array.ndim + len(named_axes or ()))
+    return Constant(np.expand_dims(source.array, axes), source.dtype)
 
 
-def _product(step: Step) -> Constant | None:
-    found = step.constant(0)
-    if found.array.ndim > 1:
+def _product(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    if source.array.ndim > 1:
         return None
     whole: Size = 1
-    for size in found.sizes:
+    for size in source.sizes:
         whole = whole * size
-    kept = found.array.ndim if step.flag("keepdims", default=True) else 0
-    return Constant.of_sizes([whole], (1,) * kept) if found.dtype is I64 else None
+    kept = source.array.ndim if context.flag("keepdims", default=True) else 0
+    return Constant.of_sizes([whole], (1,) * kept) if source.dtype is I64 else None
 
 
-def _where(step: Step) -> Constant | None:
-    condition, yes, no = [step.constant(index) for index in range(3)]
+def _where(context: NodeContext) -> Constant | None:
+    condition, yes, no = [context.constant(index) for index in range(3)]
     shapes = [one.array.shape for one in (condition, yes, no)]
     if condition.is_symbolic or prod(np.broadcast_shapes(*shapes)) > FOLDED:
         return None
@@ -193,7 +199,7 @@ RULES: dict[str, Rule] = {
     "Equal": _compare(operator.eq),
     "Greater": _compare(operator.gt),
     "GreaterOrEqual": _compare(operator.ge),
-    "Identity": lambda step: step.constant(0),
+    "Identity": lambda context: context.constant(0),
     "Less": _compare(operator.lt),
     "LessOrEqual": _compare(operator.le),
     "Max": _extreme(maximum),

@@ -14,112 +14,114 @@ from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.onnx.step import Importer, NodeResults, Step
+from dlc.importers.onnx.step import Importer, NodeContext, NodeResults
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, maximum, minimum
 
 LAYOUTS = {3: "ncw", 4: "nchw", 5: "ncdhw"}
 
 
-def _layout(step: Step, x: Value) -> str:
+def _layout(context: NodeContext, x: Value) -> str:
     rank = array.tensor_type(x).rank
-    found = LAYOUTS.get(rank)
-    if found is None:
-        raise step.unsupported(f"takes tensors of 3 to 5 axes, found {rank}")
-    return found
+    layout = LAYOUTS.get(rank)
+    if layout is None:
+        raise context.unsupported(f"takes tensors of 3 to 5 axes, found {rank}")
+    return layout
 
 
-def _numbers(step: Step, name: str, count: int, default: int = 1) -> tuple[int, ...]:
+def _numbers(context: NodeContext, name: str, count: int, default: int = 1) -> tuple[int, ...]:
     """A list with one number for each spatial axis."""
-    found = step.list(name) or (default,) * count
-    if len(found) != count or min(found) < 0:
-        raise step.wrong(f"has {name} {list(found)} for {count} spatial axes")
-    return found
+    numbers = context.list(name) or (default,) * count
+    if len(numbers) != count or min(numbers) < 0:
+        raise context.wrong(f"has {name} {list(numbers)} for {count} spatial axes")
+    return numbers
 
 
-def _window(step: Step, spatial: Shape) -> tuple[int, ...]:
-    window = step.list("kernel_shape")
+def _window(context: NodeContext, spatial: Shape) -> tuple[int, ...]:
+    window = context.list("kernel_shape")
     if window is None or len(window) != len(spatial):
-        raise step.wrong(f"needs a kernel_shape of {len(spatial)} numbers")
+        raise context.wrong(f"needs a kernel_shape of {len(spatial)} numbers")
     return window
 
 
 def _padding(
-    step: Step,
+    context: NodeContext,
     spatial: Shape,
     window: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> Padding:
-    """What `pads` or `auto_pad` say."""
+    """The padding that `pads` or `auto_pad` state."""
     count = len(spatial)
-    auto = step.text("auto_pad", "NOTSET")
+    auto = context.text("auto_pad", "NOTSET")
     if auto == "NOTSET":
-        pads = _numbers(step, "pads", 2 * count, 0)
+        pads = _numbers(context, "pads", 2 * count, 0)
         return tuple(zip(pads[:count], pads[count:], strict=True))
     if auto == "VALID":
         return ((0, 0),) * count
     if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        raise step.wrong(f"has the unknown auto_pad {auto!r}")
-    found: list[tuple[Size, Size]] = []
+        raise context.wrong(f"has the unknown auto_pad {auto!r}")
+    padding: list[tuple[Size, Size]] = []
     for size, extent, stride, dilation in zip(spatial, window, strides, dilations, strict=True):
-        places = (size + stride - 1) // stride
-        missing = (places - 1) * stride + (extent - 1) * dilation + 1 - size
-        whole = maximum(missing, 0, step.regions.bounds)
+        count = (size + stride - 1) // stride
+        missing = (count - 1) * stride + (extent - 1) * dilation + 1 - size
+        whole = maximum(missing, 0, context.regions.bounds)
         less = whole // 2
         more = whole - less
-        found.append((less, more) if auto == "SAME_UPPER" else (more, less))
-    return tuple(found)
+        padding.append((less, more) if auto == "SAME_UPPER" else (more, less))
+    return tuple(padding)
 
 
-def _extents(step: Step, window: Shape, count: int) -> list[int]:
+def _extents(context: NodeContext, window: Shape, count: int) -> list[int]:
     """The spatial sizes of a kernel, as numbers."""
     if len(window) != count:
-        raise step.wrong(f"has a kernel of {len(window)} spatial axes for a picture of {count}")
-    found = [size for size in window if isinstance(size, int)]
-    if len(found) < count:
+        raise context.wrong(f"has a kernel of {len(window)} spatial axes for a picture of {count}")
+    extents = [size for size in window if isinstance(size, int)]
+    if len(extents) < count:
         text = ", ".join(map(str, window))
-        raise step.unsupported(f"with a kernel of [{text}], which are no numbers, is not imported")
-    return found
+        raise context.unsupported(
+            f"with a kernel of [{text}], whose sizes are not all numbers, is not imported"
+        )
+    return extents
 
 
-def _conv(step: Step) -> NodeResults:
-    x, kernel, bias = step.value(0), step.value(1), step.optional(2)
-    dims = _layout(step, x)
+def _conv(context: NodeContext) -> NodeResults:
+    x, kernel, bias = context.value(0), context.value(1), context.optional(2)
+    dims = _layout(context, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
-    extents, count = _extents(step, window, len(spatial)), len(spatial)
-    strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
-    padding = _padding(step, spatial, extents, strides, dilations)
+    extents, count = _extents(context, window, len(spatial)), len(spatial)
+    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    padding = _padding(context, spatial, extents, strides, dilations)
     extra = () if bias is None else (bias,)
-    groups = step.integer("group", 1)
-    return step.emit(
+    groups = context.integer("group", 1)
+    return context.emit(
         nn.Conv(x, kernel, extra, strides, padding, dilations, (1,) * count, groups, dims)
     )
 
 
-def _conv_transpose(step: Step) -> NodeResults:
+def _conv_transpose(context: NodeContext) -> NodeResults:
     """The derivative of a convolution: its source is spread by the strides, its kernel turned."""
-    x, kernel, bias = step.value(0), step.value(1), step.optional(2)
-    dims = _layout(step, x)
+    x, kernel, bias = context.value(0), context.value(1), context.optional(2)
+    dims = _layout(context, x)
     spatial, shape = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape
-    count, groups = len(spatial), step.integer("group", 1)
-    window = _extents(step, shape[2:], count)
+    count, groups = len(spatial), context.integer("group", 1)
+    window = _extents(context, shape[2:], count)
     if groups < 1:
-        raise step.wrong(f"has {groups} groups")
-    strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
-    extra = _numbers(step, "output_padding", count, 0)
-    pads = _transposed_pads(step, spatial, window, strides, dilations, extra)
+        raise context.wrong(f"has {groups} groups")
+    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    extra = _numbers(context, "output_padding", count, 0)
+    pads = _transposed_pads(context, spatial, window, strides, dilations, extra)
     padding: list[tuple[Size, Size]] = []
     for (low, high), extent, dilation, more in zip(pads, window, dilations, extra, strict=True):
         reach = (extent - 1) * dilation
         padding.append((reach - low, reach - high + more))
-    turned = step.emit(array.Reverse(kernel, tuple(range(2, count + 2))))
+    turned = context.emit(array.Reverse(kernel, tuple(range(2, count + 2))))
     # [g * i, o, ...] becomes [g * o, i, ...].
     inner, outer = shape[0] // groups, shape[1]
-    split = reshape(step.emit, turned, (groups, inner, outer, *window))
-    swapped = transpose(step.emit, split, (0, 2, 1, *range(3, count + 3)))
-    filters = reshape(step.emit, swapped, (groups * outer, inner, *window))
-    return step.emit(
+    split = reshape(context.emit, turned, (groups, inner, outer, *window))
+    swapped = transpose(context.emit, split, (0, 2, 1, *range(3, count + 3)))
+    filters = reshape(context.emit, swapped, (groups * outer, inner, *window))
+    return context.emit(
         nn.Conv(
             x,
             filters,
@@ -135,88 +137,92 @@ def _conv_transpose(step: Step) -> NodeResults:
 
 
 def _transposed_pads(
-    step: Step,
+    context: NodeContext,
     spatial: Shape,
     window: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
     extra: Sequence[int],
 ) -> Padding:
-    """What is cut off at each end of the result."""
-    count, auto = len(spatial), step.text("auto_pad", "NOTSET")
-    wanted = step.list("output_shape")
-    if wanted is None and auto in ("NOTSET", "VALID"):
-        return _padding(step, spatial, window, strides, dilations)
-    found: list[tuple[Size, Size]] = []
+    """The elements cut off at each end of the result."""
+    count, auto = len(spatial), context.text("auto_pad", "NOTSET")
+    output_shape = context.list("output_shape")
+    if output_shape is None and auto in ("NOTSET", "VALID"):
+        return _padding(context, spatial, window, strides, dilations)
+    padding: list[tuple[Size, Size]] = []
     for axis, size in enumerate(spatial):
         whole = strides[axis] * (size - 1) + extra[axis] + (window[axis] - 1) * dilations[axis] + 1
-        target = size * strides[axis] if wanted is None else wanted[-count:][axis]
+        target = size * strides[axis] if output_shape is None else output_shape[-count:][axis]
         cut = whole - target
         half = cut // 2
         upper = auto == "SAME_UPPER"
-        found.append((half, cut - half) if upper else (cut - half, half))
-    return tuple(found)
+        padding.append((half, cut - half) if upper else (cut - half, half))
+    return tuple(padding)
 
 
 # Pooling ------------------------------------------------------------------------------------------
 
 
 def _pool_padding(
-    step: Step, x: Value, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    context: NodeContext,
+    x: Value,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
 ) -> tuple[Padding, tuple[Size, ...]]:
     """The padding with what `ceil_mode` adds, which is also given alone."""
     spatial = array.tensor_type(x).shape[2:]
-    padding = _padding(step, spatial, window, strides, dilations)
-    if not step.flag("ceil_mode"):
+    padding = _padding(context, spatial, window, strides, dilations)
+    if not context.flag("ceil_mode"):
         return padding, (0,) * len(spatial)
     added: list[Size] = []
-    bounds = step.regions.bounds
+    bounds = context.regions.bounds
     for size, (low, high), extent, stride, dilation in zip(
         spatial, padding, window, strides, dilations, strict=True
     ):
         room = size + low + high - (extent - 1) * dilation - 1
-        places = (room + stride - 1) // stride + 1
-        more = (places - 1) * stride - room
+        count = (room + stride - 1) // stride + 1
+        more = (count - 1) * stride - room
         if not (isinstance(high, int) and stride + high <= (extent - 1) * dilation + 1):
             # A last window that would lie wholly in the padding at the end is left out.
-            fewer = minimum(places, (size + low - 1) // stride + 1, bounds)
+            fewer = minimum(count, (size + low - 1) // stride + 1, bounds)
             more = maximum((fewer - 1) * stride - room, 0, bounds)
         added.append(0 if is_negative(more) else more)
     whole = [(low, high + more) for (low, high), more in zip(padding, added, strict=True)]
     return tuple(whole), tuple(added)
 
 
-def _max_pool(step: Step) -> NodeResults:
-    if len(list(filter(None, step.node.outputs))) > 1:
-        raise step.unsupported("with a second result, the places, is not imported")
-    x = step.value(0)
-    dims = _layout(step, x)
-    window = _window(step, array.tensor_type(x).shape[2:])
+def _max_pool(context: NodeContext) -> NodeResults:
+    if len(list(filter(None, context.node.outputs))) > 1:
+        raise context.unsupported("with a second result, the places, is not imported")
+    x = context.value(0)
+    dims = _layout(context, x)
+    window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)
-    strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
-    padding, _ = _pool_padding(step, x, window, strides, dilations)
+    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    padding, _ = _pool_padding(context, x, window, strides, dilations)
     return nn.max_pool(
-        step.emit, x, window, strides=strides, padding=padding, dilations=dilations, dims=dims
+        context.emit, x, window, strides=strides, padding=padding, dilations=dilations, dims=dims
     )
 
 
-def _average_pool(step: Step) -> NodeResults:
-    x = step.value(0)
-    dims = _layout(step, x)
-    window = _window(step, array.tensor_type(x).shape[2:])
+def _average_pool(context: NodeContext) -> NodeResults:
+    x = context.value(0)
+    dims = _layout(context, x)
+    window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)
-    strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
-    padding, added = _pool_padding(step, x, window, strides, dilations)
-    counted = step.flag("count_include_pad")
+    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    padding, added = _pool_padding(context, x, window, strides, dilations)
+    counted = context.flag("count_include_pad")
     if counted and any(added):
         # The declared padding counts and is made real; what ceil_mode adds does not.
         low = (0, 0, *[pair[0] for pair in padding])
         high = (0, 0, *[pair[1] - more for pair, more in zip(padding, added, strict=True)])
-        zero = array.fill(step.emit, 0, array.tensor_type(x).with_shape(()))
-        x = step.emit(array.Pad(x, zero, low, high, (0,) * len(low)))
+        zero = array.fill(context.emit, 0, array.tensor_type(x).with_shape(()))
+        x = context.emit(array.Pad(x, zero, low, high, (0,) * len(low)))
         padding, counted = tuple([(0, more) for more in added]), False
     return nn.avg_pool(
-        step.emit,
+        context.emit,
         x,
         window,
         strides=strides,
@@ -227,13 +233,13 @@ def _average_pool(step: Step) -> NodeResults:
     )
 
 
-def _lp_pool(step: Step) -> NodeResults:
+def _lp_pool(context: NodeContext) -> NodeResults:
     """The norm of each window: the root of the sum of powers, of which padding adds none."""
-    x, emit, p = step.value(0), step.emit, step.integer("p", 2)
-    window = _window(step, array.tensor_type(x).shape[2:])
+    x, emit, p = context.value(0), context.emit, context.integer("p", 2)
+    window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)
-    strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
-    padding, _ = _pool_padding(step, x, window, strides, dilations)
+    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    padding, _ = _pool_padding(context, x, window, strides, dilations)
     size = emit(array.Abs(x))
     averaged = nn.avg_pool(
         emit,
@@ -242,85 +248,85 @@ def _lp_pool(step: Step) -> NodeResults:
         strides=strides,
         padding=padding,
         dilations=dilations,
-        dims=_layout(step, x),
+        dims=_layout(context, x),
         count_padding=True,
     )
     summed = times(emit, averaged, math.prod(window))
     return emit(array.Power(summed, array.constant_like(emit, 1 / p, summed)))
 
 
-def _global_average_pool(step: Step) -> NodeResults:
-    x = step.value(0)
-    mean = nn.global_avg_pool(step.emit, x, dims=_layout(step, x))
-    return _with_ones(step, mean, x)
+def _global_average_pool(context: NodeContext) -> NodeResults:
+    x = context.value(0)
+    mean = nn.global_avg_pool(context.emit, x, dims=_layout(context, x))
+    return _with_ones(context, mean, x)
 
 
-def _global_max_pool(step: Step) -> NodeResults:
-    x = step.value(0)
-    return _with_ones(step, nn.global_max_pool(step.emit, x, dims=_layout(step, x)), x)
+def _global_max_pool(context: NodeContext) -> NodeResults:
+    x = context.value(0)
+    return _with_ones(context, nn.global_max_pool(context.emit, x, dims=_layout(context, x)), x)
 
 
-def _with_ones(step: Step, pooled: Value, x: Value) -> Value:
+def _with_ones(context: NodeContext, pooled: Value, x: Value) -> Value:
     """A result for each channel with spatial axes of size 1."""
     ones = (1,) * (array.tensor_type(x).rank - 2)
-    return reshape(step.emit, pooled, (*array.tensor_type(pooled).shape, *ones))
+    return reshape(context.emit, pooled, (*array.tensor_type(pooled).shape, *ones))
 
 
 # Normalising --------------------------------------------------------------------------------------
 
 
-def _batch_normalization(step: Step) -> NodeResults:
-    trains = step.flag("training_mode") or (step.opset < 7 and not step.flag("is_test"))
-    if trains or len(list(filter(None, step.node.outputs))) > 1:
-        raise step.unsupported("in training mode is not imported")
-    if not step.flag("spatial", default=True):
-        raise step.unsupported("with spatial=0 is not imported")
-    x, *parameters = [step.value(index) for index in range(5)]
+def _batch_normalization(context: NodeContext) -> NodeResults:
+    trains = context.flag("training_mode") or (context.opset < 7 and not context.flag("is_test"))
+    if trains or len(list(filter(None, context.node.outputs))) > 1:
+        raise context.unsupported("in training mode is not imported")
+    if not context.flag("spatial", default=True):
+        raise context.unsupported("with spatial=0 is not imported")
+    x, *parameters = [context.value(index) for index in range(5)]
     dtype = array.tensor_type(x).dtype
-    scale, shift, middle, variance = [in_dtype(step.emit, part, dtype) for part in parameters]
-    eps = step.number("epsilon", 1e-5)
-    return nn.batch_norm(step.emit, x, scale, shift, middle, variance, axis=1, eps=eps)
+    scale, shift, middle, variance = [in_dtype(context.emit, part, dtype) for part in parameters]
+    eps = context.number("epsilon", 1e-5)
+    return nn.batch_norm(context.emit, x, scale, shift, middle, variance, axis=1, eps=eps)
 
 
-def _instance_normalization(step: Step) -> NodeResults:
-    x = step.value(0)
+def _instance_normalization(context: NodeContext) -> NodeResults:
+    x = context.value(0)
     channels = array.tensor_type(x).shape[1]
     if not isinstance(channels, int):
-        raise step.unsupported("takes pictures whose number of channels is a number")
-    eps = step.number("epsilon", 1e-5)
-    scale, shift = step.value(1), step.value(2)
-    return nn.group_norm(step.emit, x, scale, shift, groups=channels, axis=1, eps=eps)
+        raise context.unsupported("takes pictures whose number of channels is a number")
+    eps = context.number("epsilon", 1e-5)
+    scale, shift = context.value(1), context.value(2)
+    return nn.group_norm(context.emit, x, scale, shift, groups=channels, axis=1, eps=eps)
 
 
-def _group_normalization(step: Step) -> NodeResults:
+def _group_normalization(context: NodeContext) -> NodeResults:
     """Before opset 21 there is a scale and a shift for each group, since then for each channel."""
-    x, groups, emit = step.value(0), step.integer("num_groups"), step.emit
+    x, groups, emit = context.value(0), context.integer("num_groups"), context.emit
     channels = array.tensor_type(x).shape[1]
     if not isinstance(channels, int):
-        raise step.unsupported("takes pictures whose number of channels is a number")
+        raise context.unsupported("takes pictures whose number of channels is a number")
     if groups < 1 or channels % groups:
-        raise step.wrong(f"makes {groups} groups of {channels} channels")
-    rows = [step.value(1), step.value(2)]
-    if step.opset < 21:
+        raise context.wrong(f"makes {groups} groups of {channels} channels")
+    rows = [context.value(1), context.value(2)]
+    if context.opset < 21:
         each = (groups, channels // groups)
         rows = [reshape(emit, emit(array.Broadcast(row, each, (0,))), (channels,)) for row in rows]
-    eps = step.number("epsilon", 1e-5)
+    eps = context.number("epsilon", 1e-5)
     return nn.group_norm(emit, x, rows[0], rows[1], groups=groups, axis=1, eps=eps)
 
 
-def _lrn(step: Step) -> NodeResults:
+def _lrn(context: NodeContext) -> NodeResults:
     """`x / (bias + alpha / size * sum of squares of the channels around) ** beta`."""
-    x, size = step.value(0), step.integer("size")
+    x, size = context.value(0), context.integer("size")
     rank = array.tensor_type(x).rank
     if size < 1 or rank < 2:
-        raise step.wrong(f"takes a size of at least 1 and two axes, found {size} and {rank}")
+        raise context.wrong(f"takes a size of at least 1 and two axes, found {size} and {rank}")
     return nn.local_response_norm(
-        step.emit,
+        context.emit,
         x,
         size=size,
-        alpha=step.number("alpha", 1e-4) / size,
-        beta=step.number("beta", 0.75),
-        bias=step.number("bias", 1.0),
+        alpha=context.number("alpha", 1e-4) / size,
+        beta=context.number("beta", 0.75),
+        bias=context.number("bias", 1.0),
         axis=1,
     )
 

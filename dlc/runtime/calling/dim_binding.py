@@ -179,7 +179,7 @@ class Binder:
 def _untold(dims: Sequence[str], sizes: Sequence[Expression]) -> tuple[str, ...]:
     """The dims that these sizes do not tell, in their order; each of them, once given, may tell others.
 
-    >>> _untold(["T", "S", "N"], [expressions.parse("T - S")])
+    >>> _untold(["T", "S", "N"], [size_expressions.parse("T - S")])
     ('T', 'N')
     """
     unknown = [set(size.names) for size in sizes]

@@ -46,7 +46,7 @@ def test_values_name_the_ops_that_make_and_read_them_and_the_line() -> None:
     found = values_of(CHAIN, level=0)
     a = next(value for value in found.values if value.name == "a")
     assert (a.type, a.place, a.made_by, a.read_by) == ("f32[16, 16]", "m.dlm:3:11", (0,), (1,))
-    assert found.ops == ("running add", "exp", "running add")
+    assert found.ops == ("prefix_scan add", "exp", "prefix_scan add")
 
 
 def test_a_reshaped_value_is_another_look_at_the_same_bytes() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import dlc
 from dlc.driver.call_memory.facts import entry_memory
-from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.memory.report import memory_text
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import ArtifactError, CallError, DlcError, ModelError, UsageError
@@ -41,7 +41,11 @@ def test_the_peak_is_the_moment_with_the_most_in_use() -> None:
 def test_a_root_knows_who_makes_it_who_needs_it_last_and_what_is_computed_over_it() -> None:
     sums, sorted_ = chain().entries[0].at_peak
     assert sums.maker is not None
-    assert (sums.maker.what, sums.maker.wave, sums.maker.place) == ("running add", 0, "m.dlm:5:14")
+    assert (sums.maker.what, sums.maker.wave, sums.maker.place) == (
+        "prefix_scan add",
+        0,
+        "m.dlm:5:14",
+    )
     assert sums.last_reader is not None
     assert (sums.last_reader.what, sums.last_reader.wave) == ("sort", 1)
     assert [value.how for value in sorted_.values if value.made_by] == ["own", "in place"]
@@ -67,7 +71,7 @@ def test_a_text_with_a_train_block_shows_its_step_at_the_batch_of_the_text() -> 
 
 def test_a_batch_that_is_set_is_the_one_of_the_step() -> None:
     wanted = CompileRequest("m.dlm", text=TRAINED, parameters={"batch": 16, "hidden": 8})
-    assert memory_of(Asked(wanted, "train_step")).entries[0].dims == {"B": 16}
+    assert memory_of(MemoryRequest(wanted, "train_step")).entries[0].dims == {"B": 16}
 
 
 def test_the_plan_needs_no_weights() -> None:

@@ -45,7 +45,7 @@ def test_both_together_may_have_tf32() -> None:
 
 
 def test_a_precision_that_there_is_none_of_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"D0902.*products have no precision 'half'"):
+    with pytest.raises(UsageError, match=r"D0902.*--matmul-precision is 'half'"):
         Settings(target="cuda", matmul_precision="half")
     with pytest.raises(UsageError) as caught:
         dlc.compile(text=TEXT.format(limit=""), matmul_precision="half")

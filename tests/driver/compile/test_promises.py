@@ -108,8 +108,8 @@ def test_a_submodule_is_placed_from_outside_and_its_parts_where_they_are_named()
     ("places", "code", "message"),
     [
         ({"lst": "cpu:1"}, "D0931", "the model has no submodule lst to place"),
-        ({"last": "1"}, "D0931", "last cannot be placed on '1', which is no device"),
-        ({"last": "cpu:x"}, "D0931", "last cannot be placed on 'cpu:x', which is no device"),
+        ({"last": "1"}, "D0931", "last cannot be placed on '1', which is not a device"),
+        ({"last": "cpu:x"}, "D0931", "last cannot be placed on 'cpu:x', which is not a device"),
         ({"last": "cuda:1"}, "D0707", "there is no code for cuda:1 yet"),
     ],
 )

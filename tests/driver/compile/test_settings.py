@@ -15,9 +15,9 @@ from dlc.errors import UsageError
         ("auto:sm_75", "D0920.*no GPU is called 'sm_75'"),
         ("cpu+cuda:sm_75", "D0920.*no GPU is called 'sm_75'"),
         ("cpu:pentium", "D0920.*no target is called 'pentium'"),
-        ("tpu", "D0902.*there is no target 'tpu'"),
-        ("cuda+cpu", "D0902.*there is no target 'cuda\\+cpu'"),
-        ("cpu+tpu", "D0902.*there is no target 'cpu\\+tpu'"),
+        ("tpu", "D0902.*--target is 'tpu'"),
+        ("cuda+cpu", "D0902.*--target is 'cuda\\+cpu'"),
+        ("cpu+tpu", "D0902.*--target is 'cpu\\+tpu'"),
     ],
 )
 def test_a_target_that_there_is_not(target: str, words: str) -> None:

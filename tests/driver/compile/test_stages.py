@@ -17,7 +17,7 @@ from dlc.driver.compile.entries import entry_points
 from dlc.driver.compile.run_passes import optimise_text
 from dlc.driver.compile.settings import Settings
 from dlc.driver.report.show import Shown, show_stage
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest, evaluate_model, make_artifact, run_model
 from dlc.driver.run.results import Results
 from dlc.driver.run.train import make_trainer
@@ -74,7 +74,7 @@ def results(
     interpreted: bool = False,
     inputs: Mapping[str, str] | None = None,
 ) -> Results:
-    request = Request(wanted.path, entry, inputs or {}, seed=0)
+    request = CallRequest(wanted.path, entry, inputs or {}, seed=0)
     if interpreted:
         return evaluate_model(wanted, request, Watch())[0]
     return run_model(wanted, request)[0]
@@ -213,7 +213,7 @@ def test_a_level_that_does_not_exist_is_refused(two: CompileRequest) -> None:
 
 
 def test_values_of_a_plan_are_not_watched(two: CompileRequest, tmp_path: Path) -> None:
-    request = Request("plan.dlir", "plain", seed=0)
+    request = CallRequest("plan.dlir", "plain", seed=0)
     with pytest.raises(UsageError, match="memory has no values of its own to watch"):
         evaluate_model(dumped(two, "plan", tmp_path), request, Watch(check_nan=True))
 
@@ -317,7 +317,7 @@ def test_wrong_ir_fails_with_an_error_of_its_own_when_it_is_evaluated(
         for other in ("0", "2", "999"):
             path.write_text(text[: number.start()] + other + text[number.end() :], "utf-8")
             try:
-                evaluate_model(CompileRequest(str(path)), Request(str(path), seed=1), Watch())
+                evaluate_model(CompileRequest(str(path)), CallRequest(str(path), seed=1), Watch())
             except DlcError as error:
                 codes.add(error.diagnostics[0].code)
     assert "D0999" not in codes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
+from dlc.driver.memory.asked import MemoryRequest, ModelMemory, memory_of
 from dlc.driver.run.request import CompileRequest
 
 CHAIN = """dlc 1
@@ -46,9 +46,9 @@ def chain(**dims: int) -> ModelMemory:
     return found(CHAIN, None, **dims)
 
 
-def asked(text: str, entry: str | None = None, **dims: int) -> Asked:
+def asked(text: str, entry: str | None = None, **dims: int) -> MemoryRequest:
     """A question about a text."""
-    return Asked(CompileRequest("m.dlm", text=text), entry, dims)
+    return MemoryRequest(CompileRequest("m.dlm", text=text), entry, dims)
 
 
 def found(text: str, entry: str | None = None, **dims: int) -> ModelMemory:

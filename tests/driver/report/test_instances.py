@@ -41,7 +41,7 @@ def test_a_table_is_read_whatever_its_line_ends_spaces_and_order_of_columns(tmp_
         ("id,lower,upper,size\n0,1,9007199254740992,3\n", 2, "the upper of 0 is"),
         ("id,lower,upper,size\n0,4,4,3\n", 2, "0 ends at 4, and begins no earlier"),
         ('id,lower,upper,size\n0,1,2,3\n"1,1,2,3\n', 3, "unexpected end of data"),
-        (b"id,lower,upper,size\n\xff,1,2,3\n", 2, "is no UTF-8"),
+        (b"id,lower,upper,size\n\xff,1,2,3\n", 2, "is not UTF-8"),
     ],
 )
 def test_a_table_that_is_none_is_refused_with_its_line(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.memory.report import memory_text
 from dlc.driver.report.inspect import inspect_file
 from dlc.driver.report.show import Shown, show_stage
@@ -63,7 +63,7 @@ def test_the_kind_of_gpu_may_be_named() -> None:
     )
     assert made.artifact.manifest.targets[0].name == "cpu+cuda:sm_90"
     for wrong in ("cpu+npu", "cuda+cpu"):
-        with pytest.raises(UsageError, match="there is no target"):
+        with pytest.raises(UsageError, match="--target is"):
             make_artifact(CompileRequest("model.dlm", text=TEXT, settings=Settings(target=wrong)))
 
 
@@ -75,7 +75,7 @@ def test_a_model_for_a_gpu_alone_runs_there_as_a_whole() -> None:
 
 
 def test_memory_is_told_by_device(file: str) -> None:
-    text = memory_text(memory_of(Asked(CompileRequest(file))))
+    text = memory_text(memory_of(MemoryRequest(CompileRequest(file))))
     assert "devices     cpu:0 4.0 KiB, met; cuda:0 2.0 KiB, met: each has" in text
 
 

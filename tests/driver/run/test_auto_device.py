@@ -59,7 +59,7 @@ def test_what_does_not_pay_stays_with_the_processor() -> None:
     assert set(whys) == {"light", "heavy", "last"}
     assert set(whys.values()) <= {
         "the GPU takes longer",
-        "what is sent takes longer than is won",
+        "the transfers cost more than the GPU saves",
     }
 
 

@@ -15,7 +15,7 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.report.check import check_model
 from dlc.driver.report.inspect import inspect_file
 from dlc.driver.report.show import Shown, show_stage
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest, evaluate_model, make_artifact, run_model
 from dlc.driver.run.watch import Watch
 from dlc.driver.source.open import read_ir
@@ -89,7 +89,7 @@ def test_every_level_counts_the_same(wanted: CompileRequest, stage: str, tmp_pat
     artifact = make_artifact(lowered, stage=stage).artifact
     assert artifact.manifest.entries == make_artifact(wanted).artifact.manifest.entries
     check_calls(Model(artifact))
-    request = Request(str(file), "rows", inputs={"x": str(X.tolist())})
+    request = CallRequest(str(file), "rows", inputs={"x": str(X.tolist())})
     for results, _ in (evaluate_model(lowered, request, Watch()), run_model(lowered, request)):
         check_rows(tuple(value.bits for value in results.named.values()))
 
@@ -154,7 +154,7 @@ def test_a_derivative_beside_what_is_counted_counts_apart(level: int) -> None:
     wanted = CompileRequest("m.dlm", TWICE, settings=Settings(level), gradient=(None, "y", "x"))
     opened = wanted.open()
     assert list(measuring(find_function(opened.module, "f"))) == ["n", "n_1", "n_2", "n_1_1"]
-    request = Request("m.dlm")
+    request = CallRequest("m.dlm")
     for results, _ in (evaluate_model(wanted, request, Watch()), run_model(wanted, request)):
         y, kept, n, gradient = [value.bits for value in results.named.values()]
         assert (float(y), kept.tolist(), int(n)) == (4.5, [1, 2], 2)

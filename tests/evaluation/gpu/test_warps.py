@@ -209,7 +209,7 @@ FAULTS = [
     Fault(half_a_warp_comes_to_a_barrier, Divergence, r"thread 16 .* come to the simt\.barrier"),
     Fault(threads_go_round_differently_often, Divergence, r"thread 0 of tile 1 does not come"),
     Fault(a_warp_ends_early, Divergence, r"warp 1 of tile 1 ends while others wait .*barrier"),
-    Fault(values_are_exchanged_by_half_a_warp, Divergence, r"thread 16 .* the simt\.exchange"),
+    Fault(values_are_exchanged_by_half_a_warp, Divergence, r"thread 16 .* the simt\.shuffle_xor"),
     Fault(
         the_end_of_a_memory_is_passed, BadAccess, r"reaches bytes 512 to 516 of x, which has 512"
     ),

@@ -141,7 +141,7 @@ def test_the_first_missing_block_is_named(net: Path) -> None:
     ("entry", "message"),
     [
         ('"a" = embb', "Net has no weight or submodule embb"),
-        ('"a" = blocks', "this is no weight but a module"),
+        ('"a" = blocks', "this is a module, not a weight"),
         ('"a" = blocks.down.w', "a stack is walked by a number that the key has in braces"),
         ('"a" = blocks[0].down.w', "a stack is walked by a number that the key has in braces"),
         ('"a.{i}" = blocks[j].down.w', "a stack is walked by a number that the key has in braces"),

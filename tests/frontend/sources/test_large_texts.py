@@ -160,7 +160,7 @@ def test_constants_follow_from_one_another_in_the_order_of_the_text() -> None:
 
 def test_constants_that_nothing_uses_are_checked() -> None:
     text = "dlc 1\nconst a = 2 ** 1000000000\nexport fn f(x: f32) -> f32 = x\n"
-    with in_time(0.5), pytest.raises(ModelError, match="no number that can be written"):
+    with in_time(0.5), pytest.raises(ModelError, match="not a number that can be written"):
         elaborate("model.dlm", text=text)
 
 

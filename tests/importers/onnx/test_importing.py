@@ -111,7 +111,7 @@ def test_a_kernel_whose_size_has_a_name_is_refused(kind: str) -> None:
     inputs = {"x": picture, "k": picture}
     node = helper.make_node(kind, ["x", "k"], ["y"])
     model = model_of([node], inputs, ["y"], shapes={"k": [1, 1, "K", 3]})
-    said = rf"{kind} with a kernel of \[K, 3\], which are no numbers, is not imported: one node"
+    said = rf"{kind} with a kernel of \[K, 3\], whose sizes are not all numbers, is not imported: one node"
     with pytest.raises(Unsupported, match=said):
         imported(model)
     flat = model_of([node], inputs | {"k": picture[0]}, ["y"])

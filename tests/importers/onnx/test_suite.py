@@ -83,7 +83,7 @@ def test_an_input_that_decides_a_shape_is_named_and_can_be_fixed(tmp_path: Path)
     [
         ("axes", "[[1]]", "its fixed value has the shape [1, 1]"),
         ("axes", "[0.5]", "the dtype float64"),
-        ("axes", "one", "is no number"),
+        ("axes", "one", "is not a number"),
         ("gone", "[1]", "has no input gone"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 import dlc
 from dlc.driver.report.show import Shown, show_stage
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import CallError, DlcError, ModelError
@@ -67,7 +67,7 @@ def refusal(call: Callable[[], object]) -> str:
 
 def evaluated(text: str) -> object:
     """What the evaluator makes of it."""
-    request = Request("model.dlm", inputs={"x": "[1, 1]", "y": "[1, 1, 1, 1]"})
+    request = CallRequest("model.dlm", inputs={"x": "[1, 1]", "y": "[1, 1, 1, 1]"})
     results, _ = evaluate_entry(CompileRequest("model.dlm", text=text).open(), request)
     return results.values[0][1].numpy()
 
@@ -127,7 +127,7 @@ def test_what_is_counted_too_few_fails_evaluated_as_in_a_call(result: str) -> No
     said = refusal(lambda: dlc.compile(text=text)["f"](-TWO, FOUR))
     assert f": f: {COUNTED[result]}" in said
     assert " --> model.dlm:9" in said
-    request = Request("model.dlm", inputs={"x": "[-1, -1]", "y": "[1, 1, 1, 1]"})
+    request = CallRequest("model.dlm", inputs={"x": "[-1, -1]", "y": "[1, 1, 1, 1]"})
     opened = CompileRequest("model.dlm", text=text).open()
     assert refusal(lambda: evaluate_entry(opened, request)) == said
 

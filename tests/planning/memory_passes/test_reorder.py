@@ -9,7 +9,7 @@ import numpy as np
 from dlc.driver.call_memory.facts import EntryMemory
 from dlc.driver.compile.compile import compile_model, lower
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.open import open_model
 from dlc.runtime.model import Model
@@ -44,7 +44,9 @@ LARGE, SMALL = CHAINS.replace("N", "1024"), CHAINS.replace("N", "16")
 @cache
 def memory(text: str, *disabled: str, level: int = 2) -> EntryMemory:
     settings = Settings(level, disabled=frozenset(disabled))
-    (entry,) = memory_of(Asked(CompileRequest("m.dlm", text=text, settings=settings))).entries
+    (entry,) = memory_of(
+        MemoryRequest(CompileRequest("m.dlm", text=text, settings=settings))
+    ).entries
     return entry
 
 

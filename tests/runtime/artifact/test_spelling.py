@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.driver.run.calls import Request, call
+from dlc.driver.run.calls import CallRequest, call
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Output
 from dlc.runtime.artifact.spelling import python_name
 from dlc.runtime.calling.results import Results
@@ -95,7 +95,7 @@ def test_inputs_of_any_name_are_passed_by_name(first: str) -> None:
     assert numbers(model(**given)) == [last] * 4
     traced, _ = model.f.trace(**given)
     assert numbers(traced) == [last] * 4
-    request = Request("m.dlc", inputs={name: str([k] * 4) for k, name in enumerate(names)})
+    request = CallRequest("m.dlc", inputs={name: str([k] * 4) for k, name in enumerate(names)})
     (found,) = call(model, request).named.values()
     assert found.tolist() == [last] * 4
 
@@ -122,7 +122,7 @@ def test_sizes_of_any_name_are_given_by_name(dim: str) -> None:
     assert numbers(model.f(ONE, **given)) == [2, 2, 2, 2]  # pyright: ignore[reportArgumentType]
     assert python_name(dim) in inspect.signature(model.f).parameters
     assert model.f.working_memory(**{dim: 3}) == 0
-    request = Request("m.dlc", inputs={"x": "[1, 1, 1, 1]"}, dims={dim: 3})
+    request = CallRequest("m.dlc", inputs={"x": "[1, 1, 1, 1]"}, dims={dim: 3})
     (found,) = call(model, request).named.values()
     assert found.tolist() == [2, 2, 2, 2]
 

@@ -21,7 +21,7 @@ from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.compile.settings import Settings
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.inputs import ZEROS
 from dlc.driver.source.weight_sources import Weights
 from dlc.ir.passes import Context, Manager
@@ -89,11 +89,11 @@ def models() -> Iterator[tuple[str, Run]]:
             dims = {dim.name: dim.lower + 1 for dim in entry.dims if dim.measured is None}
             integers = [item for item in entry.inputs if item.dtype[0] in "iu"]
             inputs = {item.name: ZEROS for item in integers}
-            request = Request(name, entry.name, inputs, dims, seed=0)
+            request = CallRequest(name, entry.name, inputs, dims, seed=0)
             yield f"{name} {entry.name}", model_run(artifact, request)
 
 
-def model_run(artifact: Artifact, request: Request) -> Run:
+def model_run(artifact: Artifact, request: CallRequest) -> Run:
     def run(after: bool | None) -> Sequence[Array]:
         weights = placed(as_bytes(artifact.section("weights")), after)
         model = Model(artifact.with_weights(weights.data), threads=2)

@@ -75,7 +75,7 @@ def test_a_product_is_the_one_numpy_computes() -> None:
 def test_all_functions_are_found_without_importing_scipy() -> None:
     script = """
 import sys
-from dlc.runtime import blas
+from dlc.runtime.cpu import blas
 addresses = blas.library().addresses
 assert set(addresses) == set(blas.NAMES) and all(addresses.values())
 assert not [name for name in sys.modules if name.startswith("scipy")]
@@ -104,7 +104,7 @@ def test_openblas_says_its_version_and_core() -> None:
 
 
 def test_the_core_follows_the_environment() -> None:
-    script = "from dlc.runtime import blas; print(blas.library().core)"
+    script = "from dlc.runtime.cpu import blas; print(blas.library().core)"
     environment = {**os.environ, "OPENBLAS_CORETYPE": "Nehalem"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True

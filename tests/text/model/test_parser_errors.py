@@ -75,7 +75,7 @@ def pages() -> list[tuple[str, Page]]:
 
 def test_every_page_about_model_text_is_of_a_code_that_the_parser_gives() -> None:
     folder = Path(__file__).parents[3] / "dlc" / "text"
-    given = set(re.findall(r"D01[0-4]\d", "".join(p.read_text() for p in folder.glob("*.py"))))
+    given = set(re.findall(r"D01[0-4]\d", "".join(p.read_text() for p in folder.rglob("*.py"))))
     assert {code for code, _ in pages()} == given
 
 
