@@ -126,6 +126,18 @@ def test_a_picture_is_what_is_drawn(
     assert path.read_text(encoding="utf-8") == drawn
 
 
+def test_every_folder_of_the_package_is_in_the_table() -> None:
+    """A row of its own for each, or a word in the row of the folder above."""
+    rows = dict(
+        re.findall(r"^\| `(dlc/[\w/]+)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.M)
+    )
+    for path in sorted(ROOT.glob("dlc/*/*/__init__.py")):
+        folder = path.parent.relative_to(ROOT)
+        named = rows.get(folder.parent.as_posix(), "")
+        assert folder.as_posix() in rows or f"`{folder.name}`" in named, folder
+    assert all((ROOT / folder).is_dir() for folder in rows)
+
+
 def test_the_layers_in_the_picture_are_those_that_are_checked() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     checked = re.findall(

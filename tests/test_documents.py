@@ -24,6 +24,7 @@ PAGES = (
     "docs/gpu_kernels.md",
     "docs/memory.md",
     "docs/python.md",
+    "docs/target.md",
     "docs/training.md",
 )
 """Those whose every block runs; the references have tests of their own."""
