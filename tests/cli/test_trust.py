@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,16 +23,32 @@ module Net {
 TRUSTED = ("--trust-ir",)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where what `foreign` makes is kept, for all of these tests."""
+    return tmp_path_factory.mktemp("foreign")
+
+
 @pytest.fixture
-def foreign(dlc: Command, folder: Path) -> Callable[[str], None]:
-    """Makes `foreign.dlir` of a level, and `foreign.dlc` of that."""
+def foreign(
+    dlc: Command, folder: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    """Makes `foreign.dlir` of a level, and `foreign.dlc` of that, once."""
+    monkeypatch.setenv("DLC_CACHE", str(made / "cache"))
 
     def make(stage: str) -> None:
         (folder / "net.dlm").write_text(MODEL)
-        shown = dlc("show", "net.dlm", "--stage", stage)
-        (folder / "foreign.dlir").write_text(shown.out)
-        made = dlc("compile", "foreign.dlir", "--weights", "init:0", "-o", "foreign.dlc", *TRUSTED)
-        assert made.code == 0, made.err
+        if not (made / stage).exists():
+            shown = dlc("show", "net.dlm", "--stage", stage)
+            (folder / "foreign.dlir").write_text(shown.out)
+            options = ("--weights", "init:0", "-o", "foreign.dlc", *TRUSTED)
+            done = dlc("compile", "foreign.dlir", *options)
+            assert done.code == 0, done.err
+            (made / stage).mkdir()
+            for file in ("foreign.dlir", "foreign.dlc"):
+                shutil.copy(folder / file, made / stage / file)
+        for file in ("foreign.dlir", "foreign.dlc"):
+            shutil.copy(made / stage / file, folder / file)
 
     return make
 
