@@ -385,7 +385,7 @@ def test_what_mlir_prints_for_several_results_is_read() -> None:
     ).replace('"func.return"(%2)', '"func.return"(%3)')
 
 
-@pytest.mark.parametrize("locations", [False, True])
+@pytest.mark.parametrize("locations", every(2, [True, False]))
 def test_printing_what_was_read_from_print_prints_the_same(locations: bool) -> None:
     made: set[str] = set()
     for seed in range(40):
