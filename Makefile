@@ -12,7 +12,7 @@ LOCKED := --require-hashes --only-binary :all: --requirement
 # The tools of `make lock` and `make audit` stay out of the way of the others.
 SUPPLY_CHAIN := .venv-supply-chain
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -48,10 +48,10 @@ types: $(INSTALLED)
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
 
-test: check ## the gate, then every test but the long ones
+test: check ## the gate, then the quick suite: every test but the long ones
 	$(PYTEST)
 
-test-all: check ## the gate, then every test
+test-all: check ## the gate, then every test, the long ones too
 	$(PYTEST) -m ""
 
 oracles: ## make the environments of the other readers of IR that tests compare with

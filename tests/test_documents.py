@@ -43,13 +43,19 @@ def of_kind(kind: str) -> list[Block]:
     return [block for block in BLOCKS if block.kind == kind]
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is compiled, for all pages."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: with the examples, as in a clone, and a cache of its own."""
+def checkout(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: with the examples, as in a clone, and the cache of these tests."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DLC_CACHE", str(cache))
     return tmp_path
 
 
@@ -91,12 +97,12 @@ def test_commands_on_a_page_print_what_it_says(
     "page", [page for page in PAGES if documents.programs(documents.blocks(page))]
 )
 def test_programs_on_a_page_print_what_it_says(
-    page: str, checkout: Path, pytestconfig: pytest.Config
+    page: str, checkout: Path, cache: Path, pytestconfig: pytest.Config
 ) -> None:
     """In a process of their own: they may add to dlc what other tests must not see."""
     found = documents.blocks(page)
     command = [sys.executable, "-W", "error", "-c", documents.programs(found)]
-    environment = {"PYTHONPATH": str(ROOT), "DLC_CACHE": str(checkout / "cache")}
+    environment = {"PYTHONPATH": str(ROOT), "DLC_CACHE": str(cache)}
     done = subprocess.run(
         command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
     )

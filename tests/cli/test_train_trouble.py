@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dlc.cli import main
 from dlc.runtime.training.checkpoint import read_checkpoint
+from tests.suites import every
 
 MODEL = """\
 dlc 1
@@ -78,15 +79,16 @@ def wait_for_change(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.parametrize("count", every(2, (2, 4)))
 def test_kills_at_any_moment_leave_a_checkpoint_that_ends_as_if_nothing_had_been(
-    folder: Path,
+    folder: Path, count: int
 ) -> None:
     """With one thread and two in turn: neither changes a bit."""
     assert main(["train", "line.dlm", "--threads", "2", "--checkpoint", "whole.safetensors"]) == 0
     path = folder / "line.safetensors"
     moments = random.Random(1)
     ends: list[int] = []
-    for attempt in range(4):
+    for attempt in range(count):
         resume = ("--resume", str(path)) if attempt else ()
         with started("--threads", str(1 + attempt % 2), *resume) as process:
             wait_for_change(path, process)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 import dlc as package
 from tests.cli.conftest import Command
+from tests.suites import every
 
 BELOW = ("kernel", "plan", "loop")
 MODEL = """\
@@ -22,36 +25,57 @@ module Net {
 TRUSTED = ("--trust-ir",)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where what `foreign` makes is kept, for all of these tests."""
+    return tmp_path_factory.mktemp("foreign")
+
+
 @pytest.fixture
-def foreign(dlc: Command, folder: Path) -> Callable[[str], None]:
-    """Makes `foreign.dlir` of a level, and `foreign.dlc` of that."""
+def foreign(
+    dlc: Command, folder: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    """Makes `foreign.dlir` of a level, and `foreign.dlc` of that, once."""
+    monkeypatch.setenv("DLC_CACHE", str(made / "cache"))
 
     def make(stage: str) -> None:
         (folder / "net.dlm").write_text(MODEL)
-        shown = dlc("show", "net.dlm", "--stage", stage)
-        (folder / "foreign.dlir").write_text(shown.out)
-        made = dlc("compile", "foreign.dlir", "--weights", "init:0", "-o", "foreign.dlc", *TRUSTED)
-        assert made.code == 0, made.err
+        if not (made / stage).exists():
+            shown = dlc("show", "net.dlm", "--stage", stage)
+            (folder / "foreign.dlir").write_text(shown.out)
+            options = ("--weights", "init:0", "-o", "foreign.dlc", *TRUSTED)
+            done = dlc("compile", "foreign.dlir", *options)
+            assert done.code == 0, done.err
+            (made / stage).mkdir()
+            for file in ("foreign.dlir", "foreign.dlc"):
+                shutil.copy(folder / file, made / stage / file)
+        for file in ("foreign.dlir", "foreign.dlc"):
+            shutil.copy(made / stage / file, folder / file)
 
     return make
 
 
-@pytest.mark.parametrize("stage", BELOW)
 @pytest.mark.parametrize(
-    "command",
-    [
-        "run foreign.dlir --weights init:0 --random-inputs 0",
-        "run foreign.dlir --weights init:0 --random-inputs 0 --untrusted",
-        "run foreign.dlir --weights init:0 --random-inputs 0 --verify-each",
-        "run foreign.dlc --random-inputs 0 --untrusted",
-        "run foreign.dlc --random-inputs 0 --weights init:1",
-        "run foreign.dlc --random-inputs 0 -O 0",
-        "compile foreign.dlir --weights init:0 -o made.dlc",
-        "compile foreign.dlir --weights init:0 --from {stage} -o made.dlc",
-        "compile foreign.dlc -o made.dlc",
-        "bench foreign.dlir --weights init:0 --seconds 0",
-        "bench foreign.dlc --seconds 0 --untrusted",
-    ],
+    ("command", "stage"),
+    every(
+        2,
+        itertools.product(
+            [
+                "run foreign.dlir --weights init:0 --random-inputs 0",
+                "run foreign.dlir --weights init:0 --random-inputs 0 --untrusted",
+                "run foreign.dlir --weights init:0 --random-inputs 0 --verify-each",
+                "run foreign.dlc --random-inputs 0 --untrusted",
+                "run foreign.dlc --random-inputs 0 --weights init:1",
+                "run foreign.dlc --random-inputs 0 -O 0",
+                "compile foreign.dlir --weights init:0 -o made.dlc",
+                "compile foreign.dlir --weights init:0 --from {stage} -o made.dlc",
+                "compile foreign.dlc -o made.dlc",
+                "bench foreign.dlir --weights init:0 --seconds 0",
+                "bench foreign.dlc --seconds 0 --untrusted",
+            ],
+            BELOW,
+        ),
+    ),
 )
 def test_every_verb_that_would_run_it_refuses_it(
     dlc: Command, foreign: Callable[[str], None], folder: Path, stage: str, command: str
@@ -102,22 +126,27 @@ def test_a_gradient_check_refuses_it(dlc: Command, foreign: Callable[[str], None
         assert (done.code == 0, done.out) == (False, ""), stage
 
 
-@pytest.mark.parametrize("stage", BELOW)
 @pytest.mark.parametrize(
-    "command",
-    [
-        "check foreign.dlir",
-        "inspect foreign.dlir",
-        "inspect foreign.dlc",
-        "opt foreign.dlir --passes cse --verify-each",
-        "show foreign.dlir --stage asm",
-        "memory foreign.dlir",
-        "why foreign.dlir",
-        "run foreign.dlir --weights init:0 --random-inputs 0 --interpret",
-        "run foreign.dlir --weights init:0 --random-inputs 0 --trust-ir",
-        "run foreign.dlc --random-inputs 0 -O 0 --trust-ir",
-        "bench foreign.dlir --weights init:0 --seconds 0 --trust-ir",
-    ],
+    ("command", "stage"),
+    every(
+        2,
+        itertools.product(
+            [
+                "check foreign.dlir",
+                "inspect foreign.dlir",
+                "inspect foreign.dlc",
+                "opt foreign.dlir --passes cse --verify-each",
+                "show foreign.dlir --stage asm",
+                "memory foreign.dlir",
+                "why foreign.dlir",
+                "run foreign.dlir --weights init:0 --random-inputs 0 --interpret",
+                "run foreign.dlir --weights init:0 --random-inputs 0 --trust-ir",
+                "run foreign.dlc --random-inputs 0 -O 0 --trust-ir",
+                "bench foreign.dlir --weights init:0 --seconds 0 --trust-ir",
+            ],
+            BELOW,
+        ),
+    ),
 )
 def test_what_runs_none_of_it_and_who_trusts_it_take_it(
     dlc: Command, foreign: Callable[[str], None], stage: str, command: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from dlc.driver.run.calls import CallRequest, call
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.request import CompileRequest, make_model
 from dlc.runtime.arrays.tensor import Tensor
+from tests.suites import every
 
 FOLDER = Path(__file__).parent / "programs"
 TOLERANCE = {"f64": 1e-12, "f32": 3e-6, "f16": 2e-3, "bf16": 1e-2}
@@ -21,8 +23,9 @@ TOLERANCE = {"f64": 1e-12, "f32": 3e-6, "f16": 2e-3, "bf16": 1e-2}
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.dlm"))
 
 
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "level"), [*product(PROGRAMS, [2]), *every(2, product(PROGRAMS, [0]))]
+)
 def test_machine_code_gives_what_the_evaluator_gives(
     name: str, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

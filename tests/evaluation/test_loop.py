@@ -51,9 +51,23 @@ def compared(example: Example, level: int) -> Compared:
     return compare_loops(planned, lowered, inputs, at, same_as_loops(4 * TOLERANCE[F32]), 100_000)
 
 
+FIRST = 3
+"""Examples of an operation that are in the quick suite."""
+
+
 @pytest.mark.parametrize("found", CASES)
 def test_the_loops_of_an_operation_write_what_its_kernels_compute(found: list[Example]) -> None:
-    for example in found:
+    write_the_same(found[:FIRST])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("found", CASES)
+def test_they_do_for_every_example(found: list[Example]) -> None:
+    write_the_same(found[FIRST:])
+
+
+def write_the_same(examples: Sequence[Example]) -> None:
+    for example in examples:
         result = compared(example, 2)
         assert result.kernels or not result.left_out, "none is small enough to be compared"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -25,6 +26,7 @@ from dlc.runtime.model import Model
 from tests.lowering.everywhere import OBJECTS
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers
+from tests.suites import every
 
 CASES = [
     pytest.param(example, id=f"{name}-{number}")
@@ -85,8 +87,9 @@ PRODUCTS = (
 """Operations that become products of matrices; the others do not depend on who computes those."""
 
 
-@pytest.mark.parametrize("matmul", ["blas", "generated"])
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize(
+    ("name", "matmul"), every(3, itertools.product(PRODUCTS, ["blas", "generated"]))
+)
 def test_its_products_are_right_whoever_computes_them(name: str, matmul: str) -> None:
     for example in EXAMPLES[name]:
         compare(example, Settings(2, matmul=matmul))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from dataclasses import replace
@@ -23,6 +22,8 @@ from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.source_model import SourceModel
 from dlc.runtime.artifact.contents import Artifact
+from tests.benchmarks.fuzz.ends import kinds_of_ends, no_check
+from tests.suites import every
 
 
 @pytest.fixture(autouse=True)
@@ -43,24 +44,27 @@ def verdicts(check: Check, seeds: range) -> Counter[str]:
 # What they try.
 
 
-def test_random_graphs_agree_with_onnx_runtime() -> None:
-    assert verdicts(graphs.check, range(15))["agreed"] > 12
+@pytest.mark.parametrize("first", every(3, range(0, 15, 5)))
+def test_random_graphs_agree_with_onnx_runtime(first: int) -> None:
+    assert verdicts(graphs.check, range(first, first + 5))["agreed"] >= 4
 
 
-def test_random_texts_agree_with_the_evaluator() -> None:
+@pytest.mark.parametrize("first", every(2, (0, 4)))
+def test_random_texts_agree_with_the_evaluator(first: int) -> None:
     def check(seed: int) -> Outcome:
         return texts.check(texts.random_case(seed), None)
 
-    assert verdicts(check, range(8))["agreed"] > 6
+    assert verdicts(check, range(first, first + 4))["agreed"] >= 3
 
 
-def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", every(3, range(0, 150, 50)))
+def test_damaged_files_are_read_or_refused(first: int, tmp_path: Path) -> None:
     def check(seed: int) -> Outcome:
         return files.check(seed, tmp_path, READERS)
 
-    found = verdicts(check, range(150))
-    assert found["refused"] > 60
-    assert found["agreed"] > 10
+    found = verdicts(check, range(first, first + 50))
+    assert found["refused"] > 20
+    assert found["agreed"] > 3
 
 
 def test_a_random_network_trains() -> None:
@@ -84,26 +88,6 @@ def test_graphs_have_more_than_110_operators() -> None:
 
 
 # The processes and what is told of them.
-
-
-def kinds_of_ends() -> Check:
-    """A check that agrees, is refused, ends its process, or never answers, by the seed."""
-
-    def check(seed: int) -> Outcome:
-        if seed % 4 == 1:
-            os.abort()
-        if seed % 4 == 2:
-            time.sleep(60)
-        if seed % 4 == 3:
-            raise KeyError(seed)
-        return Outcome("agreed", count=2)
-
-    return check
-
-
-def no_check() -> Check:
-    """What does not even start."""
-    os.abort()
 
 
 def test_processes_that_crash_or_hang_are_noticed_and_replaced() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.codegen.engine.delayed_engine import MISTAKES
+from tests.suites import every
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,8 +26,9 @@ def wrong_results(*arguments: object, seconds: float = 300) -> int | None:
     return int(done.stdout) if done.returncode == 0 else None
 
 
-def test_delays_change_no_result() -> None:
-    assert wrong_results(1, 200) == 0
+@pytest.mark.parametrize("count", every(2, (40, 200)))
+def test_delays_change_no_result(count: int) -> None:
+    assert wrong_results(1, count) == 0
 
 
 @pytest.mark.long
@@ -35,6 +37,6 @@ def test_ten_patterns_of_delays_change_no_result(seed: int) -> None:
     assert wrong_results(seed, 3_000) == 0
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", every(3, MISTAKES))
 def test_delays_show_a_mistake_in_the_pool(mistake: str) -> None:
     assert wrong_results(1, 2_000, mistake, seconds=5) != 0

@@ -9,10 +9,12 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
 from dlc.runtime.abi import GRAIN, CallWord, Status
 from tests.codegen.assembly import Call, Words, endless
 from tests.codegen.engine.test_programs import chain, chained, words
+from tests.suites import every
 
 _PREAMBLE = """
 import os, signal, sys, threading, time
@@ -88,11 +90,14 @@ def test_more_threads_than_processors_do_not_collapse() -> None:
     assert np.array_equal(call.arena, chained(200))
 
 
-def test_workers_that_are_late_for_the_last_barrier_miss_nothing_of_the_next_calls() -> None:
+@pytest.mark.parametrize("count", every(2, (400, 4000)))
+def test_workers_that_are_late_for_the_last_barrier_miss_nothing_of_the_next_calls(
+    count: int,
+) -> None:
     """Calls in between leave them out, and pass barriers without them."""
     draw = random.Random(0)
     calls = [Call(chain(waves), words(32)) for waves in (1, 2, 3)]
-    for _ in range(4000):
+    for _ in range(count):
         call = draw.choice(calls)
         threads = draw.randint(2, 6)
         assert call.run(threads).used == threads

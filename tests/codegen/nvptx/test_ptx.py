@@ -35,6 +35,7 @@ from dlc.target.gpu import GpuTarget
 from tests.example_models import NAMES
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, Example
+from tests.suites import every
 
 MOST_SHARED = 48 << 10
 """Bytes of shared memory that every processor gives a block without being asked for more."""
@@ -75,7 +76,7 @@ def check_examples(architecture: str, most: int | None) -> None:
         assert usage.registers * function.threads * function.blocks <= REGISTERS, said
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", every(2, ARCHITECTURES))
 def test_the_first_example_of_every_operation_is_assembled(architecture: str) -> None:
     check_examples(architecture, 1)
 

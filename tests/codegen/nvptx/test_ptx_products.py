@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from dlc.ir.types import BF16, F16, F32, DType
 from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import Program
 from tests.lowering.gpu.on_gpu import Compiled, compiled
+from tests.suites import every, pairs
 from tests.targets import occupy
 
 WIDE = Occupancy(wide_tiles=0)
@@ -75,65 +77,86 @@ MATRICES = {
 }
 
 
-def kernels(dtype: DType, precision: str) -> list[Compiled]:
-    """Products with all operands as stored or transposed, in units or one by one, and convolutions."""
-    made = [
-        compiled(product(lhs, rhs), dtype, *shapes(lhs, rhs, odd), products=precision)
-        for lhs, rhs, odd in STORED
-    ]
-    made += [
-        compiled(window, dtype, (1, 4, 4, channels), (3, 3, channels, 8), products=precision)
-        for channels in (3, 16)
-    ]
-    return made
+CHANNELS = (3, 16)
+"""Of a convolution's picture."""
+FORMS = [*[pytest.param(form) for form in STORED], *CHANNELS]
+"""Products with all operands as stored or transposed, in units or one by one, and convolutions."""
 
 
-@pytest.mark.parametrize("many", [0, 1000], ids=["wide", "narrow"])
-@pytest.mark.parametrize(("dtype", "precision"), WAYS)
-def test_products_are_assembled_without_spills(
-    dtype: DType, precision: str, many: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    occupy(monkeypatch, Occupancy(wide_tiles=many))
-    check([function for made in kernels(dtype, precision) for function in functions(made)])
+def kernels(form: object, dtype: DType, precision: str) -> Compiled:
+    match form:
+        case (bool() as lhs, bool() as rhs, int() as odd):
+            program = product(lhs, rhs)
+            return compiled(program, dtype, *shapes(lhs, rhs, odd), products=precision)
+        case int() as channels:
+            operands = (1, 4, 4, channels), (3, 3, channels, 8)
+            return compiled(window, dtype, *operands, products=precision)
+        case _:
+            raise TypeError(form)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "depth", "width"), [(F16, 128, 128), (BF16, 33, 64), (F32, 128, 128), (F32, 33, 64)]
+    ("form", "many", "dtype", "precision", "assembler"),
+    pairs(FORMS, (0, 1000), WAYS, ASSEMBLERS),
 )
-def test_attention_is_assembled_without_spills(dtype: DType, depth: int, width: int) -> None:
-    shapes = (4, depth), (4, depth), (4, width)
-    check(functions(compiled(attention, dtype, *shapes, products="tf32")))
+def test_products_are_assembled_without_spills(
+    form: object,
+    many: int,
+    dtype: DType,
+    precision: str,
+    assembler: Assembler,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In wide tiles whatever the size, and never."""
+    occupy(monkeypatch, Occupancy(wide_tiles=many))
+    check(functions(kernels(form, dtype, precision)), assembler)
+
+
+ATTENTIONS = [(F16, 128, 128), (BF16, 33, 64), (F32, 128, 128), (F32, 33, 64)]
 
 
 @pytest.mark.parametrize(
-    ("dtype", "precision", "depth", "width"),
-    [
-        (F32, "ieee", 128, 64),
-        (F16, "ieee", 128, 128),
-        (BF16, "ieee", 33, 64),
-        (F32, "ieee", 32, 32),
-        (F32, "tf32", 128, 128),
-        (F32, "tf32", 33, 64),
-    ],
+    ("dtype", "depth", "width", "assembler"), every(3, itertools.product(ATTENTIONS, ASSEMBLERS))
+)
+def test_attention_is_assembled_without_spills(
+    dtype: DType, depth: int, width: int, assembler: Assembler
+) -> None:
+    shapes = (4, depth), (4, depth), (4, width)
+    check(functions(compiled(attention, dtype, *shapes, products="tf32")), assembler)
+
+
+GRADIENTS = [
+    (F32, "ieee", 128, 64),
+    (F16, "ieee", 128, 128),
+    (BF16, "ieee", 33, 64),
+    (F32, "ieee", 32, 32),
+    (F32, "tf32", 128, 128),
+    (F32, "tf32", 33, 64),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "depth", "width", "assembler"),
+    every(3, itertools.product(GRADIENTS, ASSEMBLERS)),
 )
 def test_gradients_of_attention_are_assembled_without_spills(
-    dtype: DType, precision: str, depth: int, width: int
+    dtype: DType, precision: str, depth: int, width: int, assembler: Assembler
 ) -> None:
     shapes = [(4, size) for size in (depth, depth, width, width)]
-    check(functions(compiled(attention_gradient, dtype, *shapes, products=precision)))
+    made = compiled(attention_gradient, dtype, *shapes, products=precision)
+    check(functions(made), assembler)
 
 
 def functions(made: Compiled) -> list[simt.Func]:
     return [op for op in made.all(simt.Func) if isinstance(op, simt.Func)]
 
 
-def check(kernels: Sequence[simt.Func]) -> None:
-    for assembler in ASSEMBLERS:
-        for function, usage in zip(kernels, assembler.usage(kernels), strict=True):
-            said = f"{function.sym_name}: {usage}"
-            assert usage.spilled == usage.stack == 0, said
-            assert usage.shared <= MOST_SHARED, said
-            assert usage.registers * function.threads * function.blocks <= REGISTERS, said
+def check(kernels: Sequence[simt.Func], assembler: Assembler) -> None:
+    for function, usage in zip(kernels, assembler.usage(kernels), strict=True):
+        said = f"{function.sym_name}: {usage}"
+        assert usage.spilled == usage.stack == 0, said
+        assert usage.shared <= MOST_SHARED, said
+        assert usage.registers * function.threads * function.blocks <= REGISTERS, said
 
 
 # Instructions.

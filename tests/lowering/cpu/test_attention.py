@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import BOOL, F16, F32, TensorType
 from tests.lowering.everywhere import Program, called, check, model_of, random_inputs
+from tests.suites import every
 
 
 def f32(*shape: Size) -> TensorType:
@@ -43,8 +45,9 @@ def floats(types: Sequence[TensorType]) -> list[NDArray[np.float32]]:
 SIZES = [(1, 1, 4, 4), (5, 70, 8, 16), (50, 130, 16, 20), (7, 64, 3, 1)]
 
 
-@pytest.mark.parametrize("causal", [None, 0, 65])
-@pytest.mark.parametrize(("m", "n", "d", "e"), SIZES)
+@pytest.mark.parametrize(
+    ("m", "n", "d", "e", "causal"), every(2, itertools.product(SIZES, [None, 0, 65]))
+)
 def test_attention_in_blocks_of_keys(m: int, n: int, d: int, e: int, causal: int | None) -> None:
     check(attention(causal), f32(2, 3, m, d), f32(2, 3, n, d), f32(2, 3, n, e))
 

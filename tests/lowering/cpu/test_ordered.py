@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -11,13 +12,13 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import F16, F32, F64, I8, I32, I64, U32, DType, TensorType
 from tests.lowering.everywhere import check
+from tests.suites import every
 
 LEVELS = (0, 2)
 DTYPES = (F32, F64, I32, I8)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("dtype", "level"), every(3, itertools.product(DTYPES, LEVELS)))
 def test_running_totals_along_any_axis(dtype: DType, level: int) -> None:
     def totals(emit: Builder, x: Value) -> Sequence[Value]:
         kinds = [
@@ -32,8 +33,7 @@ def test_running_totals_along_any_axis(dtype: DType, level: int) -> None:
     check(totals, TensorType(dtype, (3, 7, 70)), level=level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("dtype", "level"), every(3, itertools.product(DTYPES, LEVELS)))
 def test_sorting_along_any_axis_takes_values_along(dtype: DType, level: int) -> None:
     def sorts(emit: Builder, x: Value) -> Sequence[Value]:
         places = emit(array.Iota((5, 33, 4), 1, I32))
@@ -47,9 +47,10 @@ def test_sorting_along_any_axis_takes_values_along(dtype: DType, level: int) -> 
     check(sorts, TensorType(dtype, (5, 33, 4)), level=level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("mode", ["set", "add", "multiply", "max", "min"])
-@pytest.mark.parametrize("dtype", [*DTYPES, F16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "mode", "level"),
+    every(3, itertools.product([*DTYPES, F16], ["set", "add", "multiply", "max", "min"], LEVELS)),
+)
 def test_updates_that_meet_in_a_place_come_in_order(dtype: DType, mode: str, level: int) -> None:
     def scatters(emit: Builder, x: Value, rows: Value, cells: Value) -> Sequence[Value]:
         index = emit(array.Remainder(emit(array.Iota((9,), 0, I64)), array.fill(emit, 4, nine)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -28,7 +29,11 @@ from tests.lowering.everywhere import (
     random_inputs,
 )
 from tests.planning.test_storage import planned
+from tests.suites import every, pairs
 from tests.targets import AVX2, AVX512
+
+PADDINGS = [pytest.param((0, 0)), pytest.param((1, 1)), pytest.param((2, 0))]
+"""Before and behind each axis of a picture."""
 
 
 def f32(*shape: Size) -> TensorType:
@@ -43,14 +48,14 @@ def layer(emit: Builder, x: Value, w: Value, b: Value, residual: Value) -> Seque
     return (emit(array.Maximum(y, array.constant_like(emit, 0, y))),)
 
 
-@pytest.mark.parametrize("n", [1, 17, 71])
-@pytest.mark.parametrize("m", [1, 2, 3, 4, 7, 49])
+@pytest.mark.parametrize(("m", "n"), every(2, itertools.product([1, 2, 3, 4, 7, 49], [1, 17, 71])))
 def test_a_layer_of_any_height_and_width(m: int, n: int) -> None:
     check(layer, f32(m, 37), f32(37, n), f32(n), f32(m, n), matmul="generated")
 
 
-@pytest.mark.parametrize("target", [AVX2, AVX512], ids=attrgetter("name"))
-@pytest.mark.parametrize("n", [8, 16, 24, 32, 64, 128])
+@pytest.mark.parametrize(
+    ("n", "target"), every(3, itertools.product([8, 16, 24, 32, 64, 128], [AVX2, AVX512]))
+)
 def test_a_layer_of_panels_of_any_width(n: int, target: Target) -> None:
     types = f32(9, 37), f32(37, n), f32(n), f32(9, n)
     check(layer, *types, matmul="generated", target=target)
@@ -88,8 +93,9 @@ def turned(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
     return emit(array.MatMul(x, yt)), emit(array.MatMul(xt, y)), emit(array.MatMul(xt, yt))
 
 
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("size", [1, 2, 5, 13, 16, 49])
+@pytest.mark.parametrize(
+    ("size", "dtype"), every(3, itertools.product([1, 2, 5, 13, 16, 49], [F32, F64]))
+)
 def test_operands_of_products_may_be_stored_transposed(size: int, dtype: DType) -> None:
     square = TensorType(dtype, (2, size, size))
     check(turned, square, square, matmul="generated")
@@ -133,9 +139,9 @@ def test_many_products_at_once() -> None:
     check(batched, f32(3, 2, 7, 11), f32(3, 2, 11, 19), matmul="generated")
 
 
-@pytest.mark.parametrize("channels", [3, 16])
-@pytest.mark.parametrize("padding", [0, 1])
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("channels", "padding", "stride", "dilation"), pairs([3, 16], [0, 1], [(1, 1), (2, 1), (1, 2)])
+)
 def test_a_convolution(channels: int, padding: int, stride: int, dilation: int) -> None:
     def network(emit: Builder, x: Value, w: Value, b: Value) -> Sequence[Value]:
         pads = ((padding, padding), (padding, padding))
@@ -148,9 +154,10 @@ def test_a_convolution(channels: int, padding: int, stride: int, dilation: int) 
     check(network, picture, kernel, f32(20), matmul="generated")
 
 
-@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (2, 0)])
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 2)])
-@pytest.mark.parametrize("channels", [2, 29])
+@pytest.mark.parametrize(
+    ("channels", "padding", "stride", "dilation"),
+    every(4, itertools.product([2, 29], PADDINGS, [(1, 1), (2, 1), (3, 2)])),
+)
 def test_a_window_for_each_channel(
     channels: int, padding: tuple[int, int], stride: int, dilation: int
 ) -> None:
@@ -166,8 +173,16 @@ def test_a_window_for_each_channel_that_is_larger_than_the_picture() -> None:
     check(_grouped(4, (3, 3), 1, 1), f32(1, 2, 3, 4), f32(5, 5, 1, 4), f32(4))
 
 
-@pytest.mark.parametrize(("groups", "inputs", "outputs"), [(2, 8, 24), (4, 3, 20), (3, 17, 5)])
-@pytest.mark.parametrize(("padding", "taps"), [((1, 1), 3), ((0, 0), 1)])
+@pytest.mark.parametrize(
+    ("groups", "inputs", "outputs", "padding", "taps"),
+    every(
+        3,
+        itertools.product(
+            [(2, 8, 24), (4, 3, 20), (3, 17, 5)],
+            [(PADDINGS[1], 3), (PADDINGS[0], 1)],
+        ),
+    ),
+)
 def test_a_convolution_in_groups(
     groups: int, inputs: int, outputs: int, padding: tuple[int, int], taps: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,8 +15,10 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BOOL, F16, F32, F64, I32, DType, TensorType
 from tests.lowering.everywhere import called, check, function_of, model_of, random_inputs
+from tests.suites import every
 
 SHAPES = [(70_000,), (1 << 17,), (3, 40_001), (301, 7, 50), (2, 65_536, 1), (65_537, 2)]
+SHAPE_CASES = [pytest.param(shape, id=str(shape)) for shape in SHAPES]
 
 
 def sums(emit: Builder, x: Value) -> Sequence[Value]:
@@ -31,8 +34,7 @@ def sums(emit: Builder, x: Value) -> Sequence[Value]:
     ]
 
 
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "level"), every(2, itertools.product(SHAPE_CASES, [2, 0])))
 def test_large_reductions_are_right(shape: tuple[int, ...], level: int) -> None:
     check(sums, TensorType(F32, shape), level=level, rtol=2e-4)
 
@@ -52,7 +54,7 @@ def test_all_of_many_bools() -> None:
     check(both, TensorType(F32, (70_000,)))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", every(2, SHAPE_CASES))
 def test_the_bits_are_the_same_for_any_number_of_threads(shape: tuple[int, ...]) -> None:
     types = [TensorType(F32, shape)]
     inputs = random_inputs(types, {})
@@ -78,8 +80,7 @@ def test_a_large_sum_is_many_tiles_and_then_one() -> None:
     assert rest.tiles == 1
 
 
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("dtype", [F32, F64, F16], ids=str)
+@pytest.mark.parametrize(("level", "dtype"), every(5, itertools.product([2, 0], [F32, F64, F16])))
 def test_softmax_along_any_axis(dtype: DType, level: int) -> None:
     def softmaxes(emit: Builder, x: Value) -> Sequence[Value]:
         kinds = (nn.Softmax, nn.LogSoftmax)

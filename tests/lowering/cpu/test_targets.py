@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -23,6 +24,7 @@ from tests.lowering.everywhere import Program, called, function_of, model_of, ra
 from tests.lowering.test_every_op_natively import natively
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example
+from tests.suites import every
 
 OLD = ("x86-64", "x86-64-v2")
 NEWER = {
@@ -37,8 +39,12 @@ def built(program: Program, types: Sequence[TensorType], target: str) -> Model:
     return model_of(program, types, Settings(2, f"cpu:{target}").options(), target=target)
 
 
-@pytest.mark.parametrize("target", OLD)
-@pytest.mark.parametrize("found", [pytest.param(EXAMPLES[name][0], id=name) for name in OPERATORS])
+@pytest.mark.parametrize(
+    ("found", "target"),
+    every(
+        3, itertools.product([pytest.param(EXAMPLES[name][0], id=name) for name in OPERATORS], OLD)
+    ),
+)
 def test_an_operation_runs_on_an_old_processor(found: Example, target: str) -> None:
     block, op = found.block()
     wanted = found.run(block)

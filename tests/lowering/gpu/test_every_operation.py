@@ -22,7 +22,7 @@ from tests.targets import ON_GPU
 CASES = [pytest.param(EXAMPLES[name], id=name) for name in OPERATORS]
 
 
-FIRST = 8
+FIRST = 4
 """Examples of an operation that are evaluated in every run of the tests."""
 
 

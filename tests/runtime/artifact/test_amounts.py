@@ -18,6 +18,7 @@ from dlc.runtime.artifact.manifest import Entry, Input, Output
 from dlc.runtime.model import Model
 from tests.runtime import building
 from tests.runtime.artifact.sealing import Json, put_together, take_apart
+from tests.suites import every
 
 Object: TypeAlias = dict[str, Json]
 Parts: TypeAlias = tuple[Object, dict[str, bytes]]
@@ -98,7 +99,7 @@ def grown_files(count: int) -> Iterator[tuple[str, bytes]]:
         yield f"certificate {path}", put_together(manifest, sections)
 
 
-@pytest.mark.parametrize("count", [1000, 10_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", every(3, (2000, 10_000, 100_000)))
 def test_every_list_may_be_long(count: int) -> None:
     files = dict(grown_files(count))
     assert len(files) > 15
@@ -106,8 +107,9 @@ def test_every_list_may_be_long(count: int) -> None:
         read(file)
 
 
-def test_memory_is_bounded_by_the_length_of_a_file() -> None:
-    for name, file in grown_files(1500):
+@pytest.mark.parametrize("count", every(2, (400, 1500)))
+def test_memory_is_bounded_by_the_length_of_a_file(count: int) -> None:
+    for name, file in grown_files(count):
         tracemalloc.start()
         read(file)
         _, peak = tracemalloc.get_traced_memory()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.runtime.cpu.guard_pages import POISON, guarded, guarded_copy
+from tests.suites import every
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,8 +23,9 @@ def run_guarded(what: str, every: int, first: int = 0) -> str:
     return done.stdout
 
 
-def test_operators_touch_nothing_outside_their_arrays() -> None:
-    assert "-O2" in run_guarded("operators", 9, 1)
+@pytest.mark.parametrize("step", every(2, (27, 9)))
+def test_operators_touch_nothing_outside_their_arrays(step: int) -> None:
+    assert "-O2" in run_guarded("operators", step, 1)
 
 
 def test_examples_touch_nothing_outside_their_arrays() -> None:

@@ -136,9 +136,13 @@ def test_memory_on_the_device_is_used_again_by_the_next_call(both: Both) -> None
     assert both.gpu.allocated == before
 
 
+def small_training() -> SourceModel:
+    return open_training(EXAMPLES / "digits_mlp.dlm", settings={"hidden": 16})
+
+
 def test_arrays_that_a_call_updates_are_written_over() -> None:
     with fake_gpu() as fake:
-        both = Both(fake, *[open_training(EXAMPLES / "digits_mlp.dlm") for _ in range(2)])
+        both = Both(fake, *[small_training() for _ in range(2)])
         given = [some(item) for item in both.cuda["train_step"].inputs]
         both.agree("train_step", *given, rtol=1e-4)
 

@@ -5,6 +5,7 @@ tests/text/layout/*.txt has cases: `=== title`, a text, `---`, the same formatte
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from dlc.text.model.lexer import END, NAME, Comment, tokenize
 from dlc.text.model.parser import parse, parse_or_raise
 from dlc.text.model.tree import same
 from dlc.text.source import Source
+from tests.suites import every
 from tests.text.model.programs import EXAMPLES, PROGRAMS
 from tests.text.model.random_trees import random_file
 
@@ -70,7 +72,7 @@ def test_a_text_in_one_line_is_laid_out_like_its_tree(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", every(5, range(5)))
 def test_any_tree_is_printed_as_a_text_that_means_it(part: int) -> None:
     for seed in range(part * 20, part * 20 + 20):
         tree = random_file(Random(seed))
@@ -98,9 +100,9 @@ def words(comments: list[Comment]) -> list[str]:
     return sorted(comment.text for comment in comments)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_no_comment_is_lost_wherever_it_stands(name: str) -> None:
-    for seed in range(30):
+@pytest.mark.parametrize(("name", "first"), every(5, itertools.product(PROGRAMS, range(0, 30, 6))))
+def test_no_comment_is_lost_wherever_it_stands(name: str, first: int) -> None:
+    for seed in range(first, first + 6):
         text = with_comments(PROGRAMS[name], Random(seed))
         source = Source(name, text)
         formatted = format_source(text, name)

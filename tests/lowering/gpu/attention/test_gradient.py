@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from dlc.ir.core import Array, Block, Builder, Op, Value
 from dlc.ir.types import BF16, F16, F32, DType
 from tests.lowering.everywhere import Program
 from tests.lowering.gpu.on_gpu import ROUNDING, TF32, Compiled, compiled
+from tests.suites import every
 
 WEIGHTS = 4
 """Weights, and what scores receive, are rounded like the results, too: that much more than the results."""
@@ -74,8 +76,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "precision", "rounding"), WAYS)
-@pytest.mark.parametrize(("causal", "shapes", "added", "hides"), CASES)
+@pytest.mark.parametrize(
+    ("dtype", "precision", "rounding", "causal", "shapes", "added", "hides"),
+    every(2, itertools.product(WAYS, CASES)),
+)
 def test_a_gradient_is_two_walks(
     dtype: DType,
     precision: str,
