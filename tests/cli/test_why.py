@@ -50,7 +50,7 @@ def test_each_line_of_the_text_is_followed_by_what_was_done_with_it(
 def test_words_choose_what_is_shown(dlc: Command, model: Path) -> None:
     found = decisions(dlc, "f.dlm", "pack", "f.dlm:5")
     assert {(each["pass"], str(each["place"])[:7]) for each in found} == {("pack", "f.dlm:5")}
-    refused = decisions(dlc, "f.dlm", "refused", "TWO", "products")
+    refused = decisions(dlc, "f.dlm", "refused", "BESIDE", "product")
     assert {each["kind"] for each in refused} == {"refused"}
 
 

@@ -50,9 +50,11 @@ def split_reductions(module: Op, context: Context, *, gpu_only: bool = False) ->
                         continue
                     parts = _parts_of(op, inner, usual, occupancy)
                     if not parts:
-                        context.log.refused("there are threads enough without parts", op.results[0])
+                        context.log.refused(
+                            "a first stage would not have enough parts", op.results[0]
+                        )
                     else:
-                        context.log.did("fold in parts first", op.results[0])
+                        context.log.did("reduce in two stages", op.results[0])
                         _split(op, inner, parts)
 
 
