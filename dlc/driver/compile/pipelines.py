@@ -16,7 +16,6 @@ from dlc.lowering.gpu.kernel_to_simt import lower_to_simt
 from dlc.lowering.graph_to_kernel.attention_gradient import fuse_attention_gradients
 from dlc.lowering.graph_to_kernel.decompose import decompose
 from dlc.lowering.graph_to_kernel.lower import lower_to_kernels
-from dlc.lowering.kernel_code.alignment import ACCESS
 from dlc.lowering.kernel_to_hetero import lower_to_hetero
 from dlc.passes.graph.algebra import algebra
 from dlc.passes.graph.autodiff import autodiff
@@ -47,6 +46,7 @@ from dlc.planning.memory_passes.recompute import recompute
 from dlc.planning.memory_passes.release import release
 from dlc.planning.memory_passes.reorder import reorder
 from dlc.planning.memory_passes.slice_forwarding import forward_slices
+from dlc.target.gpu import ACCESS
 
 
 class Device(Flag):

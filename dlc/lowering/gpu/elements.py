@@ -18,13 +18,13 @@ from dlc.dialects.expr import Expr, minimum
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, ceil_divide, floor_divide, known_multiple, product
 from dlc.lowering.gpu.writer import GridWriter
-from dlc.lowering.kernel_code.alignment import ACCESS, unit_of
+from dlc.lowering.kernel_code.alignment import unit_of
 from dlc.lowering.kernel_code.body import Body, Point
 from dlc.lowering.kernel_code.lanes import Lane, Linear, Uniform
 from dlc.lowering.kernel_code.row_access import checks_depend_on, turned_arrays
 from dlc.lowering.kernel_code.words import either, for_each
 from dlc.lowering.kernel_code.writer import Lowered
-from dlc.target.gpu import SECTOR, GpuTarget
+from dlc.target.gpu import ACCESS, SECTOR, GpuTarget
 from dlc.target.gpu_costs import GpuCosts
 from dlc.target.work import element_work, nanoseconds
 

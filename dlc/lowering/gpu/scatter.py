@@ -30,14 +30,13 @@ from dlc.ir.types import INDEX
 from dlc.lowering.gpu.block_scan import scan
 from dlc.lowering.gpu.elements import in_groups, lanes_at
 from dlc.lowering.gpu.writer import GridWriter, when
-from dlc.lowering.kernel_code.alignment import ACCESS
 from dlc.lowering.kernel_code.body import Body, Point
 from dlc.lowering.kernel_code.lanes import Lane, Uniform, in_lanes, varying
 from dlc.lowering.kernel_code.words import for_each
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.runtime.abi import Status
 from dlc.target import gpu_of
-from dlc.target.gpu import GpuTarget
+from dlc.target.gpu import ACCESS, GpuTarget
 from dlc.target.work import nanoseconds
 
 THREADS = 256

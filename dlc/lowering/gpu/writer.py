@@ -10,10 +10,11 @@ from dlc.dialects.simt import WARP
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Size, interval, known_multiple
 from dlc.ir.types import INDEX, U32, DType
-from dlc.lowering.kernel_code.alignment import ACCESS, align_registers, start_of
+from dlc.lowering.kernel_code.alignment import align_registers, start_of
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.words import empty, unravel, when
 from dlc.lowering.kernel_code.writer import KernelWriter, Lowered
+from dlc.target.gpu import ACCESS
 
 MOST_IN_32_BITS = (1 << 32) - 1
 

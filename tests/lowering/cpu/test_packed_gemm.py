@@ -9,6 +9,7 @@ from operator import attrgetter
 import numpy as np
 import pytest
 
+import dlc
 from dlc.dialects import array, mem
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.kernel.products import panel_count
@@ -120,6 +121,26 @@ def test_long_sums_of_transposed_operands_are_made_block_by_block(depth: int) ->
         return (emit(array.MatMul(emit(array.Transpose(x, (1, 0))), y)),)
 
     check(program, f32(depth, 7), f32(depth, 21), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 71, 37), (4, 16, 8), (7, 17, 1), (9, 71, 37), (49, 33, 5), (13, 40, 1030)]
+)
+def test_a_product_with_a_weight_reads_the_panels_that_were_made_when_it_was_loaded(
+    m: int, n: int, k: int
+) -> None:
+    text = f"""dlc 1
+module Layer {{
+  param w: f32[{k}, {n}] = zeros()
+  export fn f(x: f32[{m}, {k}]) -> f32[{m}, {n}] = x @ w
+}}
+"""
+    numbers = np.random.default_rng(0)
+    w = numbers.standard_normal((k, n), np.float32)
+    x = numbers.standard_normal((m, k), np.float32)
+    with dlc.compile(text=text, weights={"w": w}, matmul="generated") as model:
+        product = np.asarray(model.f(x))
+    np.testing.assert_allclose(product, x.astype(np.float64) @ w, rtol=1e-4, atol=1e-4)
 
 
 def test_products_put_their_operands_in_order_by_themselves() -> None:
