@@ -1,7 +1,7 @@
 """From kernels to the plan: every value gets a buffer and an offset, every kernel a wave.
 
-`copy_insertion` prepares the function, `schedule` forms waves, `storage` assigns buffers, `layout` places
-them in the arena; here the program is written.
+`copy_insertion` prepares the function, `waves` forms waves, `buffer_assignment` assigns buffers and
+`arena_offsets` places them in the arena; here the program is written.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dlc.ir.types import ViewType
 from dlc.ir.value_map import EQUAL
 from dlc.passes.graph.device_placement import devices_of
 from dlc.planning.arena import align
+from dlc.planning.arena_offsets import ArenaOffsets, LiveBuffer, assign_offsets, cases_of
+from dlc.planning.buffer_assignment import FIXED, Buffer, BufferAssignment, assign_buffers
 from dlc.planning.copy_insertion import copy, insert_copies
-from dlc.planning.layout import Layout, LiveBuffer, cases_of, lay_out
 from dlc.planning.measured_sizes import Reads, refuse_unplanned
-from dlc.planning.schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
-from dlc.planning.storage import FIXED, Buffer, Storage, assign
+from dlc.planning.waves import Choice, Item, Loop, Scheduler, Wave, lifetimes
 
 
 @define_pass("plan_memory", required=True)
@@ -69,10 +69,10 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     scheduler = Scheduler(function, reads)
     items = scheduler.run()
     lives = lifetimes(items, scheduler.origins, reads)
-    storage = assign(
+    assignment = assign_buffers(
         function, items, scheduler.origins, lives, scheduler.waves, limits, devices, context.log
     )
-    writer = _Writer(function, scheduler, storage, constants, context)
+    writer = _Writer(function, scheduler, assignment, constants, context)
     program = writer.write(items, measured)
     if limits:
         program.attributes["measured"] = tuple(limits)
@@ -94,13 +94,13 @@ class _Writer:
         self,
         function: func.Func,
         scheduler: Scheduler,
-        storage: Storage,
+        assignment: BufferAssignment,
         constants: Constants,
         context: Context,
     ) -> None:
         self.function = function
         self.origins = scheduler.origins
-        self.storage = storage
+        self.assignment = assignment
         self.constants = constants
         self.context = context
         self.end = scheduler.waves - 1
@@ -118,9 +118,9 @@ class _Writer:
         """Put the program into the place of the function."""
         function = self.function
         self._number_waves(items)
-        self._count_wave(self.end, self.end in self.storage.copies)
-        layout = self._layout()
-        self._write_roots(layout)
+        self._count_wave(self.end, self.end in self.assignment.copies)
+        arena = self._offsets()
+        self._write_roots(arena)
         emit = Builder(self.body, function.location)
         self._divider = emit.place(mem.End())
         self._work(items, emit)
@@ -135,7 +135,7 @@ class _Writer:
             function.sym_name,
             function.function_type,
             max(1, self._written_waves),
-            layout.total,
+            arena.total,
             sym_visibility=function.sym_visibility,
         )
         for key, value in function.attributes.items():
@@ -152,10 +152,10 @@ class _Writer:
                 case Wave(number):
                     self._count_wave(number, True)
                 case Loop():
-                    self._count_wave(item.enter, bool(self.storage.copies[item.enter]))
+                    self._count_wave(item.enter, bool(self.assignment.copies[item.enter]))
                     self._number_waves(item.test)
                     self._number_waves(item.body)
-                    self._count_wave(item.leave, bool(self.storage.copies[item.leave]))
+                    self._count_wave(item.leave, bool(self.assignment.copies[item.leave]))
                 case Choice():
                     self._number_waves(item.then)
                     self._number_waves(item.otherwise)
@@ -165,22 +165,22 @@ class _Writer:
         self._written_waves += is_written
         self.last_written[number] = max(self._written_waves - 1, 0)
 
-    def _layout(self) -> Layout:
-        """The layout of the arena."""
+    def _offsets(self) -> ArenaOffsets:
+        """Where the buffers lie in the arena."""
         live_buffers = [
             LiveBuffer(buffer, *self._lifetime(buffer))
-            for buffer in self.storage.buffers
+            for buffer in self.assignment.buffers
             if buffer.kind == "arena"
         ]
         options = self.context.options
         cases = cases_of(self.function, options.batch)
-        return lay_out(live_buffers, cases, options.plan_effort, self.context.compiler)
+        return assign_offsets(live_buffers, cases, options.plan_effort, self.context.compiler)
 
-    def _write_roots(self, layout: Layout) -> None:
+    def _write_roots(self, arena: ArenaOffsets) -> None:
         # The location of a buffer is that of the first value in it.
-        values = reversed(self.storage.allocations.items())
+        values = reversed(self.assignment.allocations.items())
         locations = {allocation.buffer: self._location(value) for value, allocation in values}
-        for index, buffer in enumerate(self.storage.buffers):
+        for index, buffer in enumerate(self.assignment.buffers):
             emit = Builder(self.body, locations.get(index, self.function.location))
             in_arena = buffer.kind == "arena"
             first, last = self._lifetime(buffer)
@@ -192,8 +192,8 @@ class _Writer:
                         buffer.bytes,
                         first,
                         last,
-                        layout.offsets.get(buffer.number) if in_arena else None,
-                        layout.above.get(buffer.number) if in_arena else None,
+                        arena.offsets.get(buffer.number) if in_arena else None,
+                        arena.above.get(buffer.number) if in_arena else None,
                         None if buffer.device == HOST else buffer.device,
                     )
                 )
@@ -225,7 +225,7 @@ class _Writer:
         type = kernel.array_type(value)
         dense = ViewType(type.dtype, type.shape)
         emit = Builder(self.body, self._location(value), self._divider)
-        allocation, origin = self.storage.allocation(value, self.origins), self.origins[value]
+        allocation, origin = self.assignment.allocation(value, self.origins), self.origins[value]
         match origin.op:
             case array.Constant(value=elements) if allocation is None:
                 return emit(mem.Constant(elements, dense, self.constants.offset(elements)))
@@ -263,7 +263,7 @@ class _Writer:
 
     def _copies(self, number: int, emit: Builder) -> None:
         """The wave that copies carried values, or updates."""
-        copies = self.storage.copies.get(number)
+        copies = self.assignment.copies.get(number)
         if not copies:
             return
         inner = Block()

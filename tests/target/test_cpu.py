@@ -9,8 +9,8 @@ import pytest
 
 from dlc.codegen.llvm.target_machine import cpu_name, flags_of, parsed
 from dlc.dialects import array, mem
+from dlc.dialects.kernel.product_schedule import PackInline
 from dlc.dialects.kernel.products import Gemm
-from dlc.dialects.kernel.schedule import PackInline
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.compile.settings import Settings
 from dlc.errors import UsageError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dlc.dialects.flow.recompute import repeated_ops
+from dlc.dialects.flow.residual_min_cut import repeated_ops
 from dlc.dialects.measured import Measuring
 from dlc.errors import Unsupported
 from dlc.ir.clone import clone

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects.kernel.generic import Access, Kernel, array_type, grid
-from dlc.dialects.kernel.schedule import Packed, Schedule, SplitK
+from dlc.dialects.kernel.product_schedule import Packed, Schedule, SplitK
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Block, Evaluation, Value
 from dlc.ir.define import attribute, op, operand, operands, region

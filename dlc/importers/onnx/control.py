@@ -10,7 +10,7 @@ from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.facts import Graph
-from dlc.importers.onnx.step import Constant, Importer, NodeContext, NodeResults
+from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I64, TensorType

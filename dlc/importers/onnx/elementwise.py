@@ -12,7 +12,7 @@ from dlc.dialects.array.arithmetic import plus, reciprocal, times
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.facts import DTYPES
-from dlc.importers.onnx.step import (
+from dlc.importers.onnx.node_context import (
     Constant,
     Importer,
     NodeContext,

@@ -35,8 +35,15 @@ from dlc.importers.onnx.interface import (
     result_names,
     with_fixed,
 )
+from dlc.importers.onnx.node_context import (
+    FOLDED,
+    Constant,
+    Importer,
+    NodeContext,
+    NodeResults,
+    Operand,
+)
 from dlc.importers.onnx.reading import read_graph
-from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeContext, NodeResults, Operand
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Evaluation, Value

@@ -10,7 +10,7 @@ from dlc.dialects import array
 from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
-from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeContext, NodeResults
+from dlc.importers.onnx.node_context import FOLDED, Constant, Importer, NodeContext, NodeResults
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size

@@ -10,7 +10,13 @@ from dlc.dialects.array.arithmetic import plus, square, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.normalize import normalized
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
-from dlc.importers.onnx.step import Importer, NodeContext, NodeResults, common_shape, stretched
+from dlc.importers.onnx.node_context import (
+    Importer,
+    NodeContext,
+    NodeResults,
+    common_shape,
+    stretched,
+)
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32, I64

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import array, flow, nn
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.importers.onnx.step import Importer, NodeContext, NodeResults
+from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import TensorType

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from dlc.dialects import nn
-from dlc.importers.onnx.step import Importer, NodeContext, NodeResults
+from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.ir.dims import Shape, Size, floor_divide
 
 Resized = tuple[Size, Fraction | None]

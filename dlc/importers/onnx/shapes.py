@@ -14,7 +14,7 @@ from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import numbers
 from dlc.importers.onnx.facts import Tensor
-from dlc.importers.onnx.step import (
+from dlc.importers.onnx.node_context import (
     Constant,
     Importer,
     NodeContext,

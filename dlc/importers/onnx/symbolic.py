@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from dlc.importers.onnx.facts import DTYPES, Array
+from dlc.importers.onnx.node_context import FOLDED, Constant, NodeContext
 from dlc.importers.onnx.shapes import reshaped
-from dlc.importers.onnx.step import FOLDED, Constant, NodeContext
 from dlc.ir.dims import Bounds, Dim, Size, floor_divide, interval, maximum, minimum
 from dlc.ir.types import BOOL, F32, F64, I64
 

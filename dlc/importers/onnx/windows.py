@@ -14,7 +14,7 @@ from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.onnx.step import Importer, NodeContext, NodeResults
+from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, maximum, minimum
 

@@ -6,8 +6,8 @@ from dlc.dialects import kernel
 from dlc.dialects.comm import Send
 from dlc.dialects.kernel.attention import Attention
 from dlc.dialects.kernel.pieces import Concatenate
+from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK
 from dlc.dialects.kernel.products import Conv, Gemm
-from dlc.dialects.kernel.schedule import Blas, Packed, PackInline, SplitK
 from dlc.errors import Diagnostic, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
@@ -17,10 +17,10 @@ from dlc.lowering.cpu.blas_gemm import lower_blas_gemm
 from dlc.lowering.cpu.concatenate import lower_concatenate
 from dlc.lowering.cpu.depthwise import lower_depthwise
 from dlc.lowering.cpu.generic import lower_generic
+from dlc.lowering.cpu.inline_packed_gemm import lower_inline_packed_gemm
 from dlc.lowering.cpu.nonzero import lower_nonzero
-from dlc.lowering.cpu.packed_gemm import lower_packed_product
-from dlc.lowering.cpu.packing_gemm import lower_packing_gemm
 from dlc.lowering.cpu.prefix_scan import lower_running
+from dlc.lowering.cpu.prepacked_product import lower_packed_product
 from dlc.lowering.cpu.scatter import lower_scatter
 from dlc.lowering.cpu.send import lower_send
 from dlc.lowering.cpu.sort import lower_sort
@@ -36,7 +36,7 @@ def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
         case Packed():
             return lower_packed_product(op, context)
         case PackInline():
-            return lower_packing_gemm(op, context)
+            return lower_inline_packed_gemm(op, context)
         case Blas() | None:
             return lower_blas_gemm(op, context)
         case SplitK():

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects.expr import Expr, Pointer, index, minimum
+from dlc.dialects.kernel.product_schedule import Packed, PackInline
 from dlc.dialects.kernel.products import Conv, Gemm, panel_count
-from dlc.dialects.kernel.schedule import Packed, PackInline
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, shape_for, store
@@ -21,7 +21,7 @@ from dlc.lowering.kernel_code.epilogue import epilogue_body, write_epilogue
 from dlc.lowering.kernel_code.lanes import Linear
 from dlc.lowering.kernel_code.words import either, for_each
 from dlc.lowering.kernel_code.writer import Writer
-from dlc.planning.storage import reads_only_own_element
+from dlc.planning.buffer_assignment import reads_only_own_element
 from dlc.target import cpu_of
 
 

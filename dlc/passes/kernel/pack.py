@@ -12,8 +12,8 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import LARGEST_I32
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.attention import Attention
+from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline
 from dlc.dialects.kernel.products import Conv, Gemm, Product, panel_count
-from dlc.dialects.kernel.schedule import Blas, Packed, PackInline
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Dim, Size, product

@@ -14,8 +14,8 @@ from math import prod
 from dlc.dialects import func, kernel
 from dlc.dialects.expr import Expr, exprs
 from dlc.dialects.kernel.formulas import Array, reduce
+from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Conv, Gemm
-from dlc.dialects.kernel.schedule import SplitK
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Bounds, Shape, Size, ceil_divide, evaluate, interval, names

@@ -13,11 +13,11 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import interval
 from dlc.ir.passes import Context
 from dlc.planning.aliases import computed, origin, readers
-from dlc.planning.layout import cases_of
+from dlc.planning.arena_offsets import cases_of
+from dlc.planning.buffer_assignment import overwritable_operands
 from dlc.planning.liveness import Timeline, updates_of
-from dlc.planning.schedule import NEW_WAVE
 from dlc.planning.scheduling import Task, TaskGraph
-from dlc.planning.storage import overwritable_operands
+from dlc.planning.waves import NEW_WAVE
 
 
 class PlannedBlock(NamedTuple):

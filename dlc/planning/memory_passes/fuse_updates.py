@@ -13,8 +13,8 @@ from collections.abc import Set as AbstractSet
 
 from dlc.dialects import array, func, kernel
 from dlc.dialects.builtin import Module
+from dlc.dialects.kernel.product_schedule import Packed, PackInline
 from dlc.dialects.kernel.products import Conv, Gemm, Product
-from dlc.dialects.kernel.schedule import Packed, PackInline
 from dlc.dialects.measured import measuring
 from dlc.ir.clone import changed, clone_into
 from dlc.ir.core import Builder, Op, Value
@@ -22,8 +22,8 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 from dlc.passes.kernel.collapse import regroup_like
 from dlc.planning.aliases import origin, readers
+from dlc.planning.buffer_assignment import reads_only_own_element
 from dlc.planning.liveness import updates_of
-from dlc.planning.storage import reads_only_own_element
 
 Root = kernel.Generic | Product
 

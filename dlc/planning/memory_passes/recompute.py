@@ -22,7 +22,7 @@ from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.planning.aliases import origin
-from dlc.planning.layout import cases_of
+from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import Held, Timeline, updates_of
 from dlc.planning.memory_passes.recompute_in_loops import recompute_in_loops
 from dlc.target import cpu_of

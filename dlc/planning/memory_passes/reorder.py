@@ -17,11 +17,11 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
-from dlc.planning.layout import cases_of
+from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import SAMPLE, Timeline, updates_of
 from dlc.planning.memory_passes.block_tasks import carried, task_graph, work_in
-from dlc.planning.schedule import NEW_WAVE
 from dlc.planning.scheduling import Footprint, TaskGraph, as_written, best_order, witnesses
+from dlc.planning.waves import NEW_WAVE
 from dlc.target import cpu_of
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.estimates import picoseconds

@@ -9,8 +9,8 @@ import pytest
 
 from dlc.dialects import array, func, kernel, mem, simt
 from dlc.dialects.array.convolution import convolution
+from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Conv, Gemm
-from dlc.dialects.kernel.schedule import SplitK
 from dlc.driver.compile.compile import compile_model, lower
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.compile.settings import Settings

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from dlc.dialects import kernel
 from dlc.dialects.expr import Expr, Index, Pointer, select
+from dlc.dialects.kernel.product_schedule import Packed, SplitK
 from dlc.dialects.kernel.products import Conv, Gemm, Product
-from dlc.dialects.kernel.schedule import Packed, SplitK
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, ceil_divide, divides, product
 from dlc.ir.types import DType

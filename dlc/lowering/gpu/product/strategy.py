@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlc.dialects import kernel, mem
+from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Conv, Gemm, Product
-from dlc.dialects.kernel.schedule import SplitK
 from dlc.dialects.measured import upper_bound
 from dlc.ir.dims import Size, ceil_divide, interval, product
 from dlc.ir.passes import Context

@@ -18,7 +18,7 @@ from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.cpu.micro_kernel import Shape, shape_for
-from dlc.lowering.cpu.packed_gemm import tile_panels, tile_rows
+from dlc.lowering.cpu.prepacked_product import tile_panels, tile_rows
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import Target
 from tests.lowering.everywhere import (
@@ -29,7 +29,7 @@ from tests.lowering.everywhere import (
     model_of,
     random_inputs,
 )
-from tests.planning.test_storage import planned
+from tests.planning.test_buffer_assignment import planned
 from tests.suites import every, pairs
 from tests.targets import AVX2, AVX512
 

@@ -9,7 +9,7 @@ from dlc.dialects import func, kernel
 from dlc.ir.dims import evaluate
 from dlc.ir.native import Compiler, interpreted
 from dlc.planning import arena
-from dlc.planning.storage import Buffer
+from dlc.planning.buffer_assignment import Buffer
 
 MOST_POWERS = 14
 """The most powers of 2 among the cases of sizes."""
@@ -32,7 +32,7 @@ class LiveBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArenaOffsets:
     """Where each buffer of the arena lies, by number: an offset, or the buffers that it lies above.
 
     `total` is the size of the arena in bytes, None where sizes are symbolic.
@@ -43,12 +43,12 @@ class Layout:
     total: int | None
 
 
-def lay_out(
+def assign_offsets(
     buffers: Sequence[LiveBuffer],
     cases: Sequence[Mapping[str, int]],
     effort: int,
     compiler: Compiler = interpreted,
-) -> Layout:
+) -> ArenaOffsets:
     """Allocate the buffers in the arena, those of each device in a range of its own.
 
     Symbolic sizes get an order that is good in all `cases` of sizes of the dims. `effort` multiplies the
@@ -76,7 +76,7 @@ def lay_out(
         ):
             above[number] = tuple([numbers[j] for j in below]) or below_all
         below_all = tuple(numbers)
-    return Layout(offsets, above, offset if static else None)
+    return ArenaOffsets(offsets, above, offset if static else None)
 
 
 def cases_of(function: func.Func, batch: int | None) -> list[dict[str, int]]:

@@ -20,8 +20,8 @@ from dlc.dialects.kernel.products import Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import POINTER
+from dlc.lowering.cpu.inline_packing import Matrix, MicroPanels, pack
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, load, multiply, store, zeros
-from dlc.lowering.cpu.packing import Matrix, MicroPanels, pack
 from dlc.lowering.cpu.product_tiles import Corner, ProductTiles
 from dlc.lowering.cpu.register_epilogue import Target
 from dlc.lowering.kernel_code.words import either, for_each, unravel
@@ -30,10 +30,10 @@ from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds
 
 
-def lower_packing_gemm(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_inline_packed_gemm(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product that packs its operands itself."""
     assert isinstance(op, Gemm)
-    return _PackingGemm(op, context).lower()
+    return _InlinePackedGemm(op, context).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _KBlock:
     length: Expr
 
 
-class _PackingGemm(ProductTiles):
+class _InlinePackedGemm(ProductTiles):
     def __init__(self, op: Gemm, context: Context) -> None:
         super().__init__(op, context)
         self.op = op

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.comm import HOST
 from dlc.dialects.kernel.pieces import Join, Subview
+from dlc.dialects.kernel.product_schedule import Packed, PackInline
 from dlc.dialects.kernel.products import Conv, Gemm, Product
-from dlc.dialects.kernel.schedule import Packed, PackInline
 from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
 from dlc.planning.aliases import computed, reshaped_strides, whole_of
-from dlc.planning.schedule import Choice, Item, Lifetimes, Loop, Origins, Wave
+from dlc.planning.waves import Choice, Item, Lifetimes, Loop, Origins, Wave
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class Allocation:
 
 
 @dataclass(slots=True)
-class Storage:
+class BufferAssignment:
     """The buffers of a function, and the allocation of every value that is no view."""
 
     buffers: list[Buffer] = field(default_factory=list[Buffer])
@@ -141,7 +141,7 @@ class Storage:
         return allocation
 
 
-def assign(
+def assign_buffers(
     function: func.Func,
     items: list[Item],
     origins: Origins,
@@ -150,7 +150,7 @@ def assign(
     limits: Mapping[str, Size],
     devices: Mapping[Value, str],
     log: DecisionLog,
-) -> Storage:
+) -> BufferAssignment:
     """Assign a buffer to every value of a function but whole constants and weights.
 
     `limits` are the upper bounds of measured dims, at which buffers are sized. `devices` has the device of
@@ -177,10 +177,10 @@ class _Assignment:
         self.limits = limits
         self.devices = devices
         self.log = log
-        self.storage = Storage()
+        self.assignment = BufferAssignment()
         self.arena = 0
 
-    def run(self, items: list[Item]) -> Storage:
+    def run(self, items: list[Item]) -> BufferAssignment:
         arguments, updates = self.function.body.arguments, self.function.updates
         kernels = _kernels(items)
         for index, argument in enumerate(arguments):
@@ -191,27 +191,27 @@ class _Assignment:
             else:
                 self._allocate_fixed(self.origins[value], "output", index)
         self._assign_items(items)
-        return self.storage
+        return self.assignment
 
     def _update(self, kernels: set[Op], value: Value, argument: Value) -> None:
         """Write a result over the argument that it updates: as it is computed, or by a copy at the end."""
         last_wave = self.waves - 1
         if self._may_write_in_place(kernels, -1, last_wave, value, argument):
-            self.storage.allocations[self.origins[value]] = self.storage.allocations[argument]
+            self.assignment.allocations[self.origins[value]] = self.assignment.allocations[argument]
             self.log.did("update in place", value, over=argument.name or "an input")
         else:
-            self.storage.copies.setdefault(last_wave, []).append((value, argument))
+            self.assignment.copies.setdefault(last_wave, []).append((value, argument))
             self.lives.last[self.origins[value]] = last_wave
 
     def _allocate_fixed(self, value: Value, kind: str, index: int) -> None:
-        self.storage.allocations[value] = self._allocate(kind, index, value, 0, self.waves)
+        self.assignment.allocations[value] = self._allocate(kind, index, value, 0, self.waves)
 
     def _allocate(self, kind: str, index: int, value: Value, first: int, last: int) -> Allocation:
         type = kernel.array_type(value)
         size = upper_bound(type.size, self.limits) * type.dtype.bytes
         device = self.devices.get(value, HOST) if kind == "arena" else HOST
-        self.storage.buffers.append(Buffer(kind, index, size, first, last, device))
-        return Allocation(len(self.storage.buffers) - 1)
+        self.assignment.buffers.append(Buffer(kind, index, size, first, last, device))
+        return Allocation(len(self.assignment.buffers) - 1)
 
     def _allocate_in_arena(self, value: Value, first: int, last: int) -> Allocation:
         allocation = self._allocate("arena", self.arena, value, first, last)
@@ -220,7 +220,7 @@ class _Assignment:
 
     def _allocation(self, value: Value) -> Allocation | None:
         """The allocation of a value; None for constants and weights."""
-        return self.storage.allocation(value, self.origins)
+        return self.assignment.allocation(value, self.origins)
 
     def _assign_items(self, items: list[Item]) -> None:
         for item in items:
@@ -241,18 +241,21 @@ class _Assignment:
         )
         for op in wave.kernels:
             for result in op.results:
-                if self._place_in_whole(result, wave.number) or result in self.storage.allocations:
+                if (
+                    self._place_in_whole(result, wave.number)
+                    or result in self.assignment.allocations
+                ):
                     continue
                 last = self.lives.last.get(result, wave.number)
                 overwritten = self._reuse_candidate(op, result, wave.number, readers)
                 if overwritten is None:
-                    self.storage.allocations[result] = self._allocate_in_arena(
+                    self.assignment.allocations[result] = self._allocate_in_arena(
                         result, wave.number, last
                     )
                     continue
-                allocation = self.storage.allocations[overwritten]
-                self.storage.allocations[result] = allocation
-                self.storage.buffers[allocation.buffer].last = last
+                allocation = self.assignment.allocations[overwritten]
+                self.assignment.allocations[result] = allocation
+                self.assignment.buffers[allocation.buffer].last = last
                 self.log.did("write in place", result, over=overwritten.name or "an input")
 
     def _place_in_whole(self, value: Value, wave_index: int) -> bool:
@@ -260,7 +263,7 @@ class _Assignment:
         join = whole_of(value)
         if join is None:
             return False
-        whole, allocations = join.result, self.storage.allocations
+        whole, allocations = join.result, self.assignment.allocations
         if not self._place_in_whole(whole, wave_index) and whole not in allocations:
             allocations[whole] = self._allocate_in_arena(whole, wave_index, self.lives.last[whole])
         allocations[value] = allocations[whole].in_whole(value, join)
@@ -280,7 +283,7 @@ class _Assignment:
                 continue
             if allocation != Allocation(allocation.buffer) or readers[allocation.buffer] != 1:
                 continue
-            buffer = self.storage.buffers[allocation.buffer]
+            buffer = self.assignment.buffers[allocation.buffer]
             if (
                 buffer.kind == "arena"
                 and buffer.device == self.devices.get(result, HOST)
@@ -298,23 +301,25 @@ class _Assignment:
         op = item.op
         carried = len(op.initial)
         lead = 1 if isinstance(op, flow.Scan) else 0
-        self.storage.copies[item.enter] = []
-        self.storage.copies[item.leave] = []
+        self.assignment.copies[item.enter] = []
+        self.assignment.copies[item.leave] = []
         for result in op.results:
-            if result not in self.storage.allocations:
+            if result not in self.assignment.allocations:
                 last = max(item.leave, self.lives.last.get(result, item.leave))
-                self.storage.allocations[result] = self._allocate_in_arena(result, item.enter, last)
+                self.assignment.allocations[result] = self._allocate_in_arena(
+                    result, item.enter, last
+                )
         next_values = op.body.terminator.operands
         kernels = _kernels(item.body)
         for k, value in enumerate(op.initial):
             argument = op.body.arguments[lead + k]
-            self.storage.copies[item.enter].append((value, argument))
+            self.assignment.copies[item.enter].append((value, argument))
             if self._may_write_in_place(kernels, item.enter, item.leave, next_values[k], argument):
-                self.storage.allocations[self.origins[next_values[k]]] = self.storage.allocations[
-                    op.results[k]
-                ]
+                self.assignment.allocations[self.origins[next_values[k]]] = (
+                    self.assignment.allocations[op.results[k]]
+                )
             else:
-                self.storage.copies[item.leave].append((next_values[k], argument))
+                self.assignment.copies[item.leave].append((next_values[k], argument))
         if isinstance(op, flow.Scan):
             self._assign_slices(item, op, carried)
         self._assign_items(item.test)
@@ -324,15 +329,15 @@ class _Assignment:
         for k, (source, axis) in enumerate(zip(op.xs, op.x_axes, strict=True)):
             allocation = self._allocation(source) or Allocation(FIXED)
             argument = op.body.arguments[1 + carried + k]
-            self.storage.allocations[argument] = allocation.slice(
+            self.assignment.allocations[argument] = allocation.slice(
                 source, axis, item.counter, op.length, op.reverse
             )
         stacks = zip(
             op.results[carried:], op.body.terminator.operands[carried:], op.y_axes, strict=True
         )
         for stack, value, axis in stacks:
-            allocation = self.storage.allocations[stack]
-            self.storage.allocations[self.origins[value]] = allocation.slice(
+            allocation = self.assignment.allocations[stack]
+            self.assignment.allocations[self.origins[value]] = allocation.slice(
                 stack, axis, item.counter, op.length, op.reverse
             )
 
@@ -349,7 +354,7 @@ class _Assignment:
         written_in = self.lives.written.get(origin, -1)
         if not isinstance(producer, kernel.Kernel) or producer not in kernels:
             return False
-        if origin in self.storage.allocations:
+        if origin in self.assignment.allocations:
             return False
         for read_in, reader in self.lives.reads.get(self.origins[argument], []):
             if not enter < read_in < leave or read_in < written_in:
@@ -371,12 +376,16 @@ class _Assignment:
 
     def _assign_choice(self, item: Choice) -> None:
         for k, result in enumerate(item.op.results):
-            if result not in self.storage.allocations:
+            if result not in self.assignment.allocations:
                 last = max(item.last, self.lives.last.get(result, item.last))
-                self.storage.allocations[result] = self._allocate_in_arena(result, item.first, last)
+                self.assignment.allocations[result] = self._allocate_in_arena(
+                    result, item.first, last
+                )
             for region in item.op.regions:
                 value = region.terminator.operands[k]
-                self.storage.allocations[self.origins[value]] = self.storage.allocations[result]
+                self.assignment.allocations[self.origins[value]] = self.assignment.allocations[
+                    result
+                ]
         self._assign_items(item.then)
         self._assign_items(item.otherwise)
 
