@@ -4,8 +4,9 @@
 `dlc.results` the arguments and results as the user knows them, `dlc.defaults` default values (an empty
 string where there is none), `dlc.updates` for each result the argument whose memory it takes over (an
 empty string for memory of its own), `dlc.needs` the sizes that a call must not make negative (each with
-the code, the message and the place of the error), `dlc.hidden` how many of the last results are sizes that
-the call measures and the caller does not see, `dlc.doc` the documentation.
+the code, the message and the place of the error, and the size that it must equal instead, if any),
+`dlc.hidden` how many of the last results are sizes that the call measures and the caller does not see,
+`dlc.doc` the documentation.
 """
 
 from __future__ import annotations
@@ -78,8 +79,15 @@ class Interface(Op):
 
     def _need(self, row: Attribute) -> Need:
         match row:
-            case (str(size), "D0804" | "D0807" as code, str(told), str(place), int(end)):
-                return Need(size, code, told, place, end)
+            case (
+                str(size),
+                "D0804" | "D0807" as code,
+                str(told),
+                str(place),
+                int(end),
+                str(equals),
+            ):
+                return Need(size, code, told, place, end, equals)
             case _:
                 raise self.fail(f"@{self.sym_name} has something else for {NEEDS}: {row!r}")
 
@@ -198,18 +206,17 @@ def _check_updates(op: Op, name: str, type: FunctionType) -> None:
             raise op.fail(f"@{name} cannot update {updated!r}: that is no argument {result}")
 
 
-def _check_need(op: Interface, need: Need, bounds: Bounds) -> None:
+def _check_need(op: Interface, text: str, bounds: Bounds) -> None:
+    """Raises ModelError for a size of a need that is none, or is of dims without bounds."""
     try:
-        size = size_expressions.parse(need.size)
+        size = size_expressions.parse(text)
     except BadExpression as error:
         raise op.fail(f"@{op.sym_name} needs what is no size: {error}") from None
     if size.earlier:
-        raise op.fail(f"@{op.sym_name} needs {need.size}, and there is no list that `$` is of")
+        raise op.fail(f"@{op.sym_name} needs {text}, and there is no list that `$` is of")
     unknown = size.names - bounds.keys()
     if unknown:
-        raise op.fail(
-            f"@{op.sym_name} needs {need.size}, and dlc.dims does not bound {min(unknown)}"
-        )
+        raise op.fail(f"@{op.sym_name} needs {text}, and dlc.dims does not bound {min(unknown)}")
 
 
 def _check_bounds(op: Interface, name: str, measured: Callable[[], Collection[str]]) -> None:
@@ -218,7 +225,8 @@ def _check_bounds(op: Interface, name: str, measured: Callable[[], Collection[st
         if high is not None and high < low:
             raise op.fail(f"@{name} bounds {dim} by {low}..{high}")
     for need in op.call_needs:
-        _check_need(op, need, bounds)
+        for size in need.sizes:
+            _check_need(op, size, bounds)
     unknown = dims_of(op) - bounds.keys()
     unknown = unknown and unknown.difference(measured())
     if unknown:

@@ -70,8 +70,8 @@ WRONG: list[tuple[str, list[TensorType], Build, str]] = [
     (
         "D0303",
         [TensorType(F32, (B, 3))],
-        lambda x: array.Reshape(x, (T, 3)),
-        "f32[B, 3] of 3*B elements",
+        lambda x: array.Reshape(x, (B, 4)),
+        "f32[B, 3] of 3*B elements to f32[B, 4] of 4*B",
     ),
     ("D0304", [f32(2)], lambda x: array.Broadcast(x, (3, 3), (0,)), "f32[2] to f32[3, 3]"),
     ("D0305", [f32(2, 3)], lambda x: array.ReduceSum(x, (2,)), "it has the axes 0 to 1"),

@@ -14,6 +14,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, Size, product
+from dlc.ir.equal_sizes import always_equal, never_equal
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, I64, DType, TensorType
 
@@ -86,9 +87,26 @@ def elements(shape: Shape) -> Size:
     return product(shape)
 
 
+def _differing(before: Shape, after: Shape) -> tuple[Size, Size]:
+    """How many elements two shapes have in the axes between those that both begin and end with."""
+    first = 0
+    while first < min(len(before), len(after)) and before[first] == after[first]:
+        first += 1
+    last = 0
+    while last < min(len(before), len(after)) - first and before[-1 - last] == after[-1 - last]:
+        last += 1
+    return (
+        elements(before[first : len(before) - last]),
+        elements(after[first : len(after) - last]),
+    )
+
+
 @op("array.reshape")
 class Reshape(Op):
-    """The same elements in row-major order under another shape of the same size."""
+    """The same elements in row-major order under another shape of the same size.
+
+    Where only the sizes of a call can tell whether it is the same size, the call is checked.
+    """
 
     source: Value = operand()
     shape: Shape = attribute()
@@ -96,13 +114,20 @@ class Reshape(Op):
     def infer(self) -> TensorType:
         type, shape = tensor_type(self.source), self.shape
         before, after = elements(type.shape), elements(shape)
-        if before != after:
+        if before != after and never_equal(*_differing(type.shape, shape)):
             raise self.fail(
                 f"cannot reshape {type.text} of {before} elements to "
                 f"{type.with_shape(shape).text} of {after}",
                 code="D0303",
             )
         return type.with_shape(shape)
+
+    def needs(self) -> Iterator[Need]:
+        type = tensor_type(self.source)
+        before, after = _differing(type.shape, self.shape)
+        if not always_equal(before, after):
+            told = f"{type.text} is reshaped to {type.with_shape(self.shape).text}"
+            yield Need(before, f"{told}: {before} is {{n}} and {after} is {{m}}", equals=after)
 
     def fold(self) -> Value | Dense | None:
         if self.source.type is self.result.type:

@@ -31,8 +31,11 @@ class Checked:
 
     @property
     def heads(self) -> list[str]:
-        """The entry points as the language writes them."""
-        return [signature_text(entry) for entry in self.entries]
+        """The entry points as the language writes them, each with what its calls must fulfil below it."""
+        return [
+            "\n    if ".join([signature_text(entry), *[need.condition for need in entry.needs]])
+            for entry in self.entries
+        ]
 
     def data(self) -> dict[str, object]:
         """All of it, for programs."""

@@ -101,6 +101,7 @@ class Inspection:
             facts.insert(1, f"made by: {made.name} {made.version} {' '.join(made.flags)}")
         tables = [
             _entry_table(self.entries),
+            _condition_table(self.entries),
             _layer_table(self.layers),
             _weight_table(self.weights),
         ]
@@ -209,6 +210,11 @@ def _entry_table(entries: Sequence[Entry]) -> Table:
         for entry in entries
     ]
     return Table("entry points", ("entry point", "dims", "what it is"), tuple(rows))
+
+
+def _condition_table(entries: Sequence[Entry]) -> Table:
+    rows = [(entry.name, need.condition, need.place) for entry in entries for need in entry.needs]
+    return Table("conditions of a call", ("entry point", "condition", "place"), tuple(rows))
 
 
 def _layer_table(layers: Sequence[Layer]) -> Table:

@@ -8,7 +8,7 @@ from dlc.runtime.calling.signature import default_value, signature_text
 
 
 def entry_data(entry: Entry) -> JSON:
-    """Name, documentation, inputs, results and named sizes of an entry point, and its head as text."""
+    """Name, head, documentation, inputs, results, named sizes and conditions of an entry point."""
     return {
         "name": entry.name,
         "signature": signature_text(entry),
@@ -16,6 +16,9 @@ def entry_data(entry: Entry) -> JSON:
         "inputs": [_input_data(item) for item in entry.inputs],
         "results": [_result_data(item) for item in entry.outputs if not item.hidden],
         "dims": [_dim_data(dim) for dim in entry.dims],
+        "conditions": [
+            {"condition": need.condition, "place": need.place or None} for need in entry.needs
+        ],
     }
 
 

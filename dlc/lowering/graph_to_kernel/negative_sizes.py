@@ -1,4 +1,6 @@
-"""Sizes below 0: refused when compiling where the bounds of the dims show them, else left to each call.
+"""What sizes a call must have: refused when compiling where the bounds show that none does, else noted.
+
+Sizes must not be below 0, and sizes that an operation says are equal must be.
 
 All values have their memory before a call begins, also those in a branch that it does not take; so a shape
 counts wherever it stands. What a call must look at is noted at its entry point before any pass removes an
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from dlc.dialects import array, flow, func
 from dlc.dialects.array import show
@@ -24,6 +27,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.dims import Bounds, Dim, Size, evaluate, names
 from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
+from dlc.runtime.artifact import manifest
 
 MAY_NOT_RUN = (flow.If, flow.While, flow.Scan, flow.Custom)
 """What has regions that a call may leave out."""
@@ -64,7 +68,8 @@ def check_counted(function: func.Func, limits: Mapping[str, Size]) -> None:
 def note_needs(function: func.Func, limits: Mapping[str, Size]) -> None:
     """Note at an entry point, in `dlc.needs`, which sizes its calls must look at.
 
-    These are the ones that the bounds of the dims alone do not keep at 0 or above. `limits` is as above.
+    These are the ones that the bounds of the dims alone do not keep at 0 or above, and those that must be
+    equal to another one. `limits` is as above. Raises ModelError (D0303) for a counted one of these.
     """
     bounds = function.bounds
     if not bounds:
@@ -72,30 +77,55 @@ def note_needs(function: func.Func, limits: Mapping[str, Size]) -> None:
     before = function.attributes.get(NEEDS, ())
     assert isinstance(before, tuple)
     noted: dict[str, Attribute] = {
-        need.size: row for need, row in zip(function.call_needs, before, strict=True)
+        need.condition: row for need, row in zip(function.call_needs, before, strict=True)
     }
     for op, need in _needs(function):
-        size = lower_bound(need.size, limits)
-        if isinstance(size, int) or str(size) in noted or never_negative(size, bounds):
+        if need.equals is not None:
+            _refuse_counted(op, need, limits)
+            row = _row(op, need)
+            noted.setdefault(row.condition, tuple(row))
             continue
-        place = op.location.place
-        end = 0 if place is None else place.end
-        noted[str(size)] = (str(size), need.code, need.told, str(place or ""), end)
+        size = lower_bound(need.size, limits)
+        if isinstance(size, int) or never_negative(size, bounds):
+            continue
+        row = _row(op, replace(need, size=size))
+        noted.setdefault(row.condition, tuple(row))
     if noted:
         function.attributes[NEEDS] = tuple(noted.values())
 
 
+def _row(op: Op, need: Need) -> manifest.Need:
+    """The need as an entry point has it."""
+    place = op.location.place
+    equals = "" if need.equals is None else str(need.equals)
+    end = 0 if place is None else place.end
+    return manifest.Need(str(need.size), need.code, need.told, str(place or ""), end, equals)
+
+
+def _refuse_counted(op: Op, need: Need, limits: Mapping[str, Size]) -> None:
+    """Raises ModelError (D0303) where sizes must be equal of which one is counted during the call."""
+    assert need.equals is not None
+    counted = sorted((names(need.size) | names(need.equals)) & limits.keys())
+    if counted:
+        raise op.fail(
+            f"{need.size} must be {need.equals}, which no call can check before it counts "
+            f"{', '.join(counted)}",
+            code="D0303",
+        )
+
+
 def _needs(function: func.Func) -> Iterator[tuple[Op, Need]]:
     """What operations need that are sure to run, and all shapes, each size once."""
-    seen: set[Size] = set()
+    seen: set[tuple[Size, Size | None]] = set()
     for op in function.walk():
         for need in op.needs():
-            if need.size not in seen and (need.code == "D0804" or runs_always(op)):
-                seen.add(need.size)
+            key = need.size, need.equals
+            if key not in seen and (need.code == "D0804" or runs_always(op)):
+                seen.add(key)
                 yield op, need
         for value, size in _shape_sizes(op):
-            if size not in seen:
-                seen.add(size)
+            if (size, None) not in seen:
+                seen.add((size, None))
                 branch = "" if runs_always(op) else ", not even where it is not computed"
                 yield op, Need(size, f"there is no {show(value)}{branch}: {size} is {{n}}")
 

@@ -22,7 +22,7 @@ Data: TypeAlias = bytes | memoryview
 
 MAGIC = b"\x89dlc\r\n\x1a\n"
 """Not text, and broken by any transfer that changes line ends."""
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ALIGNMENT = 64
 MAX_MANIFEST = 32 << 20
 """That of a training step of ResNet-50 has 1.4 million bytes."""

@@ -42,10 +42,11 @@ class Dim(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A size that must not be below 0 in a call: an expression over the dims that are not measured.
+    """A size that a call must not make negative, or that must equal `equals`, if that is not empty.
 
-    Where it is, the call fails with error `code` before anything runs. `told` says why, `{n}` in it
-    standing for what the size is; `place` and `end` are as in `Op`.
+    Both are expressions over the dims that are not measured. Where the condition does not hold, the call
+    fails with error `code` before anything runs. `told` says why, `{n}` in it standing for what the size is
+    and `{m}` for what the other one is; `place` and `end` are as in `Op`.
     """
 
     size: str
@@ -53,6 +54,17 @@ class Need(NamedTuple):
     told: str
     place: str = ""
     end: int = 0
+    equals: str = ""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that are compared: one with 0, or two with each other."""
+        return (self.size, self.equals) if self.equals else (self.size,)
+
+    @property
+    def condition(self) -> str:
+        """What holds in every call, such as `S + T == 2*T` or `T - 96 >= 0`."""
+        return f"{self.size} == {self.equals}" if self.equals else f"{self.size} >= 0"
 
 
 class Default(NamedTuple):

@@ -94,7 +94,7 @@ def _sizes(manifest: Manifest) -> Iterator[str]:
         for tensor in (*entry.inputs, *entry.outputs):
             yield from tensor.shape
         yield from [dim.measured.limit for dim in entry.dims if dim.measured is not None]
-        yield from [need.size for need in entry.needs]
+        yield from [size for need in entry.needs for size in need.sizes]
     for program in [program for target in manifest.targets for program in _programs(target)]:
         yield from (*program.sizes, program.arena, program.scratch, program.gpu_scratch)
 
@@ -196,8 +196,8 @@ def _check_entry(entry: Entry, refuse_: Refuse) -> None:
     for output in entry.outputs:
         _check_type(output, all_dims, refuse)
     _check_updates(entry, refuse)
-    for need in entry.needs:
-        check_size(need.size, input_dims, 0, refuse)
+    for size in [size for need in entry.needs for size in need.sizes]:
+        check_size(size, input_dims, 0, refuse)
 
 
 def _check_updates(entry: Entry, refuse: Refuse) -> None:

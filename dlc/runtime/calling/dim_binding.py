@@ -85,18 +85,20 @@ class DimBinder:
             self._check_bounds(self._dims[name], value)
 
     def check_needs(self, values: Mapping[str, int], *, shapes_only: bool = False) -> None:
-        """Raises CallError (D0804, D0807) for a size in the model that would be below 0 at these dims.
+        """Raises CallError (D0804, D0807) for a size in the model that would be below 0 at these dims, and
+        for two that would differ though the model says that they are equal.
 
         With `shapes_only` elements that would be missing (D0807) do not count: arrays have their sizes.
         """
         for need in self.entry.needs:
             if shapes_only and need.code != "D0804":
                 continue
-            expression = size_expressions.parse(need.size)
-            size = self.evaluate(expression, values)
-            if size < 0:
-                dims = {name: values[name] for name in sorted(expression.names)}
-                raise need_error(self.entry.name, need, size, dims, self._texts)
+            expressions = [size_expressions.parse(size) for size in need.sizes]
+            sizes = [self.evaluate(expression, values) for expression in expressions]
+            if sizes[0] < 0 if len(sizes) == 1 else sizes[0] != sizes[1]:
+                names = frozenset[str]().union(*[each.names for each in expressions])
+                dims = {name: values[name] for name in sorted(names)}
+                raise need_error(self.entry.name, need, sizes, dims, self._texts)
 
     def _check_ranks(self, shapes: Sequence[Shape]) -> None:
         for (item, sizes), shape in zip(self._inputs, shapes, strict=True):

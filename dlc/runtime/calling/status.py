@@ -114,18 +114,20 @@ def called(what: str) -> Generator[None]:
 def need_error(
     what: str,
     need: Need,
-    size: int,
+    sizes: Sequence[int],
     dims: Mapping[str, int],
     texts: Callable[[], Mapping[str, str]],
 ) -> CallError:
-    """The error for a call of an entry point `what` where a size that `need` is about is below 0.
+    """The error for a call of an entry point `what` where a need is not met.
 
-    `dims` has the values of the dims that the size depends on.
+    `sizes` are the values of the sizes that it compares, and `dims` has those of the dims they depend on.
     """
     sources = texts()
     quoted = _quoted(need, sources)
     where = " and ".join(f"{name} is {value}" for name, value in dims.items())
-    message = f"{need.told.replace('{n}', str(size))} where {where}"
+    message = f"{need.told} where {where}"
+    for key, size in zip(("{n}", "{m}"), sizes, strict=False):
+        message = message.replace(key, str(size))
     told = [need.place if quoted is None else "", what, message]
     return CallError(": ".join(filter(None, told)), code=need.code, place=quoted, sources=sources)
 

@@ -58,5 +58,5 @@ def with_manifest_bytes(data: bytes, body: bytes) -> bytes:
     """A file whose manifest is these bytes."""
     start = HEADER.size + len(data) + pad(HEADER.size + len(data))
     digest = hashlib.sha256(data).digest()
-    header = HEADER.pack(b"\x89dlc\r\n\x1a\n", 1, 0, len(data), start + len(body), digest)
+    header = HEADER.pack(b"\x89dlc\r\n\x1a\n", 2, 0, len(data), start + len(body), digest)
     return header + data + bytes(start - HEADER.size - len(data)) + body

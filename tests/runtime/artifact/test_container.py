@@ -152,8 +152,8 @@ def test_chunks_are_hashed_apart(tmp_path: Path) -> None:
 
 def test_another_version_is_refused_and_never_misread() -> None:
     newer, older = bytearray(FILE), bytearray(FILE)
-    newer[8], older[8] = 2, 0
-    assert "format version 2" in refused(bytes(newer))
+    newer[8], older[8] = 3, 0
+    assert "format version 3" in refused(bytes(newer))
     assert "update dlc" in refused(bytes(newer))
     assert "compile the model again" in refused(bytes(older))
 

@@ -140,13 +140,13 @@ PROGRAM = "targets:0:programs:f"
         ("entries:0:inputs:0:default", {"shape": [1, 5], "data": ""}, "D0611", "not of its type"),
         (
             "entries:0:needs",
-            [{"size": "B - Z", "code": "D0804", "told": "", "place": "", "end": 0}],
+            [{"size": "B - Z", "code": "D0804", "told": "", "place": "", "end": 0, "equals": ""}],
             "D0611",
             "mentions Z",
         ),
         (
             "entries:0:needs",
-            [{"size": "B - 1", "code": "D0101", "told": "", "place": "", "end": 0}],
+            [{"size": "B - 1", "code": "D0101", "told": "", "place": "", "end": 0, "equals": ""}],
             "D0604",
             "expected 'D0804' or 'D0807'",
         ),

@@ -1,0 +1,136 @@
+"""Whether two sizes are equal: for all values of their dims, for none, or for some, and then for which.
+
+A size of one dim whose quotients have numbers below them is periodic: `f(H + P) = f(H) + c`, where P is
+the product of the numbers. So whether two of them are equal is decided by P values of the dim.
+"""
+
+from __future__ import annotations
+
+from math import gcd, lcm
+
+from dlc.ir.dims import Bounds, Dim, Quotient, Size, evaluate, floor_divide, interval, names, symbol
+
+MAX_PERIOD = 1 << 12
+"""So many values of a dim are tried."""
+
+
+def never_equal(one: Size, other: Size, bounds: Bounds | None = None) -> bool:
+    """Whether two sizes surely differ; without bounds each dim is any number from 1 on.
+
+    >>> b, t = symbol("B"), symbol("T")
+    >>> never_equal(2 * t, 2 * t + 1), never_equal(3 * b, 4 * b), never_equal(b, t)
+    (True, True, False)
+    """
+    difference = one - other
+    least = dict.fromkeys(names(difference), (1, None)) if bounds is None else bounds
+    low, high = interval(difference, least)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return True
+    if not isinstance(difference, Dim):
+        return False
+    found = _equal_residues(difference)
+    return _leaves_remainder(difference) or (found is not None and not found[1])
+
+
+def always_equal(one: Size, other: Size) -> bool:
+    """Whether two sizes are equal for all values of their dims.
+
+    >>> h = symbol("H")
+    >>> always_equal((h + 15) // 16 - (h - 1) // 16, 1), always_equal(2 * (h // 2), h)
+    (True, False)
+    """
+    difference = one - other
+    if not isinstance(difference, Dim):
+        return difference == 0
+    found = _equal_residues(difference)
+    return found is not None and len(found[1]) == found[0]
+
+
+def solution(one: Size, other: Size) -> tuple[str, Size] | None:
+    """A dim and what it must be for two sizes to be equal; None where that is no single size.
+
+    >>> h, n = symbol("H"), symbol("N")
+    >>> solution(2 * (h // 2), h), solution(n + 1, 81), solution(h, n)
+    (('H', <Dim 2*H>), ('N', 80), ('H', <Dim N>))
+    """
+    difference = one - other
+    if not isinstance(difference, Dim):
+        return None
+    return _multiple(difference) or _only_value(difference)
+
+
+def _only_value(difference: Dim) -> tuple[str, Size] | None:
+    """The value of a dim that occurs once, with a factor that divides all other terms."""
+    for monomial, factor in difference.terms:
+        match monomial:
+            case ((str(name), 1),):
+                rest = difference - factor * symbol(name)
+                value = floor_divide(rest, -factor)
+                if name not in names(rest) and value * -factor == rest:
+                    return name, value
+            case _:
+                pass
+    return None
+
+
+def _multiple(difference: Dim) -> tuple[str, Size] | None:
+    """The only dim as a multiple of a number, where the difference is 0 for the multiples and no others."""
+    found = _equal_residues(difference)
+    if found is None:
+        return None
+    period, residues = found
+    step = gcd(period, *residues)
+    if residues != frozenset(range(0, period, step)) or step == 1:
+        return None
+    (name,) = names(difference)
+    return name, step * symbol(name)
+
+
+def _equal_residues(difference: Dim) -> tuple[int, frozenset[int]] | None:
+    """The period of a size, and the remainders of its only dim by it at which the size is 0.
+
+    None for a size that has no period, or grows with the dim.
+    """
+    period = _period(difference)
+    if len(names(difference)) != 1 or period is None:
+        return None
+    (name,) = names(difference)
+    values = [evaluate(difference, {name: value}) for value in range(period + 1)]
+    if values[period] != values[0]:
+        return None
+    return period, frozenset(value for value in range(period) if values[value] == 0)
+
+
+def _period(size: Size) -> int | None:
+    """P so that `f(x + P) - f(x)` is the same for all x of the only dim; None if there is no small one.
+
+    If f has the period P, then `f // d` has the period `P*d`.
+    """
+    if isinstance(size, int):
+        return 1
+    period = 1
+    for monomial, _ in size.terms:
+        match monomial:
+            case () | ((str(), 1),):
+                pass
+            case ((Quotient(numerator, int(denominator)), 1),) if denominator > 0:
+                inner = _period(numerator)
+                if inner is None:
+                    return None
+                period = lcm(period, inner * denominator)
+            case _:
+                return None
+        if period > MAX_PERIOD:
+            return None
+    return period
+
+
+def _leaves_remainder(size: Dim) -> bool:
+    """Whether a size leaves a remainder when it is divided by what all its other terms are multiples of.
+
+    >>> _leaves_remainder(2 * symbol("T") - 1), _leaves_remainder(2 * symbol("T") - 2)
+    (True, False)
+    """
+    constant = sum(factor for monomial, factor in size.terms if not monomial)
+    step = gcd(*[factor for monomial, factor in size.terms if monomial])
+    return constant % step != 0
