@@ -5,13 +5,15 @@ A tensor gets the size that was chosen by a reshape, whose condition each call i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Size, names, substitute
-from dlc.ir.equal_sizes import never_equal, solution
+from dlc.ir.equal_sizes import least_bound, never_equal, not_negative, solution
+from dlc.ir.types import TensorType
 
 
 def agreed_size(sizes: Collection[Size], bounds: Bounds) -> Size | None:
@@ -32,27 +34,70 @@ def with_sizes(emit: Builder, value: Value, shape: Sequence[Size]) -> Value:
     return value
 
 
-def solved_dims(block: Block, dims: Collection[str]) -> dict[str, Size]:
-    """Dims of the inputs that the conditions of a block decide, each by another size.
+@dataclass(frozen=True, slots=True)
+class SolvedSizes:
+    """Dims of the inputs that a model decides: as other sizes, or by bounds.
 
-    A multiple of a number is written with the same name: `H` as `16*H`.
+    A dim that is a multiple of a number keeps its name: `H` is `16*H`. Bounds are those of the names that
+    are left.
     """
-    solved: dict[str, Size] = {}
-    for one, other in _equalities(block):
-        found = solution(substitute(one, solved), substitute(other, solved))
-        if found is not None and found[0] in dims and names(found[1]) <= {*dims}:
-            solved = composed(solved, dict([found]))
-    return solved
+
+    dims: Mapping[str, Size] = field(default_factory=dict[str, Size])
+    bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
+
+    def __bool__(self) -> bool:
+        return bool(self.dims or self.bounds)
+
+    def then(self, more: SolvedSizes) -> SolvedSizes:
+        """These, and what was found with them in place."""
+        dims = {name: substitute(size, more.dims) for name, size in self.dims.items()}
+        kept = {name: bound for name, bound in self.bounds.items() if name not in more.dims}
+        return SolvedSizes({**more.dims, **dims}, {**kept, **more.bounds})
 
 
-def composed(first: Mapping[str, Size], then: Mapping[str, Size]) -> dict[str, Size]:
-    """The sizes that dims have when two substitutions are made, one after the other."""
-    return {**then, **{name: substitute(size, then) for name, size in first.items()}}
+def solved_sizes(block: Block, bounds: Bounds, free: Collection[str]) -> SolvedSizes:
+    """What the conditions of a block say of the dims: equal sizes first, and if there are none, bounds.
+
+    `bounds` has the dims of the inputs; `free` are those whose bounds nobody has asked for.
+    """
+    equal, at_least = _conditions(block)
+    dims: dict[str, Size] = {}
+    for one, other in equal:
+        found = solution(substitute(one, dims), substitute(other, dims))
+        if found is not None and found[0] in bounds and names(found[1]) <= bounds.keys():
+            name, size = found
+            dims = {**{n: substitute(s, {name: size}) for n, s in dims.items()}, name: size}
+    if dims:
+        return SolvedSizes(dims)
+    extremes = [not_negative(one, other) for one, other in equal]
+    narrower = dict(bounds)
+    for size in (*at_least, *[each for each in extremes if each is not None]):
+        found = least_bound(size)
+        if found is not None and found[0] in free:
+            narrower[found[0]] = _narrower(narrower[found[0]], *found[1:])
+    return SolvedSizes({}, {n: bound for n, bound in narrower.items() if bound != bounds[n]})
 
 
-def _equalities(block: Block) -> Iterable[tuple[Size, Size]]:
-    for top in block:
-        for op in top.walk(formulas=False):
-            for need in op.needs():
-                if need.equals is not None:
-                    yield need.size, need.equals
+def _narrower(
+    bound: tuple[int, int | None], low: int | None, high: int | None
+) -> tuple[int, int | None]:
+    """Bounds with another lowest or highest value, if there are any left then."""
+    lowest = max(bound[0], low or 0)
+    highest = min([end for end in (bound[1], high) if end is not None], default=None)
+    return (lowest, highest) if highest is None or lowest <= highest else bound
+
+
+def _conditions(block: Block) -> tuple[list[tuple[Size, Size]], list[Size]]:
+    """The sizes that operations need to be equal, and those that must be 0 or more."""
+    equal: list[tuple[Size, Size]] = []
+    at_least: dict[Size, None] = {}
+    for op in [inner for top in block for inner in top.walk(formulas=False)]:
+        for need in op.needs():
+            if need.equals is not None:
+                equal.append((need.size, need.equals))
+            elif need.code == "D0804":
+                at_least[need.size] = None
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                at_least |= dict.fromkeys(result.type.shape)
+    return equal, list(at_least)

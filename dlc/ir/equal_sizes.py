@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from math import gcd, lcm
 
-from dlc.ir.dims import Bounds, Dim, Quotient, Size, evaluate, floor_divide, interval, names, symbol
+from dlc.ir.dims import (
+    Bounds,
+    Dim,
+    Extreme,
+    Quotient,
+    Size,
+    evaluate,
+    floor_divide,
+    interval,
+    maximum,
+    minimum,
+    names,
+    symbol,
+)
 
 MAX_PERIOD = 1 << 12
 """So many values of a dim are tried."""
@@ -57,6 +70,48 @@ def solution(one: Size, other: Size) -> tuple[str, Size] | None:
     if not isinstance(difference, Dim):
         return None
     return _multiple(difference) or _only_value(difference)
+
+
+def not_negative(one: Size, other: Size) -> Size | None:
+    """The size that is 0 or more just where two sizes are equal, one of them an extreme of the other.
+
+    >>> t = symbol("T")
+    >>> not_negative(t, minimum(t, 16)), not_negative(t, 16)
+    (<Dim -T + 16>, None)
+    """
+    difference = one - other
+    for monomial, factor in difference.terms if isinstance(difference, Dim) else ():
+        match monomial:
+            case ((Extreme(which, sizes), 1),):
+                for own, foreign in (sizes, sizes[::-1]):
+                    if difference == factor * (_extreme(which, sizes) - own):
+                        return foreign - own if which == "min" else own - foreign
+            case _:
+                pass
+    return None
+
+
+def least_bound(size: Size) -> tuple[str, int | None, int | None] | None:
+    """The only dim of a size `k*N + c`, and the lowest or the highest value for which that is 0 or more.
+
+    >>> least_bound(symbol("T") - 3), least_bound(16 - 2 * symbol("T"))
+    (('T', 3, None), ('T', None, 8))
+    """
+    if not isinstance(size, Dim):
+        return None
+    constant = _constant(size)
+    linear = size - constant
+    match linear.terms if isinstance(linear, Dim) else ():
+        case ((((str(name), 1),), factor),) if factor > 0:
+            return name, -(constant // factor), None
+        case ((((str(name), 1),), factor),):
+            return name, None, constant // -factor
+        case _:
+            return None
+
+
+def _extreme(which: str, sizes: tuple[Size, Size]) -> Size:
+    return minimum(*sizes) if which == "min" else maximum(*sizes)
 
 
 def _only_value(difference: Dim) -> tuple[str, Size] | None:
@@ -125,12 +180,16 @@ def _period(size: Size) -> int | None:
     return period
 
 
+def _constant(size: Dim) -> int:
+    return sum(factor for monomial, factor in size.terms if not monomial)
+
+
 def _leaves_remainder(size: Dim) -> bool:
     """Whether a size leaves a remainder when it is divided by what all its other terms are multiples of.
 
     >>> _leaves_remainder(2 * symbol("T") - 1), _leaves_remainder(2 * symbol("T") - 2)
     (True, False)
     """
-    constant = sum(factor for monomial, factor in size.terms if not monomial)
+    constant = _constant(size)
     step = gcd(*[factor for monomial, factor in size.terms if monomial])
     return constant % step != 0

@@ -172,7 +172,7 @@ def _narrow(job: CompileJob) -> Place | None:
     limits = read_limits(model.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
-        named = {n: bound for n, bound in settings.dims.items() if n not in model.numbers}
+        named = {n: bound for n, bound in settings.dims.items() if n not in model.settled}
         narrow(model.module, named)
         check_least(model.module)
         if settings.max_memory is not None:

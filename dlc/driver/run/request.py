@@ -99,7 +99,7 @@ class CompileRequest:
             call_request = replace(
                 call_request, words=(*call_request.words, "--weights", f"{INIT}0")
             )
-        left = {name: size for name, size in call_request.dims.items() if name not in model.numbers}
+        left = {name: size for name, size in call_request.dims.items() if name not in model.settled}
         call_request = replace(call_request, dims=left)
         if self.gradient is None or call_request.entry is not None:
             return call_request

@@ -14,7 +14,6 @@ from dlc.errors import Diagnostic, DlcError, UsageError
 from dlc.export.model_text import write_model
 from dlc.importers.onnx import OnnxModel, read_onnx
 from dlc.ir.dims import Bounds, Shape, Size
-from dlc.ir.value_map import ValueMap
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.system.atomic_write import check_writable, write_file
@@ -56,14 +55,13 @@ class ImportRequest:
                 help="leave it out",
             )
 
-    def read(self, path: Path, values: ValueMap | None = None) -> OnnxModel:
+    def read(self, path: Path) -> OnnxModel:
         """The model in a file, with what is asked. Raises UsageError (D0901) for what cannot be read."""
         return read_onnx(
             path,
             shapes={name: _shape(name, text) for name, text in self.shapes.items()},
             fixed={name: _value(name, text) for name, text in self.fixed.items()},
             bounds=self.bounds,
-            values=values,
         )
 
 

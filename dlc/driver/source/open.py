@@ -246,19 +246,18 @@ def _open_onnx(
     import_request: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
-    context = Context()
-    imported = import_request.read(path, context.values)
+    imported = import_request.read(path)
     name = readable(path.name)
     texts = {name: imported.listing}
     return SourceModel(
         imported.module,
-        context,
+        Context(),
         name,
         texts,
         path.parent,
         arrays=imported.arrays,
         warnings=imported.warnings,
-        numbers=imported.numbers,
+        settled=imported.settled,
     )
 
 

@@ -41,8 +41,8 @@ class SourceModel:
     """Its training, if its functions are those that train it."""
     listings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
-    numbers: frozenset[str] = frozenset()
-    """Sizes that it had by name and that were asked to be numbers."""
+    settled: frozenset[str] = frozenset()
+    """Sizes that keep already to the bounds that were asked for."""
     can_train: bool = False
     """Whether its text says how it trains."""
     trust_ir: bool = False

@@ -13,6 +13,7 @@ import numpy as np
 from dlc.dialects import array, func, nn, weight
 from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
+from dlc.importers.agreed_sizes import SolvedSizes, solved_sizes
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx import (
     control,
@@ -50,7 +51,6 @@ from dlc.ir.core import Block, Builder, Evaluation, Value
 from dlc.ir.dims import Bounds, Shape
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
-from dlc.ir.value_map import ValueMap
 
 IMPORTERS: dict[str, Importer] = {
     **control.IMPORTERS,
@@ -64,6 +64,8 @@ IMPORTERS: dict[str, Importer] = {
 }
 """The importer of each ONNX operator, by its name."""
 
+MAX_ROUNDS = 32
+"""So often a graph is imported, each time with more known of its sizes."""
 OPSETS = range(6, 29)
 """The versions of the operators' meaning that the importers know."""
 
@@ -83,8 +85,8 @@ class OnnxModel:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
     """Declarations of the file that its nodes contradict."""
-    numbers: frozenset[str] = frozenset()
-    """Sizes that are numbers, since their bounds leave no other."""
+    settled: frozenset[str] = frozenset()
+    """Sizes that keep to the bounds that were asked for."""
 
 
 def read_onnx(
@@ -94,18 +96,16 @@ def read_onnx(
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Array] | None = None,
     bounds: Bounds | None = None,
-    values: ValueMap | None = None,
 ) -> OnnxModel:
     """The model in an ONNX file.
 
     `shapes` replaces the declared shapes of inputs, by their names in the file, `dims` gives numbers to
     sizes that have names, `fixed` values to inputs, which are inputs no longer. `bounds` decide what
-    follows from sizes, of names that the file has. `values` learns which value each tensor of the file
-    is. Raises Unsupported with every operator that is not imported,
-    UsageError for names that the file does not have and for values that do not fit.
+    follows from sizes, of names that the file has. Raises Unsupported with every operator that is not
+    imported, UsageError for names that the file does not have and for values that do not fit.
     """
     graph = read_graph(path, IMPORTERS)
-    return import_graph(graph, shapes=shapes, dims=dims, fixed=fixed, bounds=bounds, values=values)
+    return import_graph(graph, shapes=shapes, dims=dims, fixed=fixed, bounds=bounds)
 
 
 def import_graph(
@@ -115,15 +115,31 @@ def import_graph(
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Array] | None = None,
     bounds: Bounds | None = None,
-    values: ValueMap | None = None,
 ) -> OnnxModel:
-    """The same from a graph that was read."""
+    """The same from a graph that was read.
+
+    Sizes that the graph takes to be equal and that decide a dim of the inputs, such as `H == 2*(H//2)` or
+    `N == 80`, are put into the shapes of the inputs, and the graph is imported again.
+    """
     _check_opset(graph)
     inputs = [declared.name for declared in graph.inputs]
     check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
     graph = with_fixed(graph, fixed or {})
-    sizes = Sizes(graph, shapes or {}, dims or {}, bounds or {})
-    return _Import(graph, sizes, values or ValueMap()).run()
+    solved = SolvedSizes()
+    for _ in range(MAX_ROUNDS):
+        one = _Import(graph, Sizes(graph, shapes or {}, dims or {}, bounds or {}, solved))
+        try:
+            model = one.run()
+        except DlcError:
+            more = one.solved_sizes()
+            if not more:
+                raise
+        else:
+            more = one.solved_sizes()
+            if not more:
+                return model
+        solved = solved.then(more)
+    raise Unsupported(f"{graph.file} has sizes that depend on each other without end", code="D0710")
 
 
 def _is_known(node: Node) -> bool:
@@ -165,10 +181,9 @@ def _held(graph: Graph) -> dict[str, Operand]:
 
 
 class _Import:
-    def __init__(self, graph: Graph, sizes: Sizes, values: ValueMap) -> None:
+    def __init__(self, graph: Graph, sizes: Sizes) -> None:
         self._graph = graph
         self._sizes = sizes
-        self._values = values
         self._block = self._top = Block()
         self._module = Module.empty(self._place(1))
         self._weight_names = Identifiers("w")
@@ -181,6 +196,10 @@ class _Import:
         self._warnings: list[Diagnostic] = []
         self.bounds: Bounds = {}
         self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
+
+    def solved_sizes(self) -> SolvedSizes:
+        """What the nodes that were imported say of the dims of the inputs."""
+        return solved_sizes(self._top, self.bounds, self.bounds.keys() - self._sizes.settled)
 
     def run(self) -> OnnxModel:
         """Import the nodes in their order; what cannot be imported is reported all at once."""
@@ -204,7 +223,7 @@ class _Import:
             graph.nodes,
             self._renamed(inputs),
             tuple(self._warnings),
-            self._sizes.numbers,
+            self._sizes.settled,
         )
 
     def _unsupported(self) -> Unsupported:

@@ -10,10 +10,11 @@ import numpy as np
 from dlc.dialects import func
 from dlc.dialects.interface import bounds_attribute
 from dlc.errors import Diagnostic, ModelError, UsageError
+from dlc.importers.agreed_sizes import SolvedSizes
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx.facts import Array, Graph, Input, Output, Tensor
 from dlc.ir.attributes import encode
-from dlc.ir.dims import Bounds, Shape, Size, names, substitute, symbol
+from dlc.ir.dims import Bounds, Shape, Size, known_multiple, names, substitute, symbol
 from dlc.ir.types import TensorType
 from dlc.text.model.words import NEVER_NAMES
 
@@ -97,14 +98,18 @@ class Sizes:
         shapes: Mapping[str, Shape],
         dims: Mapping[str, int],
         bounds: Bounds,
+        solved: SolvedSizes,
     ) -> None:
         self._shapes = shapes
         self._dims = dims
         self._bounds = {
-            name: (low, high) for name, (low, high) in bounds.items() if high is None or low <= high
+            name: (low, high)
+            for name, (low, high) in bounds.items()
+            if low >= 1 and (high is None or low <= high)
         }
         only = {name: low for name, (low, high) in bounds.items() if low == high and low > 0}
         self._numbers = {**only, **dims}
+        self._solved = solved
         self._tensors = {declared.name for declared in (*graph.inputs, *graph.declared)}
         self._taken = {entry_name(graph), *input_names(graph)}
         self._names = Identifiers("N", taken=self._taken)
@@ -113,12 +118,12 @@ class Sizes:
     @property
     def are_declared(self) -> bool:
         """Whether all shapes are those of the file."""
-        return not self._shapes and not self._dims and not self.numbers
+        return not self._shapes and not self._dims and not self.settled
 
     @property
-    def numbers(self) -> frozenset[str]:
-        """The names of sizes that are numbers because of their bounds."""
-        return frozenset(self._known() & self._numbers.keys() - self._dims.keys())
+    def settled(self) -> frozenset[str]:
+        """The names of sizes that keep to the bounds that were asked for."""
+        return frozenset(self._known() & self._bounds.keys())
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -144,7 +149,9 @@ class Sizes:
                     help="give the size another name",
                 )
             self._named.setdefault(used, symbol(used))
-        return tuple([substitute(size, self._numbers) for size in shape])
+        return tuple(
+            [substitute(substitute(size, self._numbers), self._solved.dims) for size in shape]
+        )
 
     def _size(self, axis_name: str, axis: int | str | None) -> Size:
         if isinstance(axis, int):
@@ -166,8 +173,15 @@ class Sizes:
     def bounds_of(self, shapes: Iterable[Shape]) -> dict[str, tuple[int, int | None]]:
         """The bounds of sizes with names: those that were asked for, or any from 1 on."""
         used = [name for shape in shapes for size in shape for name in sorted(names(size))]
-        asked = {name: self._bounds.get(name, (1, None)) for name in used}
-        return {name: (max(low, 1), high) for name, (low, high) in asked.items()}
+        return {name: self._bounds_of(name) for name in used}
+
+    def _bounds_of(self, name: str) -> tuple[int, int | None]:
+        """The bounds of a size; in `16*H` those of H that keep all of it inside those of the file's H."""
+        if name in self._solved.bounds:
+            return self._solved.bounds[name]
+        low, high = self._bounds.get(name, (1, None))
+        step = known_multiple(self._solved.dims.get(name, 1))
+        return max(-(-low // step), 1), None if high is None else high // step
 
 
 def check_result(

@@ -6,7 +6,7 @@ have symbolic sizes among their elements: that is how computations with shapes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -15,11 +15,11 @@ import numpy as np
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
-from dlc.errors.options import option
+from dlc.importers.agreed_sizes import agreed_size, with_sizes
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Bounds, Dim, Shape, Size, names
+from dlc.ir.dims import Bounds, Dim, Shape, Size
 from dlc.ir.types import I64, DType, TensorType, Type
 
 FOLDED = 4096
@@ -305,6 +305,28 @@ class NodeContext:
             raise self.wrong(f"names an axis twice: {list(axes)}")
         return tuple(ordered)
 
+    # Sizes.
+
+    def common_size(self, sizes: Collection[Size]) -> Size:
+        """The size that all are, 1 for none. Raises ModelError (D0521) where two surely differ."""
+        if not sizes:
+            return 1
+        size = agreed_size(sizes, self.regions.bounds)
+        if size is None:
+            texts = " and ".join(sorted(map(str, sizes)))
+            raise self.wrong(f"combines axes of the sizes {texts}")
+        return size
+
+    def with_common_axis(self, *places: tuple[Value, int]) -> list[Value]:
+        """Values with the same size along an axis of each. Raises as `common_size`."""
+        size = self.common_size({array.tensor_type(value).shape[axis] for value, axis in places})
+        return [self._with_axis(value, axis, size) for value, axis in places]
+
+    def _with_axis(self, value: Value, axis: int, size: Size) -> Value:
+        shape = list(array.tensor_type(value).shape)
+        shape[axis] = size
+        return with_sizes(self.emit, value, shape)
+
     # Refusals.
 
     def wrong(self, why: str, help: str | None = None) -> ModelError:
@@ -332,33 +354,31 @@ def broadcast(context: NodeContext, *values: Value) -> list[Value]:
 
 
 def common_shape(context: NodeContext, shapes: Sequence[Shape]) -> Shape:
-    """The shape that shapes are stretched to. Raises ModelError where two sizes differ."""
+    """The shape that shapes are stretched to; of sizes that only a call can compare, the simplest.
+
+    Raises ModelError (D0521) where two sizes surely differ.
+    """
     rank = max(map(len, shapes))
-    shape: list[Size] = []
-    for axis in range(-rank, 0):
-        sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
-        if len(sizes) > 1:
-            texts = " and ".join(sorted(map(str, sizes)))
-            raise context.wrong(f"combines axes of the sizes {texts}", _decided(sizes))
-        shape.append(sizes.pop() if sizes else 1)
-    return tuple(shape)
-
-
-def _decided(sizes: Iterable[Size]) -> str | None:
-    """Help for sizes that may differ: bounds that would decide it, if they have names."""
-    used = sorted({name for size in sizes for name in names(size)})
-    if not used:
-        return None
-    bounds, size = option("dims", {used[0]: (1, 64)}), option("dims", {used[0]: (8, 8)})
-    return f"{bounds} or {size}, with bounds or a number that decide it"
+    return tuple(
+        [
+            context.common_size({shape[axis] for shape in shapes if len(shape) >= -axis} - {1})
+            for axis in range(-rank, 0)
+        ]
+    )
 
 
 def stretched(emit: Builder, value: Value, shape: Shape) -> Value:
-    """A value in a shape that it can be stretched to."""
+    """A value in a shape that it can be stretched to: each size is 1, or that of the shape in every call."""
     own = array.tensor_type(value).shape
     if own == shape:
         return value
     first = len(shape) - len(own)
+    value = with_sizes(
+        emit,
+        value,
+        [1 if size == 1 else shape[first + axis] for axis, size in enumerate(own)],
+    )
+    own = array.tensor_type(value).shape
     kept = [axis for axis, size in enumerate(own) if size == shape[first + axis]]
     part = tuple([own[axis] for axis in kept])
     if part != own:

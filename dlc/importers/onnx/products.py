@@ -32,6 +32,7 @@ def _matmul(context: NodeContext) -> NodeResults:
         x = reshape(emit, x, (1, *left))
     if len(right) == 1:
         y = reshape(emit, y, (*right, 1))
+    x, y = context.with_common_axis((x, -1), (y, -2))
     rows, columns = array.tensor_type(x).shape, array.tensor_type(y).shape
     if len(columns) == 2 and len(rows) > 2:
         flat = reshape(emit, x, (product(rows[:-1]), rows[-1]))
@@ -55,6 +56,7 @@ def _gemm(context: NodeContext) -> NodeResults:
         x = transpose(emit, x, (1, 0))
     if context.flag("transB"):
         y = transpose(emit, y, (1, 0))
+    x, y = context.with_common_axis((x, -1), (y, -2))
     whole = emit(array.MatMul(x, y))
     alpha, beta = context.number("alpha", 1.0), context.number("beta", 1.0)
     if alpha != 1:

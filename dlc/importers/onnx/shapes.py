@@ -106,6 +106,9 @@ def _unsqueeze(context: NodeContext) -> NodeResults:
 def _concat(context: NodeContext) -> NodeResults:
     values = context.values()
     axis = context.axis(context.integer("axis"), array.tensor_type(values[0]).rank)
+    for other in range(array.tensor_type(values[0]).rank):
+        if other != axis:
+            values = context.with_common_axis(*[(value, other) for value in values])
     return context.emit(array.Concatenate(tuple(values), axis))
 
 
