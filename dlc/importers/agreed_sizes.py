@@ -6,13 +6,20 @@ A tensor gets the size that was chosen by a reshape, whose condition each call i
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Bounds, Size, names, substitute
-from dlc.ir.equal_sizes import least_bound, never_equal, not_negative, solution
+from dlc.ir.dims import Bounds, Size, evaluate, names, substitute
+from dlc.ir.equal_sizes import (
+    highest_value,
+    least_value,
+    never_equal,
+    not_negative,
+    solution,
+)
 from dlc.ir.types import TensorType
 
 
@@ -55,7 +62,7 @@ class SolvedSizes:
         return SolvedSizes({**more.dims, **dims}, {**kept, **more.bounds})
 
 
-def solved_sizes(block: Block, bounds: Bounds, free: Collection[str]) -> SolvedSizes:
+def solved_sizes(block: Block, bounds: Bounds, free: AbstractSet[str]) -> SolvedSizes:
     """What the conditions of a block say of the dims: equal sizes first, and if there are none, bounds.
 
     `bounds` has the dims of the inputs; `free` are those whose bounds nobody has asked for.
@@ -72,19 +79,23 @@ def solved_sizes(block: Block, bounds: Bounds, free: Collection[str]) -> SolvedS
     extremes = [not_negative(one, other) for one, other in equal]
     narrower = dict(bounds)
     for size in (*at_least, *[each for each in extremes if each is not None]):
-        found = least_bound(size)
-        if found is not None and found[0] in free:
-            narrower[found[0]] = _narrower(narrower[found[0]], *found[1:])
+        if len(names(size)) == 1 and names(size) <= free:
+            (name,) = names(size)
+            narrower[name] = _narrower(size, name, *narrower[name])
     return SolvedSizes({}, {n: bound for n, bound in narrower.items() if bound != bounds[n]})
 
 
-def _narrower(
-    bound: tuple[int, int | None], low: int | None, high: int | None
-) -> tuple[int, int | None]:
-    """Bounds with another lowest or highest value, if there are any left then."""
-    lowest = max(bound[0], low or 0)
-    highest = min([end for end in (bound[1], high) if end is not None], default=None)
-    return (lowest, highest) if highest is None or lowest <= highest else bound
+def _narrower(size: Size, name: str, low: int, high: int | None) -> tuple[int, int | None]:
+    """The bounds of a dim between which a size of it alone is 0 or more, as far as one end decides that."""
+    if evaluate(size, {name: low}) < 0:
+        found = least_value(size, name, low, high)
+        return (low, high) if found is None else (found, high)
+    most = highest_value(size)
+    return (
+        (low, high)
+        if most is None or most < low
+        else (low, most if high is None else min(high, most))
+    )
 
 
 def _conditions(block: Block) -> tuple[list[tuple[Size, Size]], list[Size]]:
@@ -95,8 +106,8 @@ def _conditions(block: Block) -> tuple[list[tuple[Size, Size]], list[Size]]:
         for need in op.needs():
             if need.equals is not None:
                 equal.append((need.size, need.equals))
-            elif need.code == "D0804":
-                at_least[need.size] = None
+            elif need.code == "D0804" and not isinstance(highest_value(need.size), int):
+                at_least[need.size] = None  # that axes may be too long to number, bounds nothing
         for result in op.results:
             if isinstance(result.type, TensorType):
                 at_least |= dict.fromkeys(result.type.shape)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dlc.ir.dims import Bounds, Extreme, Size, interval, maximum, minimum
+from dlc.ir.dims import Bounds, Dim, Extreme, Size, interval, maximum, minimum, names
+from dlc.ir.periodic import one_period
 
 MOST_CASES = 6
 """The most minima and maxima of a size that are expanded; each of them doubles the work."""
@@ -23,6 +24,8 @@ def never_negative(size: Size, bounds: Bounds, cases: int = MOST_CASES) -> bool:
         return True
     if isinstance(size, int) or not cases:
         return False
+    if _is_never_negative_in_a_period(size, bounds):
+        return True
     for monomial, factor in size.terms:
         match monomial:
             case ((Extreme(which, (one, other)), 1),):
@@ -35,3 +38,32 @@ def never_negative(size: Size, bounds: Bounds, cases: int = MOST_CASES) -> bool:
             case _:
                 pass
     return False
+
+
+def _is_never_negative_in_a_period(size: Dim, bounds: Bounds) -> bool:
+    """Whether a size of one dim is not below 0 in the first period from the lowest value on, nor later."""
+    if len(names(size)) != 1:
+        return False
+    (name,) = names(size)
+    found = one_period(size, bounds.get(name, (0, None))[0])
+    return found is not None and found.growth >= 0 and min(found.values) >= 0
+
+
+def larger(one: Size, other: Size, bounds: Bounds) -> Size:
+    """The larger of two sizes; symbolic where there is no proof which one it is.
+
+    >>> from dlc.ir.dims import symbol
+    >>> h = symbol("H")
+    >>> larger(h // 2 - 2 * (h // 4), 0, {"H": (1, None)})
+    <Dim H//2 - 2*(H//4)>
+    """
+    if never_negative(one - other, bounds):
+        return one
+    return other if never_negative(other - one, bounds) else maximum(one, other, bounds)
+
+
+def smaller(one: Size, other: Size, bounds: Bounds) -> Size:
+    """The smaller of two sizes; symbolic where there is no proof which one it is."""
+    if never_negative(one - other, bounds):
+        return other
+    return one if never_negative(other - one, bounds) else minimum(one, other, bounds)

@@ -1,18 +1,14 @@
-"""Whether two sizes are equal: for all values of their dims, for none, or for some, and then for which.
-
-A size of one dim whose quotients have numbers below them is periodic: `f(H + P) = f(H) + c`, where P is
-the product of the numbers. So whether two of them are equal is decided by P values of the dim.
-"""
+"""Whether two sizes are equal: for all values of their dims, for none, or for some, and then for which."""
 
 from __future__ import annotations
 
-from math import gcd, lcm
+from bisect import bisect_left
+from math import gcd
 
 from dlc.ir.dims import (
     Bounds,
     Dim,
     Extreme,
-    Quotient,
     Size,
     evaluate,
     floor_divide,
@@ -22,9 +18,7 @@ from dlc.ir.dims import (
     names,
     symbol,
 )
-
-MAX_PERIOD = 1 << 12
-"""So many values of a dim are tried."""
+from dlc.ir.periodic import one_period
 
 
 def never_equal(one: Size, other: Size, bounds: Bounds | None = None) -> bool:
@@ -91,23 +85,30 @@ def not_negative(one: Size, other: Size) -> Size | None:
     return None
 
 
-def least_bound(size: Size) -> tuple[str, int | None, int | None] | None:
-    """The only dim of a size `k*N + c`, and the lowest or the highest value for which that is 0 or more.
+def highest_value(size: Size) -> int | None:
+    """The highest value of the only dim of a size `c - k*N` at which that is 0 or more.
 
-    >>> least_bound(symbol("T") - 3), least_bound(16 - 2 * symbol("T"))
-    (('T', 3, None), ('T', None, 8))
+    >>> highest_value(17 - 2 * symbol("T")), highest_value(symbol("T") - 3)
+    (8, None)
     """
-    if not isinstance(size, Dim):
-        return None
-    constant = _constant(size)
-    linear = size - constant
+    linear = size - _constant(size) if isinstance(size, Dim) else 0
     match linear.terms if isinstance(linear, Dim) else ():
-        case ((((str(name), 1),), factor),) if factor > 0:
-            return name, -(constant // factor), None
-        case ((((str(name), 1),), factor),):
-            return name, None, constant // -factor
+        case ((((str(), 1),), factor),) if factor < 0 and isinstance(size, Dim):
+            return _constant(size) // -factor
         case _:
             return None
+
+
+def least_value(size: Size, name: str, low: int, high: int | None) -> int | None:
+    """The lowest value of the only dim of a size, from `low` on, at which the size is 0 or more.
+
+    None where it is below 0 at the highest value. The size must not fall where the dim grows.
+    """
+    most = low + 2**20 if high is None else high
+    if evaluate(size, {name: most}) < 0:
+        return None
+    found = bisect_left(range(low, most), 0, key=lambda value: evaluate(size, {name: value}))
+    return low + found
 
 
 def _extreme(which: str, sizes: tuple[Size, Size]) -> Size:
@@ -146,38 +147,10 @@ def _equal_residues(difference: Dim) -> tuple[int, frozenset[int]] | None:
 
     None for a size that has no period, or grows with the dim.
     """
-    period = _period(difference)
-    if len(names(difference)) != 1 or period is None:
+    found = one_period(difference, 0)
+    if found is None or found.growth != 0:
         return None
-    (name,) = names(difference)
-    values = [evaluate(difference, {name: value}) for value in range(period + 1)]
-    if values[period] != values[0]:
-        return None
-    return period, frozenset(value for value in range(period) if values[value] == 0)
-
-
-def _period(size: Size) -> int | None:
-    """P so that `f(x + P) - f(x)` is the same for all x of the only dim; None if there is no small one.
-
-    If f has the period P, then `f // d` has the period `P*d`.
-    """
-    if isinstance(size, int):
-        return 1
-    period = 1
-    for monomial, _ in size.terms:
-        match monomial:
-            case () | ((str(), 1),):
-                pass
-            case ((Quotient(numerator, int(denominator)), 1),) if denominator > 0:
-                inner = _period(numerator)
-                if inner is None:
-                    return None
-                period = lcm(period, inner * denominator)
-            case _:
-                return None
-        if period > MAX_PERIOD:
-            return None
-    return period
+    return found.length, frozenset(k for k, value in enumerate(found.values) if value == 0)
 
 
 def _constant(size: Dim) -> int:

@@ -298,6 +298,12 @@ class NodeContext:
             raise self.wrong(f"speaks of axis {axis} of a tensor with {rank} axes")
         return axis % rank if rank else 0
 
+    def permutation(self, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+        """All axes of a tensor in some order."""
+        if sorted(axes) != list(range(rank)):
+            raise self.wrong(f"puts the axes of a tensor with {rank} axes into the order {[*axes]}")
+        return tuple(axes)
+
     def axes(self, axes: Sequence[int], rank: int) -> tuple[int, ...]:
         """Several axes, in rising order."""
         ordered = sorted({self.axis(axis, rank) for axis in axes})
@@ -368,7 +374,7 @@ def common_shape(context: NodeContext, shapes: Sequence[Shape]) -> Shape:
 
 
 def stretched(emit: Builder, value: Value, shape: Shape) -> Value:
-    """A value in a shape that it can be stretched to: each size is 1, or that of the shape in every call."""
+    """A value in a shape that it can be stretched to: each size is 1 or, in every call, that of it."""
     own = array.tensor_type(value).shape
     if own == shape:
         return value

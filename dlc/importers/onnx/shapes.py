@@ -9,7 +9,6 @@ from typing import cast
 import numpy as np
 
 from dlc.dialects import array
-from dlc.dialects.array.arithmetic import plus
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import numbers
@@ -22,8 +21,9 @@ from dlc.importers.onnx.node_context import (
     common_shape,
     stretched,
 )
+from dlc.ir.bounded import larger, never_negative, smaller
 from dlc.ir.core import Value
-from dlc.ir.dims import Bounds, Shape, Size, maximum, minimum, product
+from dlc.ir.dims import Bounds, Shape, Size, product
 from dlc.ir.types import F32, I64, TensorType
 
 FAR = 10**9
@@ -179,17 +179,17 @@ def _forwards(
     """The part of an axis from `start` up to before `end`, whatever the stride."""
     bounds = context.regions.bounds
     low, high = _inside(start, size, bounds), _inside(end, size, bounds)
-    return low, maximum(low, high, bounds)
+    return low, larger(low, high, bounds)
 
 
 def _inside(index: Size, size: Size, bounds: Bounds) -> Size:
     """A place, perhaps counted from the end, as one from 0 to the size."""
     if isinstance(index, int):
         if index < 0:
-            return 0 if index <= -FAR else maximum(size + index, 0, bounds)
+            return 0 if index <= -FAR else larger(size + index, 0, bounds)
         if index >= FAR:
             return size
-    return minimum(index, size, bounds)
+    return smaller(index, size, bounds)
 
 
 def _backwards(
@@ -234,39 +234,49 @@ def _pad(context: NodeContext) -> NodeResults:
     return _continued(context, x, mode, low, high)
 
 
-def _pads(context: NodeContext, rank: int) -> tuple[list[int], list[int]]:
+def _pads(context: NodeContext, rank: int) -> tuple[list[Size], list[Size]]:
     """The padding before and behind each axis; a negative number removes elements."""
-    pads = list(context.list("pads") or ()) if context.opset < 11 else context.integers(1)
+    attribute = context.list("pads") if context.opset < 11 else None
+    pads: list[Size] = context.sizes(1) if context.opset >= 11 else [*(attribute or ())]
     axes: Sequence[int] = range(rank)
     if context.opset >= 18 and context.operand(3) is not None:
         axes = [context.axis(axis, rank) for axis in context.integers(3)]
     if len(pads) != 2 * len(axes):
         raise context.wrong(f"has {len(pads)} pads for {len(axes)} axes")
-    low, high = [0] * rank, [0] * rank
+    low: list[Size] = [0] * rank
+    high: list[Size] = [0] * rank
     for k, axis in enumerate(axes):
         low[axis], high[axis] = pads[k], pads[len(axes) + k]
     return low, high
 
 
-def _filled(context: NodeContext, x: Value, low: list[int], high: list[int]) -> Value:
+def _filled(context: NodeContext, x: Value, low: list[Size], high: list[Size]) -> Value:
     """The tensor with one value around it, after what is cut off."""
     emit, type = context.emit, context.type(0)
     value = context.optional(2) if context.opset >= 11 else None
     if value is None:
         value = array.fill(emit, context.number("value", 0.0), type.with_shape(()))
-    starts = [max(-number, 0) for number in low]
-    ends = [size - max(-number, 0) for size, number in zip(type.shape, high, strict=True)]
+    bounds = context.regions.bounds
+    starts = [larger(-number, 0, bounds) for number in low]
+    ends = [
+        size - larger(-number, 0, bounds) for size, number in zip(type.shape, high, strict=True)
+    ]
     steps = (1,) * type.rank
     inner = emit(array.Slice(x, tuple(starts), tuple(ends), steps))
-    before, behind = (tuple([max(number, 0) for number in numbers]) for numbers in (low, high))
+    before, behind = (
+        tuple([larger(number, 0, bounds) for number in numbers]) for numbers in (low, high)
+    )
     return emit(array.Pad(inner, reshape(emit, value, ()), before, behind, (0,) * type.rank))
 
 
-def _continued(context: NodeContext, x: Value, mode: str, low: list[int], high: list[int]) -> Value:
+def _continued(
+    context: NodeContext, x: Value, mode: str, low: Sequence[Size], high: Sequence[Size]
+) -> Value:
     """The tensor with its own elements around it, one axis after the other."""
     if mode not in ("reflect", "edge", "wrap"):
         raise context.wrong(f"has the unknown mode {mode!r}")
-    if min(*low, *high, 0) < 0:
+    bounds = context.regions.bounds
+    if not all(never_negative(number, bounds) for number in (*low, *high)):
         raise context.unsupported(f"in mode {mode} that cuts elements off is not imported")
     for axis, (before, behind) in enumerate(zip(low, high, strict=True)):
         if before or behind:
@@ -277,13 +287,15 @@ def _continued(context: NodeContext, x: Value, mode: str, low: list[int], high: 
     return x
 
 
-def _source_index(context: NodeContext, size: Size, mode: str, before: int, behind: int) -> Value:
+def _source_index(context: NodeContext, size: Size, mode: str, before: Size, behind: Size) -> Value:
     """For each position of the padded axis, the index of the element that it copies."""
     emit = context.emit
-    if mode == "reflect" and isinstance(size, int) and max(before, behind) >= size:
-        raise context.wrong(f"reflects {max(before, behind)} elements of {size}")
+    for padding in (before, behind):
+        if mode == "reflect" and never_negative(padding - size, context.regions.bounds):
+            raise context.wrong(f"reflects {padding} elements of {size}")
     type = TensorType(I64, (before + size + behind,))
-    position = plus(emit, array.iota(emit, type, 0), -before)
+    first = numbers(emit, before, type)
+    position = emit(array.Subtract(array.iota(emit, type, 0), first))
     last = numbers(emit, size - 1, type)
     if mode == "wrap":
         return emit(array.Remainder(position, numbers(emit, size, type)))

@@ -13,7 +13,8 @@ import numpy as np
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.node_context import FOLDED, Constant, NodeContext
 from dlc.importers.onnx.shapes import reshaped
-from dlc.ir.dims import Bounds, Dim, Size, floor_divide, interval, maximum, minimum
+from dlc.ir.bounded import larger, smaller
+from dlc.ir.dims import Bounds, Dim, Size, floor_divide, interval
 from dlc.ir.types import BOOL, F32, F64, I64
 
 Rule = Callable[[NodeContext], "Constant | None"]
@@ -188,7 +189,48 @@ def _where(context: NodeContext) -> Constant | None:
     return _made(chosen, yes)
 
 
-KEEPING = frozenset(("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"))
+def _transpose(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    axes = context.list("perm") or tuple(range(source.array.ndim))[::-1]
+    return Constant(
+        source.array.transpose(context.permutation(axes, source.array.ndim)), source.dtype
+    )
+
+
+def _remainder(one: Size, other: Size) -> Size:
+    """With the sign of the divisor; a size is not negative, so `fmod` gives the same."""
+    return one - other * floor_divide(one, other)
+
+
+def _expand(context: NodeContext) -> Constant | None:
+    source, shape = context.constant(0), _numbers(context, 1)
+    if shape is None:
+        return None
+    whole = np.broadcast_shapes(source.array.shape, tuple(shape))
+    return (
+        None
+        if prod(whole) > FOLDED
+        else Constant(np.broadcast_to(source.array, whole), source.dtype)
+    )
+
+
+def _negative(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    return _made(np.asarray(-source.array.astype(object), object), source)
+
+
+def _total(context: NodeContext) -> Constant | None:
+    source = context.constant(0)
+    if source.array.ndim != 1 or source.dtype is not I64:
+        return None
+    kept = 1 if context.flag("keepdims", default=True) else 0
+    whole: Size = 0
+    for size in source.sizes:
+        whole = whole + size
+    return Constant.of_sizes([whole], (1,) * kept)
+
+
+KEEPING = frozenset(("Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 """Operators that give sizes back as they are, in floats too."""
 RULES: dict[str, Rule] = {
     "Add": _elementwise(lambda x, y: x + y),
@@ -196,20 +238,25 @@ RULES: dict[str, Rule] = {
     "Concat": _concat,
     "Div": _elementwise(_divide),
     "Gather": _gather,
+    "Expand": _expand,
     "Equal": _compare(operator.eq),
     "Greater": _compare(operator.gt),
     "GreaterOrEqual": _compare(operator.ge),
     "Identity": lambda context: context.constant(0),
     "Less": _compare(operator.lt),
     "LessOrEqual": _compare(operator.le),
-    "Max": _extreme(maximum),
-    "Min": _extreme(minimum),
+    "Max": _extreme(larger),
+    "Min": _extreme(smaller),
+    "Mod": _elementwise(_remainder),
     "Mul": _elementwise(lambda x, y: x * y),
+    "Neg": _negative,
     "ReduceProd": _product,
+    "ReduceSum": _total,
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,
     "Sub": _elementwise(lambda x, y: x - y),
+    "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
     "Where": _where,
 }

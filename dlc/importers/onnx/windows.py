@@ -15,8 +15,9 @@ from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
+from dlc.ir.bounded import larger, smaller
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, maximum, minimum
+from dlc.ir.dims import Shape, Size
 
 LAYOUTS = {3: "ncw", 4: "nchw", 5: "ncdhw"}
 
@@ -65,7 +66,7 @@ def _padding(
     for size, extent, stride, dilation in zip(spatial, window, strides, dilations, strict=True):
         count = (size + stride - 1) // stride
         missing = (count - 1) * stride + (extent - 1) * dilation + 1 - size
-        whole = maximum(missing, 0, context.regions.bounds)
+        whole = larger(missing, 0, context.regions.bounds)
         less = whole // 2
         more = whole - less
         padding.append((less, more) if auto == "SAME_UPPER" else (more, less))
@@ -185,8 +186,8 @@ def _pool_padding(
         more = (count - 1) * stride - room
         if not (isinstance(high, int) and stride + high <= (extent - 1) * dilation + 1):
             # A last window that would lie wholly in the padding at the end is left out.
-            fewer = minimum(count, (size + low - 1) // stride + 1, bounds)
-            more = maximum((fewer - 1) * stride - room, 0, bounds)
+            fewer = smaller(count, (size + low - 1) // stride + 1, bounds)
+            more = larger((fewer - 1) * stride - room, 0, bounds)
         added.append(0 if is_negative(more) else more)
     whole = [(low, high + more) for (low, high), more in zip(padding, added, strict=True)]
     return tuple(whole), tuple(added)

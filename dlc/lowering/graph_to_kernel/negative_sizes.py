@@ -9,7 +9,6 @@ operation: whether a call fails does not depend on what is left of the text.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from dlc.ir.attributes import Attribute
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Bounds, Dim, Size, evaluate, names
+from dlc.ir.equal_sizes import least_value
 from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact import manifest
@@ -202,11 +202,8 @@ def _enough(size: Dim, bounds: Bounds) -> tuple[str, int, int | None] | None:
     """The bounds of the only name in a size that leave it at 0 or above, if there are such."""
     name, *others = sorted(names(size))
     low, high = bounds[name]
-    most = low + 2**20 if high is None else high
-    if others or evaluate(size, {name: most}) < 0:
-        return None
-    more = bisect_left(range(low, most), 0, key=lambda number: evaluate(size, {name: number}))
-    return name, low + more, high
+    enough = None if others else least_value(size, name, low, high)
+    return None if enough is None else (name, enough, high)
 
 
 def _larger(name: str, low: int, high: int | None) -> str:
