@@ -86,7 +86,7 @@ class Diagnostic:
     place: Place | None = None
     labels: tuple[Label, ...] = ()
     help: str | None = None
-    severity: Literal["error", "warning"] = "error"
+    severity: Literal["error", "warning", "note"] = "error"
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import reshape
-from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Bounds, Size, evaluate, names, substitute
+from dlc.errors import Diagnostic
+from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.dims import Bounds, Size, evaluate, known_multiple, names, substitute, symbol
 from dlc.ir.equal_sizes import (
     highest_value,
     least_value,
@@ -46,11 +47,12 @@ class SolvedSizes:
     """Dims of the inputs that a model decides: as other sizes, or by bounds.
 
     A dim that is a multiple of a number keeps its name: `H` is `16*H`. Bounds are those of the names that
-    are left.
+    are left. `origins` has the operation that decides each dim.
     """
 
     dims: Mapping[str, Size] = field(default_factory=dict[str, Size])
     bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
+    origins: Mapping[str, Op] = field(default_factory=dict[str, Op])
 
     def __bool__(self) -> bool:
         return bool(self.dims or self.bounds)
@@ -59,7 +61,31 @@ class SolvedSizes:
         """These, and what was found with them in place."""
         dims = {name: substitute(size, more.dims) for name, size in self.dims.items()}
         kept = {name: bound for name, bound in self.bounds.items() if name not in more.dims}
-        return SolvedSizes({**more.dims, **dims}, {**kept, **more.bounds})
+        return SolvedSizes(
+            {**more.dims, **dims}, {**kept, **more.bounds}, {**self.origins, **more.origins}
+        )
+
+    def notes(self) -> list[Diagnostic]:
+        """What was decided, each dim with the place that decides it."""
+        told = {name: _value(name, size) for name, size in self.dims.items()}
+        for name, (low, high) in self.bounds.items():
+            told.setdefault(
+                name, f"{name} is {low} or more" if high is None else _between(name, low, high)
+            )
+        return [
+            Diagnostic("D0522", text, self.origins[name].location.place, severity="note")
+            for name, text in told.items()
+        ]
+
+
+def _value(name: str, size: Size) -> str:
+    step = known_multiple(size)
+    is_multiple = size == step * symbol(name)
+    return f"{name} is a multiple of {step}, {size}" if is_multiple else f"{name} is {size}"
+
+
+def _between(name: str, low: int, high: int) -> str:
+    return f"{name} is {high} at most" if low == 1 else f"{name} is between {low} and {high}"
 
 
 def solved_sizes(block: Block, bounds: Bounds, free: AbstractSet[str]) -> SolvedSizes:
@@ -68,21 +94,27 @@ def solved_sizes(block: Block, bounds: Bounds, free: AbstractSet[str]) -> Solved
     `bounds` has the dims of the inputs; `free` are those whose bounds nobody has asked for.
     """
     equal, at_least = _conditions(block)
-    dims: dict[str, Size] = {}
-    for one, other in equal:
-        found = solution(substitute(one, dims), substitute(other, dims))
+    solved = SolvedSizes()
+    for one, other, op in equal:
+        found = solution(substitute(one, solved.dims), substitute(other, solved.dims))
         if found is not None and found[0] in bounds and names(found[1]) <= bounds.keys():
             name, size = found
-            dims = {**{n: substitute(s, {name: size}) for n, s in dims.items()}, name: size}
-    if dims:
-        return SolvedSizes(dims)
-    extremes = [not_negative(one, other) for one, other in equal]
-    narrower = dict(bounds)
-    for size in (*at_least, *[each for each in extremes if each is not None]):
+            solved = solved.then(SolvedSizes({name: size}, {}, {name: op}))
+    if solved:
+        return solved
+    for one, other, op in equal:
+        size = not_negative(one, other)
+        if size is not None:
+            at_least.setdefault(size, op)
+    narrower = {**bounds}
+    origins: dict[str, Op] = {}
+    for size, op in at_least.items():
         if len(names(size)) == 1 and names(size) <= free:
             (name,) = names(size)
-            narrower[name] = _narrower(size, name, *narrower[name])
-    return SolvedSizes({}, {n: bound for n, bound in narrower.items() if bound != bounds[n]})
+            bound = _narrower(size, name, *narrower[name])
+            if bound != narrower[name]:
+                narrower[name], origins[name] = bound, op
+    return SolvedSizes({}, {name: narrower[name] for name in origins}, origins)
 
 
 def _narrower(size: Size, name: str, low: int, high: int | None) -> tuple[int, int | None]:
@@ -91,24 +123,23 @@ def _narrower(size: Size, name: str, low: int, high: int | None) -> tuple[int, i
         found = least_value(size, name, low, high)
         return (low, high) if found is None else (found, high)
     most = highest_value(size)
-    return (
-        (low, high)
-        if most is None or most < low
-        else (low, most if high is None else min(high, most))
-    )
+    if most is None or most < low:
+        return low, high
+    return low, most if high is None else min(high, most)
 
 
-def _conditions(block: Block) -> tuple[list[tuple[Size, Size]], list[Size]]:
+def _conditions(block: Block) -> tuple[list[tuple[Size, Size, Op]], dict[Size, Op]]:
     """The sizes that operations need to be equal, and those that must be 0 or more."""
-    equal: list[tuple[Size, Size]] = []
-    at_least: dict[Size, None] = {}
+    equal: list[tuple[Size, Size, Op]] = []
+    at_least: dict[Size, Op] = {}
     for op in [inner for top in block for inner in top.walk(formulas=False)]:
         for need in op.needs():
             if need.equals is not None:
-                equal.append((need.size, need.equals))
-            elif need.code == "D0804" and not isinstance(highest_value(need.size), int):
-                at_least[need.size] = None  # that axes may be too long to number, bounds nothing
+                equal.append((need.size, need.equals, op))
+            elif need.code == "D0804" and highest_value(need.size) is None:
+                # That an axis may be too long to be numbered bounds nothing.
+                at_least.setdefault(need.size, op)
         for result in op.results:
-            if isinstance(result.type, TensorType):
-                at_least |= dict.fromkeys(result.type.shape)
-    return equal, list(at_least)
+            for size in result.type.shape if isinstance(result.type, TensorType) else ():
+                at_least.setdefault(size, op)
+    return equal, at_least

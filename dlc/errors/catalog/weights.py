@@ -78,6 +78,14 @@ PAGES: dict[str, Page] = {
         "on itself, two tensors of one name, an attribute that is missing, shapes that do not fit. The "
         "message names the node; the place is its line in the listing of the graph.",
     ),
+    "D0522": Page(
+        "a size that follows from an ONNX graph",
+        "The file leaves a size of an input open, and its nodes decide it: two tensors that are added or "
+        "joined must have the same sizes, a convolution needs some pixels, a table of positions ends. The "
+        "input has the size that is said, or the bounds; `4*H` is a multiple of 4, called by the H in it. "
+        "What no single size or bound says is a condition that `dlc check` lists and each call is checked "
+        "for. `--dim` and `--shape` choose otherwise.",
+    ),
     "D0530": Page(
         "an entry that a `train` block does not have",
         "The entries are data, loss, metric, optimizer, batch, epochs, seed and checkpoint, each once but "

@@ -103,11 +103,12 @@ def _reshape(graph: Graph, value: Value) -> Term:
     ones = [axis for axis, size in enumerate(source) if size == 1]
     if ones and shape == tuple([size for size in source if size != 1]):
         return Call("squeeze", (op.source,), (("axis", _axes(ones)),))
-    return Call("reshape", (op.source, _with_hole(shape)))
+    is_decided = product(source) == product(shape)
+    return Call("reshape", (op.source, _with_hole(shape) if is_decided else shape))
 
 
 def _with_hole(shape: Shape) -> Item:
-    """The shape, with `_` for a size that is not a plain name or number."""
+    """The shape, with `_` for a size that is not a plain name or number and follows from the others."""
     texts = [str(size) for size in shape]
     hard = [
         k for k, text in enumerate(texts) if isinstance(shape[k], Dim) and not text.isidentifier()

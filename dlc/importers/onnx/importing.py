@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +84,7 @@ class OnnxModel:
     nodes: Sequence[Node]
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
-    """Declarations of the file that its nodes contradict."""
+    """Declarations of the file that its nodes contradict, and sizes that they decide."""
     settled: frozenset[str] = frozenset()
     """Sizes that keep to the bounds that were asked for."""
 
@@ -137,7 +137,7 @@ def import_graph(
         else:
             more = one.solved_sizes()
             if not more:
-                return model
+                return replace(model, warnings=(*model.warnings, *solved.notes()))
         solved = solved.then(more)
     raise Unsupported(f"{graph.file} has sizes that depend on each other without end", code="D0710")
 

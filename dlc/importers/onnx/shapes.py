@@ -12,6 +12,7 @@ from dlc.dialects import array
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import numbers
+from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.onnx.facts import Tensor
 from dlc.importers.onnx.node_context import (
     Constant,
@@ -23,7 +24,8 @@ from dlc.importers.onnx.node_context import (
 )
 from dlc.ir.bounded import larger, never_negative, smaller
 from dlc.ir.core import Value
-from dlc.ir.dims import Bounds, Shape, Size, product
+from dlc.ir.dims import Bounds, Dim, Shape, Size, product
+from dlc.ir.equal_sizes import never_equal
 from dlc.ir.types import F32, I64, TensorType
 
 FAR = 10**9
@@ -31,8 +33,31 @@ FAR = 10**9
 
 
 def _reshape(context: NodeContext) -> NodeResults:
-    shape = context.type(0).shape
-    return reshape(context.emit, context.value(0), reshaped(context, shape, context.sizes(1)))
+    x, new_shape = context.value(0), context.sizes(1)
+    x = _with_dims_of(context, x, new_shape)
+    return reshape(context.emit, x, reshaped(context, array.tensor_type(x).shape, new_shape))
+
+
+def _with_dims_of(context: NodeContext, x: Value, new_shape: list[Size]) -> Value:
+    """The tensor with a dim of the new shape in place of one of its own, if only so `-1` comes out even.
+
+    `f32[A, 30, 32]` as `[B, -1, 4, 8]` tells that A is B.
+    """
+    shape = array.tensor_type(x).shape
+    rest = product(size for size in new_shape if size != -1)
+    if -1 not in new_shape or 0 in new_shape or _divides(rest, product(shape)):
+        return x
+    foreign = [size for size in new_shape if isinstance(size, Dim) and size not in shape]
+    for axis, size in enumerate(shape):
+        for other in foreign if isinstance(size, Dim) and size not in new_shape else ():
+            taken = (*shape[:axis], other, *shape[axis + 1 :])
+            if _divides(rest, product(taken)) and not never_equal(size, other):
+                return with_sizes(context.emit, x, taken)
+    return x
+
+
+def _divides(divisor: Size, size: Size) -> bool:
+    return divisor != 0 and size // divisor * divisor == size
 
 
 def reshaped(context: NodeContext, shape: Shape, new_shape: list[Size]) -> Shape:
@@ -262,7 +287,8 @@ def _filled(context: NodeContext, x: Value, low: list[Size], high: list[Size]) -
         size - larger(-number, 0, bounds) for size, number in zip(type.shape, high, strict=True)
     ]
     steps = (1,) * type.rank
-    inner = emit(array.Slice(x, tuple(starts), tuple(ends), steps))
+    is_cut = any(starts) or tuple(ends) != type.shape
+    inner = emit(array.Slice(x, tuple(starts), tuple(ends), steps)) if is_cut else x
     before, behind = (
         tuple([larger(number, 0, bounds) for number in numbers]) for numbers in (low, high)
     )

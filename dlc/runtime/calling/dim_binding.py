@@ -22,12 +22,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dlc.errors import CallError
 from dlc.runtime.artifact import size_expressions
-from dlc.runtime.artifact.manifest import Dim, Entry, Input
+from dlc.runtime.artifact.manifest import Dim, Entry, Input, Need
 from dlc.runtime.artifact.size_expressions import BadExpression, Expression
 from dlc.runtime.artifact.spelling import describe
 from dlc.runtime.calling.status import need_error
 
 Shape = tuple[int, ...]
+
+FAR = 65
+"""Values of a dim that are as far from that of a call are not proposed."""
 
 
 class DimBinder:
@@ -67,11 +70,21 @@ class DimBinder:
         self._solve(dict(enumerate(shapes)), values)
         for name in self._dims:
             if name not in values:
-                raise self._fail("D0804", f"no value of {name} gives the inputs these shapes")
+                raise self._fail("D0804", self._no_value(name, shapes))
         self._check_sizes(shapes, values)
         self.check_bounds({name: values[name] for name in self._dims})
         self.check_needs(values)
         return values
+
+    def _no_value(self, name: str, shapes: Sequence[Shape]) -> str:
+        """The message for a dim without a value; names the first size that it alone would have to make."""
+        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
+            for size, have in zip(sizes, shape, strict=True):
+                if size.names == frozenset((name,)):
+                    return (
+                        f"{item.name} is {_typed(item, shape)}, and no {name} makes {size} {have}"
+                    )
+        return f"no value of {name} gives the inputs these shapes"
 
     def told(self, shapes: Mapping[int, Shape], given: Mapping[str, int]) -> dict[str, int]:
         """The dims that inputs of these shapes, by their numbers, tell beside those that are given."""
@@ -93,12 +106,31 @@ class DimBinder:
         for need in self.entry.needs:
             if shapes_only and need.code != "D0804":
                 continue
-            expressions = [size_expressions.parse(size) for size in need.sizes]
-            sizes = [self.evaluate(expression, values) for expression in expressions]
-            if sizes[0] < 0 if len(sizes) == 1 else sizes[0] != sizes[1]:
+            if not self._is_met(need, values):
+                expressions = [size_expressions.parse(size) for size in need.sizes]
+                sizes = [self.evaluate(expression, values) for expression in expressions]
                 names = frozenset[str]().union(*[each.names for each in expressions])
                 dims = {name: values[name] for name in sorted(names)}
-                raise need_error(self.entry.name, need, sizes, dims, self._texts)
+                way_out = self._nearest(dims, values) if need.equals else None
+                raise need_error(self.entry.name, need, sizes, dims, self._texts, way_out)
+
+    def _is_met(self, need: Need, values: Mapping[str, int]) -> bool:
+        size, *others = [self.evaluate(size_expressions.parse(size), values) for size in need.sizes]
+        return size == others[0] if others else size >= 0
+
+    def _nearest(self, names: Iterable[str], values: Mapping[str, int]) -> str | None:
+        """The nearest value of one of some dims at which the call would be possible; None if far away."""
+        for distance in range(1, FAR):
+            for name in names:
+                for value in (values[name] - distance, values[name] + distance):
+                    dim, changed = self._dims[name], {**values, name: value}
+                    if (
+                        dim.lower <= value
+                        and (dim.upper is None or value <= dim.upper)
+                        and all(self._is_met(need, changed) for need in self.entry.needs)
+                    ):
+                        return f"it is possible where {name} is {value}"
+        return None
 
     def _check_ranks(self, shapes: Sequence[Shape]) -> None:
         for (item, sizes), shape in zip(self._inputs, shapes, strict=True):

@@ -117,6 +117,7 @@ def need_error(
     sizes: Sequence[int],
     dims: Mapping[str, int],
     texts: Callable[[], Mapping[str, str]],
+    way_out: str | None = None,
 ) -> CallError:
     """The error for a call of an entry point `what` where a need is not met.
 
@@ -129,7 +130,9 @@ def need_error(
     for key, size in zip(("{n}", "{m}"), sizes, strict=False):
         message = message.replace(key, str(size))
     told = [need.place if quoted is None else "", what, message]
-    return CallError(": ".join(filter(None, told)), code=need.code, place=quoted, sources=sources)
+    return CallError(
+        ": ".join(filter(None, told)), code=need.code, place=quoted, sources=sources, help=way_out
+    )
 
 
 def _quoted(record: Op | Need, sources: Mapping[str, str]) -> Place | None:

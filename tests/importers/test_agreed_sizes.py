@@ -1,0 +1,194 @@
+"""Sizes that an ONNX file takes to be equal: solved for its inputs, bounded, or checked at each call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, helper
+
+from dlc.cli import main
+from dlc.driver.api import compile
+from dlc.driver.source.importing import import_model
+from dlc.errors import CallError, ModelError
+from dlc.runtime.model import Model
+from tests.importers.onnx.models import Array, expected, model_of
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def picture(height: int, width: int = 4) -> Array:
+    return np.random.default_rng(height).standard_normal((1, 1, height, width)).astype(np.float32)
+
+
+def halved(times: int) -> list[NodeProto]:
+    """`times` convolutions of stride 2, then as many doublings, each added to what it halved."""
+    nodes = [
+        helper.make_node(
+            "MaxPool",
+            [f"h{k}"],
+            [f"h{k + 1}"],
+            kernel_shape=[2, 2],
+            strides=[2, 1],
+            pads=[0, 0, 0, 1],
+        )
+        for k in range(times)
+    ]
+    for k in reversed(range(times)):
+        below = f"h{times}" if k == times - 1 else f"u{k + 1}"
+        nodes.append(helper.make_node("Resize", [below, "", "scales"], [f"d{k}"], mode="nearest"))
+        nodes.append(helper.make_node("Add", [f"h{k}", f"d{k}"], [f"u{k}"]))
+    return nodes
+
+
+def pyramid(times: int = 2) -> ModelProto:
+    scales = {"scales": np.asarray([1, 1, 2, 1], np.float32)}
+    shapes = {"h0": ["B", 1, "H", 4]}
+    return model_of(halved(times), {"h0": picture(8)}, ["u0"], scales, shapes=shapes)
+
+
+def opened(model: ModelProto, folder: Path) -> Model:
+    path = folder / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    return compile(path)
+
+
+def result(model: Model, *inputs: Array) -> Array:
+    """The only result of the only entry point."""
+    return np.asarray(model["run"](*inputs))[0]
+
+
+def heads(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    assert main(["check", str(path)]) == 0
+    out, err = capsys.readouterr()
+    return out, err
+
+
+def test_a_size_that_is_halved_and_doubled_is_a_multiple(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = pyramid()
+    model = opened(net, tmp_path)
+    for height in (4, 8, 12):
+        x = picture(height)
+        np.testing.assert_allclose(result(model, x), expected(net, {"h0": x})[0], 1e-6)
+    with pytest.raises(CallError, match=r"h0 is f32\[1, 1, 6, 4\], and no H makes 4\*H 6"):
+        model["run"](picture(6))
+    out, err = heads(tmp_path / "net.onnx", capsys)
+    assert "run(h0: f32[B, 1, 4*H, 4])" in out
+    assert "note[D0522]: H is a multiple of 4, 4*H" in err
+
+
+def test_what_no_single_size_says_is_checked_at_each_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounded up, three of four sizes can be halved and doubled and lose nothing."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["h"], kernel_shape=[1, 1], strides=[2, 1]),
+        helper.make_node("MaxPool", ["h"], ["q"], kernel_shape=[1, 1], strides=[2, 1]),
+        helper.make_node("Resize", ["q", "", "scales"], ["d"], mode="nearest"),
+        helper.make_node("Add", ["h", "d"], ["y"]),
+    ]
+    scales = {"scales": np.asarray([1, 1, 2, 1], np.float32)}
+    net = model_of(nodes, {"x": picture(8)}, ["y"], scales, shapes={"x": ["B", 1, "H", 4]})
+    model = opened(net, tmp_path)
+    for height in (3, 4, 7, 8):
+        x = picture(height)
+        np.testing.assert_array_equal(result(model, x), expected(net, {"x": x})[0])
+    for height in (1, 2, 5, 6):
+        with pytest.raises(CallError, match="where H is") as caught:
+            model["run"](picture(height))
+        assert caught.value.diagnostics[0].code == "D0804"
+        assert "net.onnx:" in str(caught.value)
+        nearest = {1: 3, 2: 3, 5: 4, 6: 7}[height]
+        assert f"= help: it is possible where H is {nearest}" in str(caught.value)
+    out, _ = heads(tmp_path / "net.onnx", capsys)
+    assert "    if 2*((H - 1)//4) + 2 == (H - 1)//2 + 1\n" in out
+    text = import_model(tmp_path / "net.onnx", tmp_path / "net.dlm").text
+    again = compile(text)
+    np.testing.assert_array_equal(result(again, x), expected(net, {"x": x})[0])
+    with pytest.raises(CallError, match="where H is 5"):
+        again["run"](picture(5))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "head"),
+    [
+        ({"x": ["A", 4], "y": ["B", 4]}, "x: f32[A, 4], y: f32[A, 4]"),
+        ({"x": ["A", "B"], "y": [3, "C"]}, "x: f32[3, B], y: f32[3, B]"),
+        ({"x": ["A", "B"], "y": [1, "B"]}, "x: f32[A, B], y: f32[1, B]"),
+    ],
+)
+def test_sizes_of_two_inputs_that_are_added_are_one(
+    shapes: dict[str, Sequence[int | str]],
+    head: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    y = X[:1] if shapes["y"][0] == 1 else X
+    net = model_of(
+        [helper.make_node("Add", ["x", "y"], ["z"])], {"x": X, "y": y}, ["z"], shapes=shapes
+    )
+    np.testing.assert_array_equal(result(opened(net, tmp_path), X, y), X + y)
+    assert f"run({head})" in heads(tmp_path / "net.onnx", capsys)[0]
+
+
+def test_a_table_bounds_how_many_rows_are_taken_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Slice", ["table", "zero", "n"], ["cut"]),
+        helper.make_node("Add", ["x", "cut"], ["y"]),
+    ]
+    tensors = {"table": np.arange(16, dtype=np.float32), "zero": np.asarray([0])}
+    net = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["B", "S"]})
+    model = opened(net, tmp_path)
+    np.testing.assert_array_equal(result(model, X), X + np.arange(4))
+    with pytest.raises(CallError, match=r"S is 17 in x, outside its bounds 1\.\.16"):
+        model["run"](np.ones((1, 17), np.float32))
+    assert "note[D0522]: S is 16 at most" in heads(tmp_path / "net.onnx", capsys)[1]
+
+
+def test_a_window_bounds_the_size_that_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[7, 3], strides=[3, 1])
+    net = model_of([node], {"x": picture(8)}, ["y"], shapes={"x": ["B", 1, "H", 4]})
+    model = opened(net, tmp_path)
+    for height in (7, 12):
+        x = picture(height)
+        np.testing.assert_array_equal(result(model, x), expected(net, {"x": x})[0])
+    assert "note[D0522]: H is" in heads(tmp_path / "net.onnx", capsys)[1]
+    assert main(["compile", str(tmp_path / "net.onnx"), "--dim", "H=1..9"]) == 1
+    assert "error[D0715]" in capsys.readouterr().err
+
+
+def test_sizes_that_surely_differ_are_refused(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Concat", ["x", "x"], ["xx"], axis=0),
+        helper.make_node("Concat", ["xx", "row"], ["odd"], axis=0),
+        helper.make_node("Add", ["xx", "odd"], ["y"]),
+    ]
+    row = {"row": np.ones((1, 4), np.float32)}
+    net = model_of(nodes, {"x": X}, ["y"], row, shapes={"x": ["N", 4]})
+    with pytest.raises(ModelError, match=r"combines axes of the sizes 2\*N and 2\*N \+ 1"):
+        opened(net, tmp_path)
+
+
+def test_the_interpreter_checks_a_call_as_compiled_code_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "net.dlm"
+    text.write_text(
+        "dlc 1\ndim H = 1..\n"
+        "export fn f(x: f32[H]) -> f32[2, H // 2] {\n  return reshape(x, [2, H // 2])\n}\n"
+    )
+    for way in ([], ["--interpret"]):
+        assert main(["run", str(text), *way, "--input", "x=[1,2,3,4]"]) == 0
+        assert main(["run", str(text), *way, "--input", "x=[1,2,3]"]) != 0
+        assert "f32[H] is reshaped to f32[2, H//2]: H is 3 and 2*(H//2) is 2" in (
+            capsys.readouterr().err
+        )
