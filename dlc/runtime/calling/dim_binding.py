@@ -123,14 +123,17 @@ class DimBinder:
         for distance in range(1, FAR):
             for name in names:
                 for value in (values[name] - distance, values[name] + distance):
-                    dim, changed = self._dims[name], {**values, name: value}
-                    if (
-                        dim.lower <= value
-                        and (dim.upper is None or value <= dim.upper)
-                        and all(self._is_met(need, changed) for need in self.entry.needs)
-                    ):
+                    if self._is_possible({**values, name: value}):
                         return f"it is possible where {name} is {value}"
         return None
+
+    def _is_possible(self, values: Mapping[str, int]) -> bool:
+        """Whether dims of these values are inside their bounds and meet all needs."""
+        try:
+            self.check_bounds({name: values[name] for name in self._dims})
+            return all(self._is_met(need, values) for need in self.entry.needs)
+        except CallError:
+            return False
 
     def _check_ranks(self, shapes: Sequence[Shape]) -> None:
         for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
