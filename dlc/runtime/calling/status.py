@@ -129,10 +129,8 @@ def need_error(
     message = f"{need.told} where {where}"
     for key, size in zip(("{n}", "{m}"), sizes, strict=False):
         message = message.replace(key, str(size))
-    told = [need.place if quoted is None else "", what, message]
-    return CallError(
-        ": ".join(filter(None, told)), code=need.code, place=quoted, sources=sources, help=way_out
-    )
+    told = ": ".join(filter(None, [need.place if quoted is None else "", what, message]))
+    return CallError(told, code=need.code, place=quoted, sources=sources, help=way_out)
 
 
 def _quoted(record: Op | Need, sources: Mapping[str, str]) -> Place | None:
