@@ -20,7 +20,7 @@ from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.reproduce import reproducer
 from dlc.driver.compile.settings import Settings
 from dlc.driver.compile.verify_each import EachPass
-from dlc.driver.source.dim_bounds import narrow
+from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import first_below_graph
 from dlc.driver.source.weight_sources import Weights, WeightsArgument, gather
@@ -172,8 +172,7 @@ def _narrow(job: CompileJob) -> Place | None:
     limits = read_limits(model.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
-        named = {n: bound for n, bound in settings.dims.items() if n not in model.settled}
-        narrow(model.module, named)
+        narrow_dims(model, settings.dims)
         check_least(model.module)
         if settings.max_memory is not None:
             check_bounded(interfaces(model.module), place)
