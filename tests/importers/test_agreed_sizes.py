@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -176,6 +177,34 @@ def test_sizes_that_surely_differ_are_refused(tmp_path: Path) -> None:
     net = model_of(nodes, {"x": X}, ["y"], row, shapes={"x": ["N", 4]})
     with pytest.raises(ModelError, match=r"combines axes of the sizes 2\*N and 2\*N \+ 1"):
         opened(net, tmp_path)
+
+
+def test_a_refusal_names_options_that_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slice that runs backwards from a place in the middle needs numbers."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Div", ["n", "two"], ["half"]),
+        helper.make_node("Slice", ["x", "half", "zero", "one", "back"], ["y"]),
+    ]
+    tensors = {
+        name: np.asarray([value])
+        for name, value in {"two": 2, "zero": 0, "one": 1, "back": -1}.items()
+    }
+    net = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["B", "S"]})
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.SerializeToString())
+    for verb in ("check", "inspect", "compile", "run"):
+        inputs = ["--random-inputs", "1"] if verb == "run" else []
+        out = ["-o", str(tmp_path / "net.dlc")] if verb == "compile" else []
+        assert main([verb, str(path), *inputs, *out]) == 4
+        (told,) = re.findall(r"= help: (--dim .*) lets it in", capsys.readouterr().err)
+        assert told == "--dim B=8 --dim S=8"
+        assert main([verb, str(path), *inputs, *out, *told.split()]) == 0
+        capsys.readouterr()
+    found = compile(path, dims={"B": (3, 3), "S": (4, 4)})
+    np.testing.assert_array_equal(result(found, X), expected(net, {"x": X})[0])
 
 
 def test_the_interpreter_checks_a_call_as_compiled_code_does(

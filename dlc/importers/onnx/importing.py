@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,13 +27,11 @@ from dlc.importers.onnx import (
 from dlc.importers.onnx.facts import Array, Graph, Node, counted
 from dlc.importers.onnx.interface import (
     Sizes,
-    check_names,
     check_result,
     declare,
     entry_name,
     input_names,
     result_names,
-    with_fixed,
 )
 from dlc.importers.onnx.node_context import (
     FOLDED,
@@ -44,11 +41,10 @@ from dlc.importers.onnx.node_context import (
     NodeResults,
     Operand,
 )
-from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Evaluation, Value
-from dlc.ir.dims import Bounds, Shape
+from dlc.ir.dims import Bounds
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 
@@ -63,11 +59,6 @@ IMPORTERS: dict[str, Importer] = {
     **windows.IMPORTERS,
 }
 """The importer of each ONNX operator, by its name."""
-
-MAX_ROUNDS = 32
-"""So often a graph is imported, each time with more known of its sizes."""
-OPSETS = range(6, 29)
-"""The versions of the operators' meaning that the importers know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,76 +80,11 @@ class OnnxModel:
     """Sizes that keep to the bounds that were asked for."""
 
 
-def read_onnx(
-    path: str | Path,
-    *,
-    shapes: Mapping[str, Shape] | None = None,
-    dims: Mapping[str, int] | None = None,
-    fixed: Mapping[str, Array] | None = None,
-    bounds: Bounds | None = None,
-) -> OnnxModel:
-    """The model in an ONNX file.
-
-    `shapes` replaces the declared shapes of inputs, by their names in the file, `dims` gives numbers to
-    sizes that have names, `fixed` values to inputs, which are inputs no longer. `bounds` decide what
-    follows from sizes, of names that the file has. Raises Unsupported with every operator that is not
-    imported, UsageError for names that the file does not have and for values that do not fit.
-    """
-    graph = read_graph(path, IMPORTERS)
-    return import_graph(graph, shapes=shapes, dims=dims, fixed=fixed, bounds=bounds)
-
-
-def import_graph(
-    graph: Graph,
-    *,
-    shapes: Mapping[str, Shape] | None = None,
-    dims: Mapping[str, int] | None = None,
-    fixed: Mapping[str, Array] | None = None,
-    bounds: Bounds | None = None,
-) -> OnnxModel:
-    """The same from a graph that was read.
-
-    Sizes that the graph takes to be equal and that decide a dim of the inputs, such as `H == 2*(H//2)` or
-    `N == 80`, are put into the shapes of the inputs, and the graph is imported again.
-    """
-    _check_opset(graph)
-    inputs = [declared.name for declared in graph.inputs]
-    check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
-    graph = with_fixed(graph, fixed or {})
-    solved = SolvedSizes()
-    for _ in range(MAX_ROUNDS):
-        one = _Import(graph, Sizes(graph, shapes or {}, dims or {}, bounds or {}, solved))
-        try:
-            model = one.run()
-        except DlcError:
-            more = one.solved_sizes()
-            if not more:
-                raise
-        else:
-            more = one.solved_sizes()
-            if not more:
-                return replace(model, warnings=(*model.warnings, *solved.notes()))
-        solved = solved.then(more)
-    raise Unsupported(f"{graph.file} has sizes that depend on each other without end", code="D0710")
-
-
 def _is_known(node: Node) -> bool:
     return not node.domain and node.kind in IMPORTERS
 
 
-def _check_opset(graph: Graph) -> None:
-    """Raise Unsupported for operators of a version that nobody here knows."""
-    for node in _all_nodes(graph.nodes):
-        if not node.domain and node.opset not in OPSETS:
-            raise Unsupported(
-                f"{graph.file} uses version {node.opset} of the ONNX operators; dlc knows "
-                f"{OPSETS[0]} to {OPSETS[-1]}",
-                code="D0710",
-                help="onnx.version_converter.convert_version(model, 21) makes another version of it",
-            )
-
-
-def _all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+def all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
     """The nodes and those of the graphs inside them."""
     pending = list(nodes[::-1])
     while pending:
@@ -180,7 +106,9 @@ def _held(graph: Graph) -> dict[str, Operand]:
     }
 
 
-class _Import:
+class GraphImport:
+    """One import of a graph, with what is known of the sizes of its inputs."""
+
     def __init__(self, graph: Graph, sizes: Sizes) -> None:
         self._graph = graph
         self._sizes = sizes
@@ -328,7 +256,7 @@ class _Import:
 
     def _refuse_unknown(self, nodes: Sequence[Node]) -> None:
         """Report those of the nodes, and of the graphs inside them, that have no importer."""
-        for node in _all_nodes(nodes):
+        for node in all_nodes(nodes):
             if not _is_known(node):
                 kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
                 message = f"{kind} of opset {node.opset} is not imported"
@@ -468,4 +396,4 @@ def _count(type: TensorType) -> int:
     return math.prod(size for size in type.shape if isinstance(size, int))
 
 
-__all__ = ["IMPORTERS", "OPSETS", "OnnxModel", "import_graph", "read_onnx"]
+__all__ = ["IMPORTERS", "GraphImport", "OnnxModel", "all_nodes"]

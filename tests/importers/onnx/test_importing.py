@@ -14,7 +14,8 @@ from dlc.dialects import func, weight
 from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
 from dlc.errors.catalog import PAGES
 from dlc.importers.onnx import read_onnx
-from dlc.importers.onnx.importing import IMPORTERS, OPSETS
+from dlc.importers.onnx.importing import IMPORTERS
+from dlc.importers.onnx.model import OPSETS
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.importers.onnx.models import Array, evaluated, expected, imported, model_of
