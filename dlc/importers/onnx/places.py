@@ -12,9 +12,10 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.node_context import FOLDED, Constant, Importer, NodeContext, NodeResults
 from dlc.ir.attributes import decode, encode
+from dlc.ir.bounded import larger
 from dlc.ir.core import Builder, Value
-from dlc.ir.dims import Size
-from dlc.ir.types import BOOL, F64, I64, TensorType
+from dlc.ir.dims import Size, ceil_divide
+from dlc.ir.types import BOOL, F64, I64, DType, TensorType
 
 MODES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 """The reductions of an update with the element that it replaces, by their names in ONNX."""
@@ -220,9 +221,7 @@ def _fresh(context: NodeContext) -> str:
 def _range(context: NodeContext) -> NodeResults:
     start, limit, delta = (context.constant(index) for index in range(3))
     if any(constant.is_symbolic for constant in (start, limit, delta)):
-        if not _is_number(start, 0) or not _is_number(delta, 1):
-            raise context.unsupported("to the size of a tensor starts at 0 and counts by 1")
-        return array.iota(context.emit, TensorType(I64, (limit.sizes[0],)), 0, start.dtype)
+        return _symbolic_range(context, start.sizes[0], limit.sizes[0], delta.sizes[0], start.dtype)
     first, last, by = (context.floats(index)[0] for index in range(3))
     if not by or not math.isfinite((last - first) / by):
         raise context.wrong(f"counts from {first} to {last} by {by}")
@@ -237,11 +236,21 @@ def _range(context: NodeContext) -> NodeResults:
     )
 
 
-def _is_number(constant: Constant, number: int) -> bool:
-    return not constant.is_symbolic and decode(constant.array, constant.dtype).tolist() in (
-        number,
-        [number],
-    )
+def _symbolic_range(
+    context: NodeContext, start: Size, limit: Size, step: Size, dtype: DType
+) -> Value:
+    """Numbers from `start` up to before `limit`, or down to above it, of which one is a size."""
+    if not isinstance(step, int) or step == 0:
+        raise context.unsupported(f"in steps of {step} is not imported")
+    room = limit - start if step > 0 else start - limit
+    count = larger(ceil_divide(room, abs(step)), 0, context.regions.bounds)
+    position = array.iota(context.emit, TensorType(I64, (count,)), 0, I64)
+    type = array.tensor_type(position)
+    if step != 1:
+        position = context.emit(array.Multiply(position, numbers(context.emit, step, type)))
+    if start != 0:
+        position = context.emit(array.Add(position, numbers(context.emit, start, type)))
+    return in_dtype(context.emit, position, dtype)
 
 
 def _eye(context: NodeContext) -> NodeResults:
