@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dlc.errors import CallError, Place
+from dlc.errors import CallError, SourceLocation
 from dlc.runtime.abi import CallWord, Status
 from dlc.runtime.artifact.manifest import Need, Op
 
@@ -63,7 +63,7 @@ def call_error(
     )
 
 
-def failure(status: Status, a: int, b: int, place: Place | None) -> CallError:
+def failure(status: Status, a: int, b: int, place: SourceLocation | None) -> CallError:
     """The error for what a status and its two numbers mean, where an operation is evaluated.
 
     >>> print(failure(Status.INDEX, 3, 2, None))
@@ -130,7 +130,7 @@ def need_error(
     return CallError(": ".join(filter(None, told)), code=need.code, place=quoted, sources=sources)
 
 
-def _quoted(record: Op | Need, sources: Mapping[str, str]) -> Place | None:
+def _quoted(record: Op | Need, sources: Mapping[str, str]) -> SourceLocation | None:
     """The place to show under a message. Only texts that came with the artifact are quoted: it must not
     name other files to open.
     """
@@ -138,14 +138,14 @@ def _quoted(record: Op | Need, sources: Mapping[str, str]) -> Place | None:
     return place if place is not None and place.file in sources else None
 
 
-def place_of(text: str, end: int = 0) -> Place | None:
+def place_of(text: str, end: int = 0) -> SourceLocation | None:
     """The place that `file:line:col` spells, up to a column of its line; None if it spells none.
 
     >>> place_of("nets/mlp.dlm:12:5", 8)
-    Place(file='nets/mlp.dlm', line=12, column=5, end=8)
+    SourceLocation(file='nets/mlp.dlm', line=12, column=5, end=8)
     """
     file, _, rest = text.partition(":")
     line, _, column = rest.partition(":")
     if not (file and line.isdecimal() and column.isdecimal() and len(rest) < 20):
         return None
-    return Place(file, max(1, int(line)), max(1, int(column)), end)
+    return SourceLocation(file, max(1, int(line)), max(1, int(column)), end)
