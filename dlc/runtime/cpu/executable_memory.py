@@ -70,7 +70,7 @@ def load_image(code: bytes | memoryview, sha256: bytes, imports: Sequence[str]) 
 def load_engine(
     code: bytes | memoryview, sha256: bytes, imports: Sequence[str], entry: int
 ) -> Engine:
-    """The engine of this process: the first one loaded for an ABI version runs all programs of that version.
+    """The engine of this process: the first one loaded for an ABI version runs all its programs.
 
     `entry` is the offset of `dlc_enter`. An image that cannot be loaded is refused even if an engine is
     loaded already. Raises `ArtifactError` as `load_image` does.
