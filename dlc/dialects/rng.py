@@ -31,7 +31,7 @@ KEY = TensorType(U32, (2,))
 
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (0x9E3779B9, 0xBB67AE85)
-"""The golden ratio and sqrt(3) - 1, as 32-bit fractions: what the key grows by in each round."""
+"""The golden ratio and sqrt(3) - 1, as 32-bit fractions: the increments of the key in each round."""
 ROUNDS = 10
 FOLD_TAG = 1
 """The last word of the counter when a key is derived; it is 0 when numbers are drawn."""

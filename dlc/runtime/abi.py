@@ -133,7 +133,7 @@ class FaultWord(IntEnum):
 
 
 class TraceWord(IntEnum):
-    """One trace record: one thread's stretch of one op."""
+    """A trace record: the work of a thread on an op."""
 
     OP = 0
     THREAD = 1

@@ -1,4 +1,4 @@
-"""Model text and stretches of it: what every node of the AST points back to."""
+"""Model text, and spans of it, to which every node of the AST refers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_BYTES = 8 << 20
 
 
 class Span(NamedTuple):
-    """A stretch of a text by character offsets; `end` is exclusive."""
+    """A range of a text by character offsets; `end` is exclusive."""
 
     start: int
     end: int

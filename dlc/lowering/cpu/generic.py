@@ -97,7 +97,7 @@ class _Generic:
         if not outer:
             chunk = self._tile_elements(work)
             extent = writer.size(inner, "extent", 0)
-            length = writer.size(chunk, "stretch")
+            length = writer.size(chunk, "tile")
             write([], writer.first * length, minimum(writer.last * length, extent))
             return tiles(inner, chunk, work)
         rows, per_tile = product(outer), tile_rows(inner * work, self.costs)
