@@ -1,4 +1,4 @@
-"""Pooling over the spatial axes of pictures; `dims` says which these are, as for a convolution."""
+"""Pooling over the spatial axes of pictures; `dims` is their layout, as for a convolution."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def max_pool(
     dilations: Sequence[int] = (),
     dims: str = "nhwc",
 ) -> Value:
-    """The largest element of each window; padding never wins, and of equals the first receives.
+    """The largest element of each window, without the padding; of equal ones the first has the derivative.
 
-    Strides that are left out are those of the window.
+    The strides are by default the sizes of the window.
     """
     return emit(_windowed(x, "max", window, strides, padding, dilations, dims))
 
@@ -40,9 +40,9 @@ def avg_pool(
     dims: str = "nhwc",
     count_padding: bool = False,
 ) -> Value:
-    """The mean of each window, of its elements that exist, or with `count_padding` of all places.
+    """The mean of each window without the padding, or with `count_padding` including its zeros.
 
-    Strides that are left out are those of the window.
+    The strides are by default the sizes of the window.
     """
     wide = widened(emit, x)
     summed = emit(_windowed(wide, "sum", window, strides, padding, dilations, dims))
@@ -52,7 +52,7 @@ def avg_pool(
             size *= extent
         number = array.constant_like(emit, size, summed)
     else:
-        # It is the same in every picture and channel.
+        # The count is the same for every picture and channel.
         type, spatial = tensor_type(wide), LAYOUTS[dims].spatial
         extents = [size if axis in spatial else 1 for axis, size in enumerate(type.shape)]
         ones = array.fill(emit, 1, type.with_shape(tuple(extents)))
@@ -83,7 +83,7 @@ def _windowed(
     dilations: Sequence[int],
     dims: str,
 ) -> array.ReduceWindow:
-    """The window with 1 for the axes that are not spatial."""
+    """The reduction with a window of size 1 along the axes that are not spatial."""
     layout = LAYOUTS[dims]
     spatial, count = layout.spatial, len(layout.spatial)
 

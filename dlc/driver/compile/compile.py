@@ -24,7 +24,7 @@ from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import first_below_graph
 from dlc.driver.source.weight_sources import Weights, WeightsArgument, gather
-from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
+from dlc.errors import ArtifactError, DlcError, ModelError, SourceLocation, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Pass
@@ -162,7 +162,7 @@ def _check_trusted(model: SourceModel) -> None:
         )
 
 
-def _narrow(job: CompileJob) -> Place | None:
+def _narrow(job: CompileJob) -> SourceLocation | None:
     """Narrow the dims of a model to what was chosen; gives the place of its limit of the memory.
 
     Raises ModelError where there is such a limit and dims have no upper bound (D0708), and for values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.errors import ModelError, Place
+from dlc.errors import ModelError, SourceLocation
 from dlc.text.model import ast
 from dlc.text.model.parser import parse, parse_or_raise
 from dlc.text.model.tree import dump, same, walk
@@ -389,8 +389,8 @@ def test_every_node_has_its_place() -> None:
     assert texts["Binary"] == "a + b"
     assert texts["Call"] == "sin(c)"
     assert source.text[fn.body.span.start : fn.body.span.end] == "(a + b) * sin(c)"
-    assert source.place(fn.body.span) == Place("text", 3, 3, 19)
-    assert source.place(fn.span) == Place("text", 2, 1, 10)
+    assert source.place(fn.body.span) == SourceLocation("text", 3, 3, 19)
+    assert source.place(fn.span) == SourceLocation("text", 2, 1, 10)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
