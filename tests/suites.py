@@ -11,7 +11,7 @@ import inspect
 import itertools
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import ParamSpec, cast
+from typing import Any, ParamSpec, cast
 
 import pytest
 from _pytest.mark import Mark, MarkDecorator, ParameterSet
@@ -58,9 +58,9 @@ LETTERS = 60
 
 def together(
     names: str | Sequence[str],
-    cases: Iterable[object],
+    cases: Iterable[ParameterSet | Sequence[object] | object],
     *,
-    ids: Callable[..., str] | Sequence[str] | None = None,
+    ids: Callable[[Any], str] | Sequence[str] | None = None,
     parts: int = 1,
 ) -> Callable[[Callable[P, None]], Callable[..., None]]:
     """As `pytest.mark.parametrize`, but all cases are one test, and those that are `long` another.
@@ -120,7 +120,6 @@ def check_each(checks: Iterable[tuple[str, Callable[[], None]]]) -> None:
     Traceback (most recent call last):
     ExceptionGroup: 1 of 3 cases fail: two (1 sub-exception)
     """
-    __tracebackhide__ = True
     every_check = list(checks)
     failed: list[str] = []
     shown: list[Exception] = []

@@ -21,7 +21,7 @@ from dlc.errors import DlcError, InternalError
 from dlc.runtime.model import Model
 from tests.runtime import building
 from tests.runtime.artifact.sealing import Json, put_together, take_apart
-from tests.suites import every
+from tests.suites import every, together
 
 NUMBERS = {
     "5,000 digits": "9" * 5000,
@@ -125,15 +125,18 @@ def test_a_place_that_a_certificate_names_may_have_any_number(number: str) -> No
 # Models.
 
 
-@every_number
-@pytest.mark.parametrize(
-    ("old", "new"),
+@together(
+    ("number", "old", "new"),
     [
-        ("1..8", "1..{}"),
-        ("w: f32[3]", "w: f32[{}]"),
-        ("normal(1.0)", "normal({})"),
-        ("x * w", "x * {}"),
-        ("x * w", "(x, w).{} * w"),
+        (number, old, new)
+        for number in NUMBERS.values()
+        for old, new in (
+            ("1..8", "1..{}"),
+            ("w: f32[3]", "w: f32[{}]"),
+            ("normal(1.0)", "normal({})"),
+            ("x * w", "x * {}"),
+            ("x * w", "(x, w).{} * w"),
+        )
     ],
 )
 def test_numbers_of_a_text_may_be_any(number: str, old: str, new: str) -> None:
@@ -142,18 +145,21 @@ def test_numbers_of_a_text_may_be_any(number: str, old: str, new: str) -> None:
     survives(lambda: dlc.compile(text=text, weights="init:0"))
 
 
-@every_number
-@pytest.mark.parametrize(
-    ("old", "new"),
+@together(
+    ("number", "old", "new"),
     [
-        ("tensor<3x", "tensor<{}x"),
-        ("?x3x", "?x{}x"),
-        ('"B, 3"', '"B, {}"'),
-        ('"B, 3"', '"{}*B, 3"'),
-        ("B = 1..8", "B = 1..{}"),
-        ("i64: 1", "i64: {}"),
-        ("0 : i64", "{} : i64"),
-        ("normal(1.0)", "normal({})"),
+        (number, old, new)
+        for number in NUMBERS.values()
+        for old, new in (
+            ("tensor<3x", "tensor<{}x"),
+            ("?x3x", "?x{}x"),
+            ('"B, 3"', '"B, {}"'),
+            ('"B, 3"', '"{}*B, 3"'),
+            ("B = 1..8", "B = 1..{}"),
+            ("i64: 1", "i64: {}"),
+            ("0 : i64", "{} : i64"),
+            ("normal(1.0)", "normal({})"),
+        )
     ],
 )
 def test_numbers_of_ir_may_be_any(number: str, old: str, new: str, folder: Path) -> None:
