@@ -5,6 +5,7 @@ Python's `int` raises ValueError for more than 4,300 digits; nothing but a DlcEr
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -108,8 +109,15 @@ def artifacts_with(text: str) -> Iterator[bytes]:
                 yield put_together(manifest, {**sections, name: spelled.encode()})
 
 
-@every_number
-@pytest.mark.parametrize("untrusted", every(2, [True, False]))
+@pytest.mark.parametrize(
+    ("number", "untrusted"),
+    every(
+        3,
+        itertools.product(
+            [pytest.param(number, id=name) for name, number in NUMBERS.items()], [True, False]
+        ),
+    ),
+)
 def test_every_size_of_an_artifact_may_be_any_number(number: str, untrusted: bool) -> None:
     files = list(artifacts_with(number))
     assert len(files) > 20

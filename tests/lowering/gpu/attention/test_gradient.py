@@ -78,7 +78,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("dtype", "precision", "rounding", "causal", "shapes", "added", "hides"),
-    every(2, itertools.product(WAYS, CASES)),
+    every(4, itertools.product(WAYS, CASES)),
 )
 def test_a_gradient_is_two_walks(
     dtype: DType,
