@@ -66,7 +66,7 @@ def test_a_closed_model_gives_back_the_weights_when_its_last_call_has_ended() ->
     assert lives() is None
 
 
-@pytest.mark.parametrize(("text", "target"), [(SMALL, "cuda:sm_80"), (MIXED, "cpu")])
+@pytest.mark.parametrize(("text", "target"), every(2, [(SMALL, "cuda:sm_80"), (MIXED, "cpu")]))
 def test_a_model_on_a_gpu_is_closed_during_a_call(
     text: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -309,7 +309,7 @@ def test_a_training_that_is_none_is_refused(tmp_path: Path) -> None:
     ("stage", "step"),
     [
         *every(2, [("kernel", 6), ("kernel", 2)]),
-        *every(2, [("plan", 6), ("plan", 2)]),
+        *every(2, [("plan", 4), ("plan", 2)]),
         *every(2, [("loop", 35), ("loop", 7)]),
     ],
 )
