@@ -23,7 +23,7 @@ def every(step: int, cases: Iterable[object]) -> list[ParameterSet]:
     >>> [bool(case.marks) for case in every(3, range(5))]
     [False, True, True, False, True]
     """
-    return [_case((case,), index % step == 0) for index, case in enumerate(cases)]
+    return [_case(_parts(case), index % step == 0) for index, case in enumerate(cases)]
 
 
 def pairs(*axes: Iterable[object]) -> list[ParameterSet]:
@@ -141,6 +141,11 @@ def _pairs_of(place: Sequence[int]) -> set[tuple[tuple[int, int], ...]]:
     return set(itertools.combinations(enumerate(place), 2))
 
 
+def _parts(case: object) -> tuple[object, ...]:
+    """What a case is put together from."""
+    return cast("tuple[object, ...]", case) if isinstance(case, tuple) else (case,)
+
+
 def _flat(part: object) -> list[object]:
     """The arguments that a part of a case stands for."""
     if isinstance(part, ParameterSet):
@@ -159,7 +164,8 @@ def _case(parts: Sequence[object], is_quick: bool) -> ParameterSet:
             marks += part.marks
         arguments += _flat(part)
     names = [_name(part) for part in parts]
-    return pytest.param(*arguments, marks=marks, id="-".join(names) if all(names) else None)
+    is_named = all(names) and any(isinstance(part, ParameterSet) for part in parts)
+    return pytest.param(*arguments, marks=marks, id="-".join(names) if is_named else None)
 
 
 def _name(part: object) -> str:
