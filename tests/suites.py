@@ -142,8 +142,10 @@ def _pairs_of(place: Sequence[int]) -> set[tuple[tuple[int, int], ...]]:
 
 
 def _parts(case: object) -> tuple[object, ...]:
-    """What a case is put together from."""
-    return cast("tuple[object, ...]", case) if isinstance(case, tuple) else (case,)
+    """What a case is put together from; a parameter set, which is a tuple as well, is one part."""
+    if isinstance(case, tuple) and not isinstance(case, ParameterSet):
+        return cast("tuple[object, ...]", case)
+    return (case,)
 
 
 def _flat(part: object) -> list[object]:
