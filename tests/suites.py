@@ -26,24 +26,40 @@ def every(step: int, cases: Iterable[object]) -> list[ParameterSet]:
     return [_case(_parts(case), index % step == 0) for index, case in enumerate(cases)]
 
 
+def each_value(*axes: Iterable[object]) -> list[ParameterSet]:
+    """The product of the axes; the quick suite has each value of each axis.
+
+    >>> sum(not case.marks for case in each_value("abc", (1, 2)))
+    3
+    """
+    return _covering(axes, 1)
+
+
 def pairs(*axes: Iterable[object]) -> list[ParameterSet]:
     """The product of the axes; the quick suite has each pair of values of two axes (pairwise covering).
-
-    The choice is greedy: again and again the case that covers most of the pairs that are left.
 
     >>> sum(not case.marks for case in pairs("abc", (1, 2, 3), (False, True), "xy"))
     9
     """
-    values = [list(axis) for axis in axes]
-    places = list(itertools.product(*(range(len(axis)) for axis in values)))
-    left = {pair for place in places for pair in _pairs_of(place)}
+    return _covering(axes, 2)
+
+
+def _covering(axes: Iterable[Iterable[object]], strength: int) -> list[ParameterSet]:
+    """The product of the axes; the quick suite has all values that so many axes can have together.
+
+    The choice is greedy: again and again the case that covers most of what is left.
+    """
+    options = [list(axis) for axis in axes]
+    places = list(itertools.product(*(range(len(axis)) for axis in options)))
+    covered = {place: set(itertools.combinations(enumerate(place), strength)) for place in places}
+    left = set[tuple[tuple[int, int], ...]]().union(*covered.values())
     quick: set[tuple[int, ...]] = set()
     while left:
-        chosen = max(places, key=lambda place: len(left & _pairs_of(place)))
+        chosen = max(places, key=lambda place: len(left & covered[place]))
         quick.add(chosen)
-        left -= _pairs_of(chosen)
+        left -= covered[chosen]
     return [
-        _case([axis[index] for axis, index in zip(values, place, strict=True)], place in quick)
+        _case([axis[index] for axis, index in zip(options, place, strict=True)], place in quick)
         for place in places
     ]
 
@@ -134,11 +150,6 @@ def check_each(checks: Iterable[tuple[str, Callable[[], None]]]) -> None:
     if failed:
         told = f"{len(failed)} of {len(every_check)} cases fail: {', '.join(failed)}"
         raise ExceptionGroup(told, shown)
-
-
-def _pairs_of(place: Sequence[int]) -> set[tuple[tuple[int, int], ...]]:
-    """The pairs of values in a case, each value as its axis and its index there."""
-    return set(itertools.combinations(enumerate(place), 2))
 
 
 def _parts(case: object) -> tuple[object, ...]:

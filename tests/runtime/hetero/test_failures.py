@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -16,7 +15,7 @@ from dlc.runtime.gpu.errors import WAIT
 from dlc.runtime.hetero.entry import HeteroEntryPoint
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
-from tests.suites import every
+from tests.suites import each_value
 
 TEXT = """dlc 1
 dim N = 1..8
@@ -63,7 +62,7 @@ def failure(call: Callable[[], object]) -> Diagnostic:
 
 @pytest.mark.parametrize(
     ("level", "entry"),
-    every(3, itertools.product([0, 2], ["by_processor", "by_gpu", "in_rounds", "endless"])),
+    each_value([0, 2], ["by_processor", "by_gpu", "in_rounds", "endless"]),
 )
 def test_a_failure_is_told_as_on_one_device(gpu: FakeGpu, entry: str, level: int) -> None:
     alone, beside = placed("cpu", level), placed("cuda:0", level)
