@@ -29,6 +29,7 @@ from dlc.ir.types import (
 )
 from dlc.lowering.math import EXPANSIONS, expansions
 from dlc.target.cpu import CpuTarget
+from tests import suites
 from tests.suites import together
 
 OLD = expansions(fma=False, half=False)
@@ -104,8 +105,7 @@ def convert(target: DType) -> Callable[[Value], Op]:
 
 @together(
     ("source", "target", "processor"),
-    itertools.product([*INTEGERS, *FLOATS], [*INTEGERS, *FLOATS], ["x86-64-v2", "x86-64-v3"]),
-    parts=2,
+    suites.pairs([*INTEGERS, *FLOATS], [*INTEGERS, *FLOATS], ["x86-64-v2", "x86-64-v3"]),
 )
 def test_conversions_round_and_saturate_as_the_evaluator_does(
     source: DType, target: DType, processor: str
