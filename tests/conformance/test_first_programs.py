@@ -430,8 +430,11 @@ def test_a_product_that_needs_more_memory_than_is_free_is_one_sentence_and_code_
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "cpu:1", "cuda:0"])
-def test_a_product_is_timed_on_each_device(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--set", "n=8", "--place", f"unit={device}", "--seconds", "0", "--json"]
+@pytest.mark.parametrize("n", every(2, (8, 24)))
+def test_a_product_is_timed_on_each_device(
+    n: int, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--set", f"n={n}", "--place", f"unit={device}", "--seconds", "0", "--json"]
     with fake_gpu() as gpu:
         assert main(["bench", str(EXAMPLES / "matrices.dlm"), *given]) == 0
     timing = json.loads(capsys.readouterr().out)

@@ -32,11 +32,12 @@ from tests.importers.onnx.models import (
     written,
 )
 from tests.importers.onnx.test_operators import CASES, Case, ids, model_and_inputs
+from tests.suites import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
-@pytest.mark.parametrize("one", CASES, ids=ids(CASES))
+@together("one", CASES, ids=ids(CASES))
 def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
     inputs, made = imported_case(one)
     text = written(made)

@@ -44,9 +44,9 @@ class Dim(NamedTuple):
 class Need(NamedTuple):
     """A size that must not be negative in a call, or that must equal `equals`, if that is not empty.
 
-    Both are expressions over the dims that are not measured. If the condition does not hold, the call fails
-    with the error `code` before anything runs. `told` is the message, in which `{n}` stands for the value of
-    the size and `{m}` for that of the other one; `place` and `end` are as in `Op`.
+    Both are expressions over the dims that are not measured. If the condition does not hold, the call
+    fails with the error `code` before anything runs. `told` is the message, in which `{n}` stands for the
+    value of the size and `{m}` for that of the other one; `place` and `end` are as in `Op`.
     """
 
     size: str

@@ -19,6 +19,7 @@ from dlc.importers.onnx.model import OPSETS
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.importers.onnx.models import Array, evaluated, expected, imported, model_of
+from tests.suites import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -68,11 +69,18 @@ def test_a_size_that_has_a_name_is_scaled_and_rounded_down(size: int, scale: flo
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", range(4, 12))
-@pytest.mark.parametrize(
-    ("window", "stride", "pads"), [(2, 2, 0), (3, 2, 1), (2, 3, 0), (3, 3, 1), (2, 3, 1), (2, 2, 1)]
+WINDOWS = [(2, 2, 0), (3, 2, 1), (2, 3, 0), (3, 3, 1), (2, 3, 1), (2, 2, 1)]
+
+
+@together(
+    ("kind", "window", "stride", "pads", "size"),
+    [
+        (kind, *window, size)
+        for kind in ("MaxPool", "AveragePool")
+        for window in WINDOWS
+        for size in range(4, 12)
+    ],
 )
-@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
 def test_windows_that_begin_are_counted_for_sizes_that_have_names(
     kind: str, window: int, stride: int, pads: int, size: int
 ) -> None:

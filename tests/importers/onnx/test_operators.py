@@ -10,6 +10,7 @@ import pytest
 from onnx import ModelProto, helper
 
 from tests.importers.onnx.models import Array, compiled, evaluated, expected, imported, model_of
+from tests.suites import together
 
 
 def floats(*shape: int) -> Array:
@@ -263,7 +264,7 @@ def ids(cases: Sequence[Case]) -> list[str]:
     return [f"{one.kind}-{n}" for n, one in enumerate(cases)]
 
 
-@pytest.mark.parametrize("one", CASES, ids=ids(CASES))
+@together("one", CASES, ids=ids(CASES))
 def test_an_operator_means_what_onnxruntime_computes(one: Case) -> None:
     model, inputs = model_and_inputs(one)
     found = evaluated(imported(model), inputs)

@@ -9,6 +9,7 @@ from dlc.text.model import ast
 from dlc.text.model.parser import parse, parse_or_raise
 from dlc.text.model.tree import dump, same, walk
 from dlc.text.source import Source
+from tests.suites import together
 from tests.text.model.programs import PROGRAMS, parsed_expression
 
 
@@ -63,7 +64,7 @@ def test_the_five_programs_are_read_without_a_remark(name: str) -> None:
     assert parse(Source(name, PROGRAMS[name])).diagnostics == ()
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "meaning"),
     [
         ("a + b * c", "(a + (b * c))"),
