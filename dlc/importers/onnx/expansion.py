@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from dlc.errors import Unsupported
+from dlc.importers.onnx.facts import Operator
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
@@ -36,8 +37,8 @@ class _Schema(Protocol):
     attributes: Mapping[str, _Default]
 
 
-def expanded(model: ModelProto, importable: Collection[str], file: str) -> ModelProto:
-    """The model without functions of its own, and without operators that are not `known` if they have
+def expanded(model: ModelProto, importable: Collection[Operator], file: str) -> ModelProto:
+    """The model without functions of its own, and without operators that are not `importable` if they have
     a definition that ONNX can write out. The model itself where there are none.
 
     Raises Unsupported for functions that call themselves, or that would be more than MAX_NODES nodes.
@@ -138,13 +139,14 @@ def _inlined(model: ModelProto, names: list[tuple[str, str]]) -> ModelProto | No
         return None
 
 
-def _to_expand(model: ModelProto, importable: Collection[str]) -> list[tuple[str, str]]:
+def _to_expand(model: ModelProto, importable: Collection[Operator]) -> list[tuple[str, str]]:
     """Domain and name of everything that is to be written out."""
     if not importable:
         return []
     opset = _opset(model)
     kinds = {node.op_type for node in _nodes(model.graph.node) if node.domain in DOMAINS}
-    return sorted([("", kind) for kind in kinds - {*importable} if _is_defined(kind, opset)])
+    operators = {("", kind) for kind in kinds if _is_defined(kind, opset)}
+    return sorted(operators - {*importable})
 
 
 def _is_defined(kind: str, opset: int) -> bool:

@@ -23,8 +23,12 @@ from dlc.ir.types import F32, I64
 
 
 def _matmul(context: NodeContext) -> NodeResults:
+    return matmul(context, context.value(0), context.value(1))
+
+
+def matmul(context: NodeContext, x: Value, y: Value) -> Value:
     """As NumPy's `@`: vectors count as one row or one column, leading axes are stretched."""
-    x, y, emit = context.value(0), context.value(1), context.emit
+    emit = context.emit
     left, right = array.tensor_type(x).shape, array.tensor_type(y).shape
     if not left or not right:
         raise context.wrong("takes tensors with at least one axis")

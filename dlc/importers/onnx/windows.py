@@ -86,7 +86,11 @@ def _extents(context: NodeContext, window: Shape, count: int) -> list[int]:
 
 
 def _conv(context: NodeContext) -> NodeResults:
-    x, kernel, bias = context.value(0), context.value(1), context.optional(2)
+    return convolution(context, context.value(0), context.value(1), context.optional(2))
+
+
+def convolution(context: NodeContext, x: Value, kernel: Value, bias: Value | None) -> Value:
+    """The convolution that the attributes of a node describe, in any dtype."""
     dims = _layout(context, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
     extents, count = _extents(context, window, len(spatial)), len(spatial)
