@@ -17,6 +17,7 @@ from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx import (
     control,
     elementwise,
+    microsoft,
     places,
     products,
     quantized,
@@ -65,6 +66,7 @@ DOMAINS: dict[str, dict[str, Importer]] = {
         **shapes.IMPORTERS,
         **windows.IMPORTERS,
     },
+    "com.microsoft": microsoft.IMPORTERS,
 }
 IMPORTERS: dict[Operator, Importer] = {
     (domain, name): importer

@@ -39,14 +39,20 @@ class Quantization:
 
 
 def quantization(
-    context: NodeContext, index: int, like: TensorType, axis: int | None = None
+    context: NodeContext,
+    index: int,
+    like: TensorType,
+    axis: int | None = None,
+    *,
+    zero: int | None = None,
 ) -> Quantization:
-    """That which the operands `index` (scale) and `index + 1` (zero point) of a node say.
+    """That which the operands `index` (scale) and `zero` (by default the next one) of a node say.
 
     Lists of them are along an axis of the type `like`, by default its last one.
     """
     scale = _placed(context, widened(context.emit, context.value(index)), like, axis)
-    return Quantization(like.dtype, scale, zero_point(context, index + 1, like, axis))
+    zero = index + 1 if zero is None else zero
+    return Quantization(like.dtype, scale, zero_point(context, zero, like, axis))
 
 
 def zero_point(
@@ -191,7 +197,7 @@ def _dynamic_quantize_linear(context: NodeContext) -> NodeResults:
 # Products -----------------------------------------------------------------------------------------
 
 
-def _of_rows(emit: Builder, part: Value | None) -> Value | None:
+def of_rows(emit: Builder, part: Value | None) -> Value | None:
     """A number for each row of a matrix, which stretches along the columns."""
     if part is None or array.tensor_type(part).rank != 1:
         return part
@@ -200,7 +206,7 @@ def _of_rows(emit: Builder, part: Value | None) -> Value | None:
 
 def _matmul_integer(context: NodeContext) -> NodeResults:
     emit, x, y = context.emit, context.value(0), context.value(1)
-    zero_of_x = _of_rows(emit, zero_point(context, 2, context.type(0)))
+    zero_of_x = of_rows(emit, zero_point(context, 2, context.type(0)))
     zero_of_y = zero_point(context, 3, context.type(1))
     return matmul(context, centered(emit, x, zero_of_x), centered(emit, y, zero_of_y))
 
@@ -210,15 +216,15 @@ def _qlinear_matmul(context: NodeContext) -> NodeResults:
     rows, columns = (quantization(context, index + 1, context.type(index)) for index in (0, 3))
     sums = matmul(
         context,
-        centered(emit, x, _of_rows(emit, rows.zero)),
+        centered(emit, x, of_rows(emit, rows.zero)),
         centered(emit, y, columns.zero),
     )
     by = quantization(context, 6, array.tensor_type(sums).with_dtype(context.type(7).dtype))
-    row_scale, scale = _of_rows(emit, rows.scale), _of_rows(emit, by.scale)
+    row_scale, scale = of_rows(emit, rows.scale), of_rows(emit, by.scale)
     assert row_scale is not None
     assert scale is not None
     factor = scale_ratio(emit, row_scale, columns.scale, scale)
-    return requantized(emit, sums, factor, Quantization(by.dtype, scale, _of_rows(emit, by.zero)))
+    return requantized(emit, sums, factor, Quantization(by.dtype, scale, of_rows(emit, by.zero)))
 
 
 def scale_ratio(emit: Builder, x: Value, y: Value, z: Value) -> Value:

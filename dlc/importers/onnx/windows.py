@@ -211,7 +211,11 @@ def _max_pool(context: NodeContext) -> NodeResults:
 
 
 def _average_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
+    return average_pool(context, context.value(0))
+
+
+def average_pool(context: NodeContext, x: Value) -> Value:
+    """The mean of each window that the attributes of a node describe."""
     dims = _layout(context, x)
     window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)
