@@ -18,6 +18,7 @@ from dlc.importers.onnx import (
     control,
     elementwise,
     microsoft,
+    ml,
     places,
     products,
     quantized,
@@ -67,6 +68,7 @@ DOMAINS: dict[str, dict[str, Importer]] = {
         **windows.IMPORTERS,
     },
     "com.microsoft": microsoft.IMPORTERS,
+    "ai.onnx.ml": ml.IMPORTERS,
 }
 IMPORTERS: dict[Operator, Importer] = {
     (domain, name): importer
@@ -74,6 +76,8 @@ IMPORTERS: dict[Operator, Importer] = {
     for name, importer in importers.items()
 }
 """The importer of each operator, by its domain and its name; the domain of ONNX itself is empty."""
+WAYS_OUT: dict[Operator, str] = {("ai.onnx.ml", name): way for name, way in ml.WAYS_OUT.items()}
+"""What helps where an operator is not imported."""
 
 OPSETS = range(6, 29)
 """The versions of the meaning of ONNX's own operators that the importers know."""
@@ -324,7 +328,7 @@ class _Import:
             if not _is_known(node):
                 kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
                 message = f"{kind} of opset {node.opset} is not imported"
-                self._refused["D0710", message, None].append(node)
+                self._refused["D0710", message, WAYS_OUT.get(node.operator)].append(node)
 
     def origins(self, value: Value) -> Sequence[str]:
         """The inputs of the model that a value follows from, if they are numbers or lists of them."""

@@ -27,7 +27,7 @@ class NodeCase:
     """A node whose first `inputs` operands are inputs of the model, the others constants.
 
     `steps` is how far results of integers may be from those of onnxruntime, `apart` those of floats,
-    relative and absolute.
+    relative and absolute; `version` is that of the domain.
     """
 
     domain: str
@@ -39,6 +39,7 @@ class NodeCase:
     opset: int = 18
     steps: int = 0
     apart: float = 1e-5
+    version: int | None = None
 
     @property
     def model(self) -> ModelProto:
@@ -53,7 +54,8 @@ class NodeCase:
         )
         tensors = {f"x{k}": one for k, one in enumerate(self.operands) if one is not None}
         constants = {name: one for name, one in tensors.items() if name not in self.given}
-        domains = {self.domain: VERSIONS[self.domain]} if self.domain else {}
+        version = self.version or VERSIONS.get(self.domain)
+        domains = {} if version is None else {self.domain: version}
         made = list(filter(None, self.outputs))
         return model_of([node], self.given, made, constants, opset=self.opset, domains=domains)
 
