@@ -94,26 +94,35 @@ def centered(emit: Builder, q: Value, zero: Value | None) -> Value:
     return emit(array.Subtract(wide, stretched(emit, zero, array.tensor_type(q).shape)))
 
 
-def quantized(emit: Builder, real: Value, by: Quantization) -> Value:
+def quantized(emit: Builder, real: Value, by: Quantization, *, zero_first: bool = False) -> Value:
     """Real numbers in f32, quantised."""
     scale = stretched(emit, by.scale, array.tensor_type(real).shape)
-    return saturated(emit, emit(array.Divide(real, scale)), by)
+    return _saturated(emit, emit(array.Divide(real, scale)), by, zero_first=zero_first)
 
 
-def requantized(emit: Builder, sums: Value, factor: Value, by: Quantization) -> Value:
+def requantized(
+    emit: Builder, sums: Value, factor: Value, by: Quantization, *, zero_first: bool = False
+) -> Value:
     """Sums in i32 by their factor, the scales of what was multiplied over that of the result."""
     factor = stretched(emit, factor, array.tensor_type(sums).shape)
-    return saturated(emit, emit(array.Multiply(in_dtype(emit, sums, F32), factor)), by)
+    real = emit(array.Multiply(in_dtype(emit, sums, F32), factor))
+    return _saturated(emit, real, by, zero_first=zero_first)
 
 
-def saturated(emit: Builder, real: Value, by: Quantization) -> Value:
-    """Numbers of steps, rounded, moved by the zero point and brought to the quantised dtype."""
-    steps = emit(array.Round(real))
-    if by.zero is not None:
+def _saturated(emit: Builder, steps: Value, by: Quantization, *, zero_first: bool) -> Value:
+    """Numbers of steps, rounded, moved by the zero point and brought to the quantised dtype.
+
+    With `zero_first` they are moved before they are rounded: halves go the other way if it is odd.
+    """
+    if by.zero is None:
+        return emit(array.Cast(emit(array.Round(steps)), by.dtype))
+    zero = stretched(emit, in_dtype(emit, by.zero, F32), array.tensor_type(steps).shape)
+    if zero_first:
+        moved = emit(array.Round(emit(array.Add(steps, zero))))
+    else:
         # Exact: beyond 2^24 the result saturates anyway.
-        zero = in_dtype(emit, by.zero, F32)
-        steps = emit(array.Add(steps, stretched(emit, zero, array.tensor_type(steps).shape)))
-    return emit(array.Cast(steps, by.dtype))
+        moved = emit(array.Add(emit(array.Round(steps)), zero))
+    return emit(array.Cast(moved, by.dtype))
 
 
 # To and from integers -----------------------------------------------------------------------------

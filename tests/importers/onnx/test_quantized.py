@@ -42,10 +42,8 @@ def own(
     return NodeCase("", kind, operands, inputs, a, opset=opset)
 
 
-def microsoft(
-    kind: str, *operands: Array | None, inputs: int = 1, steps: int = 0, **a: object
-) -> NodeCase:
-    return NodeCase("com.microsoft", kind, operands, inputs, a, steps=steps)
+def microsoft(kind: str, *operands: Array | None, inputs: int = 1, **a: object) -> NodeCase:
+    return NodeCase("com.microsoft", kind, operands, inputs, a)
 
 
 S, T = scale(0.02), scale(0.05)
@@ -56,6 +54,9 @@ Z, Y = zero(np.uint8, 117), zero(np.uint8, 3)
 """Two zero points."""
 ZS = zero(np.int8, -7, 0, 5, 9)
 BIAS = np.arange(-2, 2, dtype=np.int32) * 1000
+
+PAIRS = np.mgrid[:256:3, :256:5].astype(np.uint8)
+ONE, HALF, QUARTER = scale(1), scale(0.5), scale(0.25)
 
 CASES = [
     own("QuantizeLinear", floats(3, 4), S, Z),
@@ -83,21 +84,26 @@ CASES = [
         group=2, pads=[1, 1, 1, 1],
     ),
     own("QLinearConv", u8(2, 4, 7, 6), S, Z, u8(4, 4, 1, 1), T, Z, scale(3.0), Y),
-    microsoft("QLinearAdd", u8(3, 4), S, Z, u8(3, 4), T, Y, T, Z, inputs=4, steps=1),
-    microsoft("QLinearAdd", i8(3, 4), S, ZS[0], i8(4), T, ZS[2], T, ZS[3], steps=1),
+    microsoft("QLinearAdd", u8(3, 4), S, Z, u8(3, 4), T, Y, T, Z, inputs=4),
+    microsoft("QLinearAdd", i8(3, 4), S, ZS[0], i8(4), T, ZS[2], T, ZS[3]),
     microsoft("QLinearMul", u8(3, 4), S, Z, u8(3, 4), T, Y, T, Z, inputs=4),
     microsoft("QLinearMul", i8(3, 4), S, ZS[0], i8(4), T, ZS[2], T, ZS[3]),
+    # Halves, with a zero point that is odd.
+    microsoft("QLinearAdd", PAIRS[0], HALF, Z, PAIRS[1], QUARTER, Z, ONE, Y, inputs=4),
+    microsoft("QLinearMul", PAIRS[0], HALF, Z, PAIRS[1], QUARTER, Z, ONE, Y, inputs=4),
+    microsoft("QLinearLeakyRelu", PAIRS[0], HALF, Z, ONE, Y, alpha=0.5),
+    own("QuantizeLinear", PAIRS[0].astype(np.float32), HALF * 4, Y),
     microsoft("QLinearSigmoid", u8(3, 4), S, Z, scale(1 / 256), zero(np.uint8, 0)),
     microsoft("QLinearLeakyRelu", i8(3, 4), S, ZS[0], T, ZS[2], alpha=0.1),
     microsoft("QLinearSoftmax", u8(3, 4), S, Z, scale(1 / 256), zero(np.uint8, 0), opset=13),
     microsoft("QLinearWhere", floats(3, 4) > 0, u8(3, 4), S, Z, u8(4), T, Y, T, Z),
     microsoft("QLinearConcat", T, Z, u8(3, 4), S, Y, u8(3, 2), T, Z, axis=1, inputs=0),
     microsoft(
-        "QLinearAveragePool", u8(2, 4, 7, 6), S, Z, T, Y,
-        kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1],
+        "QLinearAveragePool", u8(2, 4, 7, 6), HALF, Z, ONE, Y,
+        kernel_shape=[2, 2], strides=[2, 2], pads=[1, 0, 1, 1], count_include_pad=1,
     ),
     microsoft(
-        "QLinearAveragePool", u8(2, 7, 6, 4), S, Z, T, Y, steps=1,
+        "QLinearAveragePool", u8(2, 7, 6, 4), HALF, Z, HALF, Y,
         kernel_shape=[2, 2], channels_last=1,
     ),
     microsoft("QLinearGlobalAveragePool", u8(2, 4, 7, 6), S, Z, T, Y),

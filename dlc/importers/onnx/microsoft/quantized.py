@@ -1,7 +1,8 @@
 """Quantised operators of com.microsoft, in the terms of `dlc.importers.onnx.quantized`.
 
 Products and sums that ONNX Runtime makes of integers are sums in i32. Functions of an element go through
-real numbers in f32, which is what its tables hold.
+real numbers in f32, which is what its tables hold. Sums, products and means of elements are moved by the
+zero point before they are rounded, as ONNX Runtime does.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ def _real(context: NodeContext, index: int) -> Value:
     return dequantized(context.emit, q, by)
 
 
-def _result(context: NodeContext, real: Value, index: int) -> Value:
+def _result(context: NodeContext, real: Value, index: int, *, zero_first: bool = False) -> Value:
     """Real numbers, quantised by operands `index` and `index + 1`, in the dtype of operand 0."""
     type = array.tensor_type(real).with_dtype(context.type(0).dtype)
-    return quantized(context.emit, real, quantization(context, index, type))
+    by = quantization(context, index, type)
+    return quantized(context.emit, real, by, zero_first=zero_first)
 
 
 # Of each element ----------------------------------------------------------------------------------
@@ -78,7 +80,7 @@ def _softmax(context: NodeContext, real: Value) -> Value:
 
 def _add(context: NodeContext) -> NodeResults:
     lhs, rhs = broadcast(context, _real(context, 0), _real(context, 3))
-    return _result(context, context.emit(array.Add(lhs, rhs)), 6)
+    return _result(context, context.emit(array.Add(lhs, rhs)), 6, zero_first=True)
 
 
 def _multiply(context: NodeContext) -> NodeResults:
@@ -92,7 +94,7 @@ def _multiply(context: NodeContext) -> NodeResults:
     type = array.tensor_type(steps).with_dtype(context.type(0).dtype)
     target = quantization(context, 6, type)
     factor = scale_ratio(emit, by[0].scale, by[1].scale, target.scale)
-    return requantized(emit, steps, factor, target)
+    return requantized(emit, steps, factor, target, zero_first=True)
 
 
 def _where(context: NodeContext) -> NodeResults:
@@ -134,7 +136,7 @@ def _as_given(context: NodeContext, y: Value) -> Value:
 
 def _average_pool(context: NodeContext) -> NodeResults:
     pooled = average_pool(context, _channels_second(context, _real(context, 0)))
-    return _as_given(context, _result(context, pooled, 3))
+    return _as_given(context, _result(context, pooled, 3, zero_first=True))
 
 
 def _global_average_pool(context: NodeContext) -> NodeResults:
