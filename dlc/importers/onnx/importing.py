@@ -25,6 +25,7 @@ from dlc.importers.onnx import (
     recurrent,
     resize,
     shapes,
+    training,
     windows,
 )
 from dlc.importers.onnx.facts import Array, Graph, Node, Operator, counted
@@ -69,6 +70,7 @@ DOMAINS: dict[str, dict[str, Importer]] = {
     },
     "com.microsoft": microsoft.IMPORTERS,
     "ai.onnx.ml": ml.IMPORTERS,
+    "ai.onnx.preview.training": training.IMPORTERS,
 }
 IMPORTERS: dict[Operator, Importer] = {
     (domain, name): importer
