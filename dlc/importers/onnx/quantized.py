@@ -156,14 +156,27 @@ def _blocked(context: NodeContext, like: TensorType) -> Quantization:
     if not size:
         return by
     axis = context.axis(axis, like.rank)
-    if size < 0 or array.tensor_type(by.scale).rank not in (0, like.rank):
-        raise context.wrong(f"has blocks of {size} elements and {context.type(1).rank} axes")
+    _check_blocks(context, like, axis, size)
     scale, zero = (
         None if part is None else _repeated(context.emit, part, axis, size, like.shape[axis])
         for part in (by.scale, by.zero)
     )
     assert scale is not None
     return Quantization(by.dtype, scale, zero)
+
+
+def _check_blocks(context: NodeContext, like: TensorType, axis: int, size: int) -> None:
+    """Raises ModelError where scale or zero point have not one element for each block of an axis."""
+    extent = like.shape[axis]
+    if size < 1 or (isinstance(extent, int) and size > max(1, extent)):
+        raise context.wrong(f"has blocks of {size} elements along an axis of {extent}")
+    blocks = (*like.shape[:axis], (extent + size - 1) // size, *like.shape[axis + 1 :])
+    for index in (1, 2):
+        if context.operand(index) is not None and context.type(index).shape != blocks:
+            told = TensorType(context.type(index).dtype, blocks).text
+            raise context.wrong(
+                f"takes {told} as its input {index}, found {context.type(index).text}"
+            )
 
 
 def _repeated(emit: Builder, part: Value, axis: int, times: int, size: Size) -> Value:

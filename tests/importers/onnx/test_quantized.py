@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.importers.onnx.models import Array
+from dlc.errors import ModelError
+from tests.importers.onnx.models import Array, imported
 from tests.importers.onnx.node_cases import NodeCase, check, check_compiled
 
 
@@ -114,6 +115,15 @@ CASES = [
     microsoft("MatMulIntegerToFloat", u8(5, 9), u8(9, 4), S, T),
     microsoft("DynamicQuantizeMatMul", floats(5, 9), i8(9, 4), ROWS, ZS, floats(4)),
     microsoft("DynamicQuantizeMatMul", floats(5, 9), u8(9, 4), T),
+    *[
+        microsoft(
+            "MatMulNBits", floats(3, 40), u8(5, 3, 16 * bits // 8), floats(15), zeros, None, bias,
+            K=40, N=5, bits=bits, block_size=16,
+        )
+        for bits, zeros, bias in (
+            (4, None, None), (4, u8(5, 2), None), (4, u8(10), floats(5)), (8, u8(5, 3), None),
+        )
+    ],
 ]  # fmt: skip
 IDS = [f"{case}-{number}" for number, case in enumerate(CASES)]
 
@@ -121,6 +131,20 @@ IDS = [f"{case}-{number}" for number, case in enumerate(CASES)]
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_a_quantised_operator_means_what_onnxruntime_computes(case: NodeCase) -> None:
     check(case)
+
+
+@pytest.mark.parametrize(
+    ("block", "scales", "said"),
+    [
+        (9, floats(1, 4), "blocks of 9 elements along an axis of 8"),
+        (2, floats(2, 4), "takes f32[4, 4] as its input 1, found f32[2, 4]"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(block: int, scales: Array, said: str) -> None:
+    one = own("DequantizeLinear", i8(8, 4), scales, axis=0, block_size=block, opset=21)
+    with pytest.raises(ModelError) as caught:
+        imported(one.model)
+    assert said in caught.value.diagnostics[0].message
 
 
 QUICK = ("QuantizeLinear", "MatMulInteger", "QLinearConv", "QGemm")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dlc.importers.onnx.microsoft import attention, fused, quantized
+from dlc.importers.onnx.microsoft import attention, blocks, fused, quantized
 from dlc.importers.onnx.node_context import Importer
 
 IMPORTERS: dict[str, Importer] = {
     **attention.IMPORTERS,
+    **blocks.IMPORTERS,
     **fused.IMPORTERS,
     **quantized.IMPORTERS,
 }
