@@ -45,6 +45,21 @@ def machine(**a: object) -> NodeCase:
     return NodeCase("ai.onnx.ml", "SVMRegressor", (X,), 1, {**settings, **a})
 
 
+def classifying_machine(*sizes: int, **a: object) -> NodeCase:
+    """One with so many vectors of each class."""
+    classes, count = len(sizes), sum(sizes)
+    settings = {
+        "classlabels_ints": [3 * k + 1 for k in range(classes)],
+        "vectors_per_class": list(sizes),
+        "support_vectors": numbers(count, 4),
+        "coefficients": numbers(classes - 1, count),
+        "rho": numbers(classes * (classes - 1) // 2),
+        "kernel_type": "RBF",
+        "kernel_params": [0.3, 0.1, 2.0],
+    }
+    return NodeCase("ai.onnx.ml", "SVMClassifier", (X,), 1, {**settings, **a}, BOTH)
+
+
 FEATURES = [
     case("ArrayFeatureExtractor", X, np.asarray([[2, 0]])),
     case("ArrayFeatureExtractor", X[0], np.asarray([3, 1])),
@@ -89,6 +104,9 @@ LINEAR = [
         for kind in ("LINEAR", "POLY", "RBF", "SIGMOID")
     ],
     machine(kernel_type="RBF", one_class=1),
+    classifying_machine(2, 3),
+    classifying_machine(2, 3, 1),
+    classifying_machine(2, 3, 1, 2, kernel_type="LINEAR"),
     case("SVMRegressor", X, coefficients=numbers(4), rho=[0.5], kernel_params=[0.0, 0.0, 0.0]),
 ]  # fmt: skip
 
