@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -137,6 +138,21 @@ def _linear(graph: Graph, value: Value) -> Term:
     assert isinstance(op, nn.Linear)
     product = Infix("@", op.source, op.weight)
     return Infix("+", product, op.bias[0]) if op.bias else product
+
+
+@spells(nn.Attention)
+def _attention(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.Attention)
+    if op.logarithms or op.causal not in (None, 0):
+        return None
+    width = tensor_type(op.query).shape[-1]
+    named: list[tuple[str, Item]] = []
+    if not isinstance(width, int) or op.scale != 1 / math.sqrt(width):
+        named.append(("scale", op.scale))
+    if op.causal is not None:
+        named.append(("causal", True))
+    return Call("attention", op.operands, tuple(named))
 
 
 @spells(nn.LSTM)

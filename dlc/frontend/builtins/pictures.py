@@ -144,13 +144,13 @@ def _kernel(at: Trace, x: Value, w: Value, dims: str | None) -> tuple[str, array
 
 
 @builtin(
-    "conv(x: float, w: float, b: float = none, stride: any = 1, padding: any = 0, dilation: any = 1, "
+    "conv(x: alike, w: alike, b: alike = none, stride: any = 1, padding: any = 0, dilation: any = 1, "
     "groups: int = 1, dims: text = none)",
     GROUP,
     "Convolution of pictures [batch, .., channel] in 1, 2 or 3 dimensions with a kernel "
     '[.., in, out], and a bias for each output channel; `dims="nchw"` means pictures '
     "[batch, channel, ..] and a kernel [out, in, ..].",
-    "conv([[[1], [2], [3]]], [[[1]], [[1]]])",
+    "conv([[[1.0], [2.0], [3.0]]], [[[1.0]], [[1.0]]])",
     "[[[3.0], [5.0]]]",
 )
 def conv(

@@ -17,14 +17,18 @@ from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx import (
     control,
     elementwise,
+    microsoft,
+    ml,
     places,
     products,
+    quantized,
     recurrent,
     resize,
     shapes,
+    training,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Node, counted
+from dlc.importers.onnx.facts import Array, Graph, Node, Operator, counted
 from dlc.importers.onnx.interface import (
     Sizes,
     check_result,
@@ -48,17 +52,30 @@ from dlc.ir.dims import Bounds
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 
-IMPORTERS: dict[str, Importer] = {
-    **control.IMPORTERS,
-    **elementwise.IMPORTERS,
-    **places.IMPORTERS,
-    **products.IMPORTERS,
-    **recurrent.IMPORTERS,
-    **resize.IMPORTERS,
-    **shapes.IMPORTERS,
-    **windows.IMPORTERS,
+DOMAINS: dict[str, dict[str, Importer]] = {
+    "": {
+        **control.IMPORTERS,
+        **elementwise.IMPORTERS,
+        **places.IMPORTERS,
+        **products.IMPORTERS,
+        **quantized.IMPORTERS,
+        **recurrent.IMPORTERS,
+        **resize.IMPORTERS,
+        **shapes.IMPORTERS,
+        **windows.IMPORTERS,
+    },
+    "com.microsoft": microsoft.IMPORTERS,
+    "ai.onnx.ml": ml.IMPORTERS,
+    "ai.onnx.preview.training": training.IMPORTERS,
 }
-"""The importer of each ONNX operator, by its name."""
+IMPORTERS: dict[Operator, Importer] = {
+    (domain, name): importer
+    for domain, importers in DOMAINS.items()
+    for name, importer in importers.items()
+}
+"""The importer of each operator, by its domain and its name; the domain of ONNX itself is empty."""
+WAYS_OUT: dict[Operator, str] = {("ai.onnx.ml", name): way for name, way in ml.WAYS_OUT.items()}
+"""What helps where an operator is not imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ class OnnxModel:
 
 
 def _is_known(node: Node) -> bool:
-    return not node.domain and node.kind in IMPORTERS
+    return node.operator in IMPORTERS
 
 
 def all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
@@ -260,7 +277,7 @@ class GraphImport:
             if not _is_known(node):
                 kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
                 message = f"{kind} of opset {node.opset} is not imported"
-                self._refused["D0710", message, None].append(node)
+                self._refused["D0710", message, WAYS_OUT.get(node.operator)].append(node)
 
     def origins(self, value: Value) -> Sequence[str]:
         """The inputs of the model that a value follows from, if they are numbers or lists of them."""
@@ -333,7 +350,7 @@ class GraphImport:
         node = context.node
         constants = [operand for operand in context.operands if isinstance(operand, Constant)]
         if any(isinstance(attribute, Graph) for attribute in node.attributes.values()):
-            return IMPORTERS[node.kind](context)
+            return IMPORTERS[node.operator](context)
         if constants and len(constants) == len([o for o in context.operands if o is not None]):
             if any(constant.is_symbolic for constant in constants):
                 folded = fold_sizes(context)
@@ -343,14 +360,14 @@ class GraphImport:
                 folded = self._evaluated(context)
                 if folded is not None:
                     return folded
-        return IMPORTERS[node.kind](context)
+        return IMPORTERS[node.operator](context)
 
     def _evaluated(self, context: NodeContext) -> list[Operand] | None:
         """Constant-fold a node; None if its result is large."""
         block = Block()
         emit = Builder(block, context.emit.location)
         scratch = NodeContext(context.node, context.operands, emit, self._weight, self)
-        node_results = IMPORTERS[context.node.kind](scratch)
+        node_results = IMPORTERS[context.node.operator](scratch)
         results = (
             [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
         )

@@ -252,6 +252,16 @@ class NodeContext:
             raise self._attribute(name, "a text")
         return value
 
+    def texts(self, name: str) -> Sequence[str]:
+        """An attribute that is a list of texts; empty where it is left out."""
+        value = self.node.attributes.get(name, ())
+        texts = (
+            [item for item in value if isinstance(item, str)] if isinstance(value, tuple) else None
+        )
+        if texts is None or not isinstance(value, tuple) or len(texts) != len(value):
+            raise self._attribute(name, "a list of texts")
+        return texts
+
     def list(self, name: str) -> tuple[int, ...] | None:
         """An attribute that is a list of integers; None where it is left out."""
         value = self.node.attributes.get(name)

@@ -23,8 +23,12 @@ from dlc.ir.types import F32, I64
 
 
 def _matmul(context: NodeContext) -> NodeResults:
+    return matmul(context, context.value(0), context.value(1))
+
+
+def matmul(context: NodeContext, x: Value, y: Value) -> Value:
     """As NumPy's `@`: vectors count as one row or one column, leading axes are stretched."""
-    x, y, emit = context.value(0), context.value(1), context.emit
+    emit = context.emit
     left, right = array.tensor_type(x).shape, array.tensor_type(y).shape
     if not left or not right:
         raise context.wrong("takes tensors with at least one axis")
@@ -50,7 +54,8 @@ def _matmul(context: NodeContext) -> NodeResults:
     return reshape(emit, whole, tuple(shape))
 
 
-def _gemm(context: NodeContext) -> NodeResults:
+def gemm(context: NodeContext) -> Value:
+    """`alpha * x @ y + beta * c`, with x and y transposed where the attributes say so."""
     x, y, emit = context.value(0), context.value(1), context.emit
     if context.flag("transA"):
         x = transpose(emit, x, (1, 0))
@@ -101,10 +106,10 @@ def _layer_normalization(context: NodeContext) -> NodeResults:
         shift = stretched(emit, shift, row)
     eps = context.number("epsilon", 1e-5)
     whole = nn.layer_norm(emit, x, scale, shift, axis=axis, eps=eps)
-    return [whole, *_moments(context, x, axis, eps)] if len(context.node.outputs) > 1 else whole
+    return [whole, *moments(context, x, axis, eps)] if len(context.node.outputs) > 1 else whole
 
 
-def _moments(context: NodeContext, x: Value, axis: int, eps: float) -> list[Value]:
+def moments(context: NodeContext, x: Value, axis: int, eps: float) -> list[Value]:
     """The mean of each row and the inverse of its deviation, in the dtype `stash_type`."""
     emit = context.emit
     x = in_dtype(
@@ -243,7 +248,7 @@ IMPORTERS: dict[str, Importer] = {
     "ArgMax": _arg(array.ArgMax),
     "ArgMin": _arg(array.ArgMin),
     "Einsum": _einsum,
-    "Gemm": _gemm,
+    "Gemm": gemm,
     "Hardmax": _hardmax,
     "LayerNormalization": _layer_normalization,
     "LogSoftmax": _softmax(nn.LogSoftmax),
@@ -261,5 +266,6 @@ IMPORTERS: dict[str, Importer] = {
     "ReduceProd": _reduction(_plain(array.ReduceProduct), 18),
     "ReduceSum": _reduction(_plain(array.ReduceSum), 13),
     "ReduceSumSquare": _reduction(_sum_square, 18),
+    "SimplifiedLayerNormalization": _rms_normalization,
     "Softmax": _softmax(nn.Softmax),
 }

@@ -87,7 +87,11 @@ def _extents(context: NodeContext, window: Shape, count: int) -> list[int]:
 
 
 def _conv(context: NodeContext) -> NodeResults:
-    x, kernel, bias = context.value(0), context.value(1), context.optional(2)
+    return convolution(context, context.value(0), context.value(1), context.optional(2))
+
+
+def convolution(context: NodeContext, x: Value, kernel: Value, bias: Value | None) -> Value:
+    """The convolution that the attributes of a node describe, in any dtype."""
     dims = _layout(context, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
     extents, count = _extents(context, window, len(spatial)), len(spatial)
@@ -208,7 +212,11 @@ def _max_pool(context: NodeContext) -> NodeResults:
 
 
 def _average_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
+    return average_pool(context, context.value(0))
+
+
+def average_pool(context: NodeContext, x: Value) -> Value:
+    """The mean of each window that the attributes of a node describe."""
     dims = _layout(context, x)
     window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)

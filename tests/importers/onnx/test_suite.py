@@ -34,6 +34,13 @@ SHARE = {
         *("resize_downsample_scales_linear", "resize_downsample_scales_nearest"),
         *("resize_downsample_sizes_nearest_not_smaller",),
         *("resize_upsample_scales_nearest", "constantofshape_float_ones", "expand_dim_changed"),
+        # Definitions that depend on types, with an input left out in the middle.
+        *("attention_4d_causal_with_past_and_present", "causal_conv_with_state_silu_with_past_state"),
+        # Other domains, and quantised operators.
+        *("flexattention", "nesterov_momentum", "adam_multiple", "adagrad"),
+        *("ai_onnx_ml_tree_ensemble_set_membership", "ai_onnx_ml_tree_ensemble_single_tree"),
+        *("ai_onnx_ml_array_feature_extractor", "qlinearmatmul_3D_uint8_float16", "qlinearconv"),
+        *("quantizelinear_blocked_asymmetric", "dynamicquantizelinear_max_adjusted"),
         # What the suite has found.
         *("l2normalization_axis_0", "spacetodepth_crd_mode_example", "cumprod_1d"),
         *("layer_normalization_4d_axis1",),
@@ -65,7 +72,7 @@ def test_nothing_in_the_suite_is_wrong() -> None:
     found = outcomes(KINDS, "", 0, 1)
     assert [one.name for one in found if one.verdict in ("wrong", "broken")] == []
     passed = Counter(one.kind for one in found if one.verdict == "passed")
-    assert passed["Node"] >= 1447
+    assert passed["Node"] >= 1524
     assert (passed["PyTorchConverted"], passed["PyTorchOperator"]) == (82, 35)
 
 
