@@ -45,7 +45,7 @@ class _Dimension(Protocol):
 def read_graph(path: str | Path, importable: Collection[str] = ()) -> Graph:
     """The graph in a file, its nodes in order of execution.
 
-    Operators that are not among the `known` ones are written out where ONNX itself says of what others
+    Operators that are not among the `importable` ones are written out where ONNX itself says of what others
     they are made.
 
     Raises UsageError without the `onnx` package, ArtifactError (D0520) for a file that is damaged,
