@@ -21,6 +21,7 @@ from dlc.importers.onnx import (
     products,
     recurrent,
     resize,
+    sampling,
     shapes,
     windows,
 )
@@ -59,6 +60,7 @@ IMPORTERS: dict[str, Importer] = {
     **products.IMPORTERS,
     **recurrent.IMPORTERS,
     **resize.IMPORTERS,
+    **sampling.IMPORTERS,
     **shapes.IMPORTERS,
     **windows.IMPORTERS,
 }

@@ -29,7 +29,7 @@ def _layout(context: NodeContext, x: Value) -> str:
     return layout
 
 
-def _numbers(context: NodeContext, name: str, count: int, default: int = 1) -> tuple[int, ...]:
+def per_axis(context: NodeContext, name: str, count: int, default: int = 1) -> tuple[int, ...]:
     """A list with one number for each spatial axis."""
     numbers = context.list(name) or (default,) * count
     if len(numbers) != count or min(numbers) < 0:
@@ -55,7 +55,7 @@ def _padding(
     count = len(spatial)
     auto = context.text("auto_pad", "NOTSET")
     if auto == "NOTSET":
-        pads = _numbers(context, "pads", 2 * count, 0)
+        pads = per_axis(context, "pads", 2 * count, 0)
         return tuple(zip(pads[:count], pads[count:], strict=True))
     if auto == "VALID":
         return ((0, 0),) * count
@@ -90,7 +90,10 @@ def _conv(context: NodeContext) -> NodeResults:
     dims = _layout(context, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
     extents, count = _extents(context, window, len(spatial)), len(spatial)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    strides, dilations = (
+        per_axis(context, "strides", count),
+        per_axis(context, "dilations", count),
+    )
     padding = _padding(context, spatial, extents, strides, dilations)
     extra = () if bias is None else (bias,)
     groups = context.integer("group", 1)
@@ -108,8 +111,11 @@ def _conv_transpose(context: NodeContext) -> NodeResults:
     window = _extents(context, shape[2:], count)
     if groups < 1:
         raise context.wrong(f"has {groups} groups")
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
-    extra = _numbers(context, "output_padding", count, 0)
+    strides, dilations = (
+        per_axis(context, "strides", count),
+        per_axis(context, "dilations", count),
+    )
+    extra = per_axis(context, "output_padding", count, 0)
     pads = _transposed_pads(context, spatial, window, strides, dilations, extra)
     padding: list[tuple[Size, Size]] = []
     for (low, high), extent, dilation, more in zip(pads, window, dilations, extra, strict=True):
@@ -199,7 +205,10 @@ def _max_pool(context: NodeContext) -> NodeResults:
     dims = _layout(context, x)
     window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    strides, dilations = (
+        per_axis(context, "strides", count),
+        per_axis(context, "dilations", count),
+    )
     padding, _ = _pool_padding(context, x, window, strides, dilations)
     return nn.max_pool(
         context.emit, x, window, strides=strides, padding=padding, dilations=dilations, dims=dims
@@ -211,7 +220,10 @@ def _average_pool(context: NodeContext) -> NodeResults:
     dims = _layout(context, x)
     window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    strides, dilations = (
+        per_axis(context, "strides", count),
+        per_axis(context, "dilations", count),
+    )
     padding, added = _pool_padding(context, x, window, strides, dilations)
     counted = context.flag("count_include_pad")
     if counted and any(added):
@@ -238,7 +250,10 @@ def _lp_pool(context: NodeContext) -> NodeResults:
     x, emit, p = context.value(0), context.emit, context.integer("p", 2)
     window = _window(context, array.tensor_type(x).shape[2:])
     count = len(window)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
+    strides, dilations = (
+        per_axis(context, "strides", count),
+        per_axis(context, "dilations", count),
+    )
     padding, _ = _pool_padding(context, x, window, strides, dilations)
     size = emit(array.Abs(x))
     averaged = nn.avg_pool(
