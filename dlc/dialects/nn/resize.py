@@ -34,7 +34,8 @@ from dlc.ir.types import I64, DType, TensorType
 
 __all__ = [
     "Filter", "Region", "SourcePosition", "cubic_filter", "far_cubic", "gather_clamped",
-    "linear_filter", "near_cubic", "ratio", "resize_filtered", "resize_linear", "resize_nearest", "source_position",
+    "linear_filter", "near_cubic", "ratio", "resize_filtered", "resize_linear", "resize_nearest",
+    "source_position",
 ]  # fmt: skip
 
 Region: TypeAlias = tuple[Fraction, Fraction]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from dlc.errors import Unsupported
+from dlc.importers.onnx.facts import Operator
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
@@ -39,7 +40,7 @@ class _Schema(Protocol):
     attributes: Mapping[str, _Default]
 
 
-def expanded(model: ModelProto, importable: Collection[str], file: str) -> ModelProto:
+def expanded(model: ModelProto, importable: Collection[Operator], file: str) -> ModelProto:
     """The model without functions of its own, and without operators that are not `importable` if they have
     a definition that ONNX can write out. The model itself where there are none.
 
@@ -127,7 +128,7 @@ def _called(node: NodeProto) -> _Name:
 # Operators that ONNX defines by others ------------------------------------------------------------
 
 
-def _inlined(model: ModelProto, names: list[tuple[str, str]]) -> ModelProto | None:
+def _inlined(model: ModelProto, names: list[Operator]) -> ModelProto | None:
     """The model with these written out; None where ONNX's own inliner refuses it.
 
     Then the operators are still there, and are reported as not imported.
@@ -141,27 +142,26 @@ def _inlined(model: ModelProto, names: list[tuple[str, str]]) -> ModelProto | No
         return None
 
 
-def _to_expand(model: ModelProto, importable: Collection[str]) -> list[tuple[str, str]]:
+def _to_expand(model: ModelProto, importable: Collection[Operator]) -> list[Operator]:
     """Domain and name of everything that is to be written out."""
     if not importable:
         return []
     kinds = {_kind(node) for node in _nodes(model.graph.node)}
-    unknown = [(domain, kind) for domain, kind in kinds if domain or kind not in importable]
-    return sorted([kind for kind in unknown if _is_defined(model, kind)])
+    return sorted([kind for kind in kinds - {*importable} if _is_defined(model, kind)])
 
 
-def _kind(node: NodeProto) -> tuple[str, str]:
+def _kind(node: NodeProto) -> Operator:
     """Domain and name of an operator; "" is the domain of ONNX's own."""
     return "" if node.domain in DOMAINS else node.domain, node.op_type
 
 
-def _is_defined(model: ModelProto, kind: tuple[str, str]) -> bool:
+def _is_defined(model: ModelProto, kind: Operator) -> bool:
     """Whether ONNX says of what other operators this one is made."""
     schema = _schema(model, kind)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def _schema(model: ModelProto, kind: tuple[str, str]) -> _Schema | None:
+def _schema(model: ModelProto, kind: Operator) -> _Schema | None:
     from onnx import defs
 
     domain, name = kind
@@ -182,7 +182,7 @@ def _opset(model: ModelProto, domain: str) -> int:
     return min(max([*versions, 0]), defs.onnx_opset_version())
 
 
-def _inlinable(model: ModelProto, kinds: Collection[tuple[str, str]]) -> ModelProto:
+def _inlinable(model: ModelProto, kinds: Collection[Operator]) -> ModelProto:
     """The model with every attribute of these operators: the inliner knows no default values.
 
     It has a value without name and type besides: the inliner asks for the type of each input of such a

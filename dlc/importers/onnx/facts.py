@@ -57,6 +57,10 @@ class Output:
     axes: tuple[int | str | None, ...] | None
 
 
+Operator: TypeAlias = tuple[str, str]
+"""Domain and name of an operator; the domain of ONNX itself is empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One operator of the graph; an empty name stands for an input that is left out.
@@ -73,6 +77,11 @@ class Node:
     attributes: Mapping[str, Attribute]
     opset: int
     line: int
+
+    @property
+    def operator(self) -> Operator:
+        """The operator that the node applies."""
+        return self.domain, self.kind
 
     @property
     def label(self) -> str:

@@ -25,7 +25,7 @@ from dlc.importers.onnx import (
     shapes,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Node, counted
+from dlc.importers.onnx.facts import Array, Graph, Node, Operator, counted
 from dlc.importers.onnx.interface import (
     Sizes,
     check_names,
@@ -53,21 +53,28 @@ from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 from dlc.ir.value_map import ValueMap
 
-IMPORTERS: dict[str, Importer] = {
-    **control.IMPORTERS,
-    **elementwise.IMPORTERS,
-    **places.IMPORTERS,
-    **products.IMPORTERS,
-    **recurrent.IMPORTERS,
-    **resize.IMPORTERS,
-    **sampling.IMPORTERS,
-    **shapes.IMPORTERS,
-    **windows.IMPORTERS,
+DOMAINS: dict[str, dict[str, Importer]] = {
+    "": {
+        **control.IMPORTERS,
+        **elementwise.IMPORTERS,
+        **places.IMPORTERS,
+        **products.IMPORTERS,
+        **recurrent.IMPORTERS,
+        **resize.IMPORTERS,
+        **sampling.IMPORTERS,
+        **shapes.IMPORTERS,
+        **windows.IMPORTERS,
+    },
 }
-"""The importer of each ONNX operator, by its name."""
+IMPORTERS: dict[Operator, Importer] = {
+    (domain, name): importer
+    for domain, importers in DOMAINS.items()
+    for name, importer in importers.items()
+}
+"""The importer of each operator, by its domain and its name; the domain of ONNX itself is empty."""
 
 OPSETS = range(6, 29)
-"""The versions of the operators' meaning that the importers know."""
+"""The versions of the meaning of ONNX's own operators that the importers know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ def import_graph(
 
 
 def _is_known(node: Node) -> bool:
-    return not node.domain and node.kind in IMPORTERS
+    return node.operator in IMPORTERS
 
 
 def _check_opset(graph: Graph) -> None:
@@ -388,7 +395,7 @@ class _Import:
         node = context.node
         constants = [operand for operand in context.operands if isinstance(operand, Constant)]
         if any(isinstance(attribute, Graph) for attribute in node.attributes.values()):
-            return IMPORTERS[node.kind](context)
+            return IMPORTERS[node.operator](context)
         if constants and len(constants) == len([o for o in context.operands if o is not None]):
             if any(constant.is_symbolic for constant in constants):
                 folded = fold_sizes(context)
@@ -398,14 +405,14 @@ class _Import:
                 folded = self._evaluated(context)
                 if folded is not None:
                     return folded
-        return IMPORTERS[node.kind](context)
+        return IMPORTERS[node.operator](context)
 
     def _evaluated(self, context: NodeContext) -> list[Operand] | None:
         """Constant-fold a node; None if its result is large."""
         block = Block()
         emit = Builder(block, context.emit.location)
         scratch = NodeContext(context.node, context.operands, emit, self._weight, self)
-        node_results = IMPORTERS[context.node.kind](scratch)
+        node_results = IMPORTERS[context.node.operator](scratch)
         results = (
             [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
         )

@@ -15,7 +15,17 @@ import numpy as np
 
 from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx.expansion import DOMAINS, expanded
-from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Output, Tensor
+from dlc.importers.onnx.facts import (
+    DTYPES,
+    Array,
+    Attribute,
+    Graph,
+    Input,
+    Node,
+    Operator,
+    Output,
+    Tensor,
+)
 from dlc.ir.types import BF16, BOOL, F16, DType
 from dlc.runtime.arrays.dtypes import MAX_RANK
 from dlc.runtime.system.mapped_files import map_file, map_inside
@@ -42,7 +52,7 @@ class _Dimension(Protocol):
     def HasField(self, field_name: Literal["dim_value"]) -> bool: ...
 
 
-def read_graph(path: str | Path, importable: Collection[str] = ()) -> Graph:
+def read_graph(path: str | Path, importable: Collection[Operator] = ()) -> Graph:
     """The graph in a file, its nodes in order of execution.
 
     Operators that are not among the `importable` ones are written out where ONNX itself says of what others
@@ -76,7 +86,9 @@ def read_graph(path: str | Path, importable: Collection[str] = ()) -> Graph:
     return graph_of(model, path.name, path.parent, importable)
 
 
-def graph_of(model: ModelProto, file: str, folder: Path, importable: Collection[str] = ()) -> Graph:
+def graph_of(
+    model: ModelProto, file: str, folder: Path, importable: Collection[Operator] = ()
+) -> Graph:
     """The same from a model in memory; external data is looked for in `folder`."""
     graph = model.graph
     if not graph.node and not graph.output:
