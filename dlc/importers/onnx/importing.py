@@ -23,6 +23,7 @@ from dlc.importers.onnx import (
     resize,
     sampling,
     shapes,
+    signals,
     windows,
 )
 from dlc.importers.onnx.facts import Array, Graph, Node, Operator, counted
@@ -63,6 +64,7 @@ DOMAINS: dict[str, dict[str, Importer]] = {
         **resize.IMPORTERS,
         **sampling.IMPORTERS,
         **shapes.IMPORTERS,
+        **signals.IMPORTERS,
         **windows.IMPORTERS,
     },
 }

@@ -16,8 +16,13 @@ from tests.importers.onnx.backend import DlcBackend
 KINDS = ("Node", "Simple", "PyTorchConverted", "PyTorchOperator")
 """The parts of the suite that need no download."""
 VERDICTS = ("passed", "nearer", "wrong", "broken", "unsupported")
-NEARER = ("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded")
-"""Cases whose stored results, in f16, are farther from those in f64 than ours: 4.9e-4 to 4.0e-4."""
+NEARER = (
+    *("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"),
+    *("test_dft_inverse", "test_dft_inverse_opset19"),
+)
+"""Cases whose stored results are farther from those in f64 than ours: attention in f16 by 4.9e-4 to 4.0e-4, the
+transform, computed in f32 there, by 1.9e-7 to 3e-15 where sums cancel.
+"""
 
 
 @dataclass(frozen=True, slots=True)
