@@ -185,7 +185,7 @@ def _nonzero(context: NodeContext) -> NodeResults:
     if isinstance(constant, Constant) and _is_counted_now(constant):
         positions = np.argwhere(decode(constant.array, constant.dtype)).astype(np.int64)
         return Constant(np.ascontiguousarray(positions.T), I64)
-    rows, _ = context.emit.all(array.NonZero(context.value(0), _fresh(context)))
+    rows, _ = context.emit.all(array.NonZero(context.value(0), fresh_dim(context)))
     return transpose(context.emit, rows, (1, 0))
 
 
@@ -204,7 +204,7 @@ def _compress(context: NodeContext) -> NodeResults:
     if chosen != size:
         # A short mask leaves out the rest.
         x = array.slice_axis(emit, x, axis, 0, chosen)
-    return array.compress(emit, x, mask, axis, _fresh(context))[0]
+    return array.compress(emit, x, mask, axis, fresh_dim(context))[0]
 
 
 def _is_counted_now(constant: Constant) -> bool:
@@ -212,7 +212,7 @@ def _is_counted_now(constant: Constant) -> bool:
     return not constant.is_symbolic and constant.array.size <= MOST
 
 
-def _fresh(context: NodeContext) -> str:
+def fresh_dim(context: NodeContext) -> str:
     """The name of a size that this node brings."""
     return f"n_{context.node.line}"
 

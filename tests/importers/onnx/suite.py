@@ -20,8 +20,8 @@ NEARER = (
     *("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"),
     *("test_dft_inverse", "test_dft_inverse_opset19"),
 )
-"""Cases whose stored results are farther from those in f64 than ours: attention in f16 by 4.9e-4 to 4.0e-4, the
-transform, computed in f32 there, by 1.9e-7 to 3e-15 where sums cancel.
+"""Cases whose stored results are farther from those in f64 than ours: attention in f16 by 4.9e-4 to 4.0e-4,
+the transform, computed in f32 there, by 1.9e-7 to 3e-15 where sums cancel.
 """
 
 
