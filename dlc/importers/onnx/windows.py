@@ -5,23 +5,20 @@ Pictures of ONNX have their channels second; a later pass chooses another layout
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from dlc.dialects import array, nn
 from dlc.dialects.array import Padding
-from dlc.dialects.array.arithmetic import times
-from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, maximum, minimum
+from dlc.ir.dims import Shape, Size, maximum
 
 LAYOUTS = {3: "ncw", 4: "nchw", 5: "ncdhw"}
 
 
-def _layout(context: NodeContext, x: Value) -> str:
+def layout_of(context: NodeContext, x: Value) -> str:
     rank = array.tensor_type(x).rank
     layout = LAYOUTS.get(rank)
     if layout is None:
@@ -37,14 +34,7 @@ def per_axis(context: NodeContext, name: str, count: int, default: int = 1) -> t
     return numbers
 
 
-def _window(context: NodeContext, spatial: Shape) -> tuple[int, ...]:
-    window = context.list("kernel_shape")
-    if window is None or len(window) != len(spatial):
-        raise context.wrong(f"needs a kernel_shape of {len(spatial)} numbers")
-    return window
-
-
-def _padding(
+def window_padding(
     context: NodeContext,
     spatial: Shape,
     window: Sequence[int],
@@ -87,14 +77,14 @@ def _extents(context: NodeContext, window: Shape, count: int) -> list[int]:
 
 def _conv(context: NodeContext) -> NodeResults:
     x, kernel, bias = context.value(0), context.value(1), context.optional(2)
-    dims = _layout(context, x)
+    dims = layout_of(context, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
     extents, count = _extents(context, window, len(spatial)), len(spatial)
     strides, dilations = (
         per_axis(context, "strides", count),
         per_axis(context, "dilations", count),
     )
-    padding = _padding(context, spatial, extents, strides, dilations)
+    padding = window_padding(context, spatial, extents, strides, dilations)
     extra = () if bias is None else (bias,)
     groups = context.integer("group", 1)
     return context.emit(
@@ -105,7 +95,7 @@ def _conv(context: NodeContext) -> NodeResults:
 def _conv_transpose(context: NodeContext) -> NodeResults:
     """The derivative of a convolution: its source is spread by the strides, its kernel turned."""
     x, kernel, bias = context.value(0), context.value(1), context.optional(2)
-    dims = _layout(context, x)
+    dims = layout_of(context, x)
     spatial, shape = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape
     count, groups = len(spatial), context.integer("group", 1)
     window = _extents(context, shape[2:], count)
@@ -154,7 +144,7 @@ def _transposed_pads(
     count, auto = len(spatial), context.text("auto_pad", "NOTSET")
     output_shape = context.list("output_shape")
     if output_shape is None and auto in ("NOTSET", "VALID"):
-        return _padding(context, spatial, window, strides, dilations)
+        return window_padding(context, spatial, window, strides, dilations)
     padding: list[tuple[Size, Size]] = []
     for axis, size in enumerate(spatial):
         whole = strides[axis] * (size - 1) + extra[axis] + (window[axis] - 1) * dilations[axis] + 1
@@ -164,127 +154,6 @@ def _transposed_pads(
         upper = auto == "SAME_UPPER"
         padding.append((half, cut - half) if upper else (cut - half, half))
     return tuple(padding)
-
-
-# Pooling ------------------------------------------------------------------------------------------
-
-
-def _pool_padding(
-    context: NodeContext,
-    x: Value,
-    window: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[Padding, tuple[Size, ...]]:
-    """The padding with what `ceil_mode` adds, which is also given alone."""
-    spatial = array.tensor_type(x).shape[2:]
-    padding = _padding(context, spatial, window, strides, dilations)
-    if not context.flag("ceil_mode"):
-        return padding, (0,) * len(spatial)
-    added: list[Size] = []
-    bounds = context.regions.bounds
-    for size, (low, high), extent, stride, dilation in zip(
-        spatial, padding, window, strides, dilations, strict=True
-    ):
-        room = size + low + high - (extent - 1) * dilation - 1
-        count = (room + stride - 1) // stride + 1
-        more = (count - 1) * stride - room
-        if not (isinstance(high, int) and stride + high <= (extent - 1) * dilation + 1):
-            # A last window that would lie wholly in the padding at the end is left out.
-            fewer = minimum(count, (size + low - 1) // stride + 1, bounds)
-            more = maximum((fewer - 1) * stride - room, 0, bounds)
-        added.append(0 if is_negative(more) else more)
-    whole = [(low, high + more) for (low, high), more in zip(padding, added, strict=True)]
-    return tuple(whole), tuple(added)
-
-
-def _max_pool(context: NodeContext) -> NodeResults:
-    if len(list(filter(None, context.node.outputs))) > 1:
-        raise context.unsupported("with a second result, the places, is not imported")
-    x = context.value(0)
-    dims = _layout(context, x)
-    window = _window(context, array.tensor_type(x).shape[2:])
-    count = len(window)
-    strides, dilations = (
-        per_axis(context, "strides", count),
-        per_axis(context, "dilations", count),
-    )
-    padding, _ = _pool_padding(context, x, window, strides, dilations)
-    return nn.max_pool(
-        context.emit, x, window, strides=strides, padding=padding, dilations=dilations, dims=dims
-    )
-
-
-def _average_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
-    dims = _layout(context, x)
-    window = _window(context, array.tensor_type(x).shape[2:])
-    count = len(window)
-    strides, dilations = (
-        per_axis(context, "strides", count),
-        per_axis(context, "dilations", count),
-    )
-    padding, added = _pool_padding(context, x, window, strides, dilations)
-    counted = context.flag("count_include_pad")
-    if counted and any(added):
-        # The declared padding counts and is made real; what ceil_mode adds does not.
-        low = (0, 0, *[pair[0] for pair in padding])
-        high = (0, 0, *[pair[1] - more for pair, more in zip(padding, added, strict=True)])
-        zero = array.fill(context.emit, 0, array.tensor_type(x).with_shape(()))
-        x = context.emit(array.Pad(x, zero, low, high, (0,) * len(low)))
-        padding, counted = tuple([(0, more) for more in added]), False
-    return nn.avg_pool(
-        context.emit,
-        x,
-        window,
-        strides=strides,
-        padding=padding,
-        dilations=dilations,
-        dims=dims,
-        count_padding=counted,
-    )
-
-
-def _lp_pool(context: NodeContext) -> NodeResults:
-    """The norm of each window: the root of the sum of powers, of which padding adds none."""
-    x, emit, p = context.value(0), context.emit, context.integer("p", 2)
-    window = _window(context, array.tensor_type(x).shape[2:])
-    count = len(window)
-    strides, dilations = (
-        per_axis(context, "strides", count),
-        per_axis(context, "dilations", count),
-    )
-    padding, _ = _pool_padding(context, x, window, strides, dilations)
-    size = emit(array.Abs(x))
-    averaged = nn.avg_pool(
-        emit,
-        emit(array.Power(size, array.constant_like(emit, p, x))),
-        window,
-        strides=strides,
-        padding=padding,
-        dilations=dilations,
-        dims=_layout(context, x),
-        count_padding=True,
-    )
-    summed = times(emit, averaged, math.prod(window))
-    return emit(array.Power(summed, array.constant_like(emit, 1 / p, summed)))
-
-
-def _global_average_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
-    mean = nn.global_avg_pool(context.emit, x, dims=_layout(context, x))
-    return _with_ones(context, mean, x)
-
-
-def _global_max_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
-    return _with_ones(context, nn.global_max_pool(context.emit, x, dims=_layout(context, x)), x)
-
-
-def _with_ones(context: NodeContext, pooled: Value, x: Value) -> Value:
-    """A result for each channel with spatial axes of size 1."""
-    ones = (1,) * (array.tensor_type(x).rank - 2)
-    return reshape(context.emit, pooled, (*array.tensor_type(pooled).shape, *ones))
 
 
 # Normalising --------------------------------------------------------------------------------------
@@ -347,15 +216,10 @@ def _lrn(context: NodeContext) -> NodeResults:
 
 
 IMPORTERS: dict[str, Importer] = {
-    "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "GlobalAveragePool": _global_average_pool,
-    "GlobalMaxPool": _global_max_pool,
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "LRN": _lrn,
-    "LpPool": _lp_pool,
-    "MaxPool": _max_pool,
 }
