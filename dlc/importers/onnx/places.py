@@ -92,6 +92,32 @@ def _index_rows(context: NodeContext, first: int = 0) -> list[Value]:
     return indices
 
 
+def _reverse_sequence(context: NodeContext) -> NodeResults:
+    x, rank = context.value(0), context.type(0).rank
+    time = context.axis(context.integer("time_axis", 0), rank)
+    batch = context.axis(context.integer("batch_axis", 1), rank)
+    if {time, batch} != {0, 1}:
+        raise context.wrong(f"reverses along axis {time} for each place of axis {batch}")
+    lengths = context.value(1)
+    if batch == 1:
+        return reversed_steps(context.emit, x, lengths)
+    order = (1, 0, *range(2, rank))
+    turned = reversed_steps(context.emit, transpose(context.emit, x, order), lengths)
+    return transpose(context.emit, turned, order)
+
+
+def reversed_steps(emit: Builder, x: Value, lengths: Value) -> Value:
+    """Sequences `[time, batch, ..]`, the first steps of each, as many as `lengths[batch]`, in reverse."""
+    type = array.tensor_type(x)
+    counted = TensorType(I64, type.shape[:2])
+    step = array.iota(emit, counted, 0)
+    length = emit(array.Broadcast(in_dtype(emit, lengths, I64), counted.shape, (1,)))
+    mirrored = plus(emit, emit(array.Subtract(length, step)), -1)
+    is_inside = emit(array.Compare(step, length, "lt"))
+    index = emit(array.Select(is_inside, mirrored, step))
+    return emit(array.Gather(x, (index, array.iota(emit, counted, 1)), (0, 1)))
+
+
 # Putting ------------------------------------------------------------------------------------------
 
 
@@ -116,6 +142,27 @@ def _scatter_nd(context: NodeContext) -> NodeResults:
     return context.emit(
         array.Scatter(context.value(0), context.value(2), indices, axes, _mode(context))
     )
+
+
+def _tensor_scatter(context: NodeContext) -> NodeResults:
+    """Steps of a cache replaced, in each batch from an index on; around its end in circular mode."""
+    emit, cache, update = context.emit, context.value(0), context.value(1)
+    shape, steps = context.type(0).shape, context.type(1).shape
+    axis = context.axis(context.integer("axis", -2), len(shape))
+    mode = context.text("mode", "linear")
+    if axis == 0 or mode not in ("linear", "circular"):
+        raise context.wrong(f"in mode {mode!r} writes along axis {axis}")
+    counted = TensorType(I64, (shape[0], steps[axis]))
+    place = array.iota(emit, counted, 1)
+    if context.operand(2) is not None:
+        first = in_dtype(emit, context.value(2), I64)
+        place = emit(array.Add(place, emit(array.Broadcast(first, counted.shape, (0,)))))
+    if mode == "circular":
+        place = emit(array.Remainder(place, numbers(emit, shape[axis], counted)))
+    rest = [k for k in range(1, len(shape)) if k != axis]
+    rows = transpose(emit, update, (0, axis, *rest))
+    index = (array.iota(emit, counted, 0), place)
+    return emit(array.Scatter(cache, rows, index, (0, axis)))
 
 
 # Order and totals ---------------------------------------------------------------------------------
@@ -300,10 +347,12 @@ IMPORTERS: dict[str, Importer] = {
     "NonZero": _nonzero,
     "OneHot": _one_hot,
     "Range": _range,
+    "ReverseSequence": _reverse_sequence,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SpaceToDepth": _space_to_depth,
+    "TensorScatter": _tensor_scatter,
     "TopK": _top_k,
     "Trilu": _triangle,
 }

@@ -1,24 +1,28 @@
-"""Operators that move a window over pictures: convolutions, pooling, normalising over channels.
+"""Operators that move a window over pictures: convolutions, and normalising over channels.
 
 Pictures of ONNX have their channels second; a later pass chooses another layout.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dlc.dialects import array, nn
 from dlc.dialects.array import Padding
+from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.dialects.nn.rows import in_dtype
+from dlc.dialects.nn.rows import in_dtype, mean, spread, widened
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, maximum
+from dlc.ir.types import I64, TensorType
 
 LAYOUTS = {3: "ncw", 4: "nchw", 5: "ncdhw"}
 
 
 def layout_of(context: NodeContext, x: Value) -> str:
+    """The layout of a picture of 1 to 3 spatial axes."""
     rank = array.tensor_type(x).rank
     layout = LAYOUTS.get(rank)
     if layout is None:
@@ -156,13 +160,48 @@ def _transposed_pads(
     return tuple(padding)
 
 
+def _col2im(context: NodeContext) -> NodeResults:
+    """The sum of blocks, `[n, c * block, places]`, each put where it was cut out of a picture."""
+    emit, type = context.emit, context.type(0)
+    image, block = context.integers(1), context.integers(2)
+    count = len(image)
+    strides, dilations = per_axis(context, "strides", count), per_axis(context, "dilations", count)
+    pads = per_axis(context, "pads", 2 * count, 0)
+    wide = [size + pads[k] + pads[count + k] for k, size in enumerate(image)]
+    places = [
+        (size - (extent - 1) * dilation - 1) // stride + 1
+        for size, extent, stride, dilation in zip(wide, block, strides, dilations, strict=True)
+    ]
+    taps = math.prod(block)
+    channels = type.shape[1] // taps
+    if type.rank != 3 or taps * channels != type.shape[1] or type.shape[2] != math.prod(places):
+        raise context.wrong(f"puts {type.text} into blocks of {block} of a picture of {image}")
+    apart = (type.shape[0], channels, *block, *places)
+    blocks = reshape(emit, context.value(0), apart)
+    updates = transpose(emit, blocks, (*range(2, 2 + 2 * count), 0, 1))
+    counted = TensorType(I64, (*block, *places))
+    indices: list[Value] = []
+    for k in range(count):
+        tap = times(emit, array.iota(emit, counted, k), dilations[k])
+        start = times(emit, array.iota(emit, counted, count + k), strides[k])
+        indices.append(emit(array.Add(start, tap)))
+    zeros = array.fill(emit, 0, type.with_shape((type.shape[0], channels, *wide)))
+    axes = tuple(range(2, 2 + count))
+    whole = emit(array.Scatter(zeros, updates, tuple(indices), axes, "add"))
+    low = (0, 0, *pads[:count])
+    high = (type.shape[0], channels, *[low + n for low, n in zip(pads, image, strict=False)])
+    return emit(array.Slice(whole, low, high, (1,) * len(low)))
+
+
 # Normalising --------------------------------------------------------------------------------------
 
 
 def _batch_normalization(context: NodeContext) -> NodeResults:
-    trains = context.flag("training_mode") or (context.opset < 7 and not context.flag("is_test"))
+    if context.opset >= 14 and context.flag("training_mode"):
+        return _batch_normalization_in_training(context)
+    trains = context.opset < 7 and not context.flag("is_test")
     if trains or len(list(filter(None, context.node.outputs))) > 1:
-        raise context.unsupported("in training mode is not imported")
+        raise context.unsupported("in training mode before opset 14 is not imported")
     if not context.flag("spatial", default=True):
         raise context.unsupported("with spatial=0 is not imported")
     x, *parameters = [context.value(index) for index in range(5)]
@@ -170,6 +209,28 @@ def _batch_normalization(context: NodeContext) -> NodeResults:
     scale, shift, middle, variance = [in_dtype(context.emit, part, dtype) for part in parameters]
     eps = context.number("epsilon", 1e-5)
     return nn.batch_norm(context.emit, x, scale, shift, middle, variance, axis=1, eps=eps)
+
+
+def _batch_normalization_in_training(context: NodeContext) -> NodeResults:
+    """By mean and variance of the batch, which also move the running ones towards them."""
+    emit, x = context.emit, context.value(0)
+    type = array.tensor_type(x)
+    momentum = context.number("momentum", 0.9)
+    wide_x = widened(emit, x)
+    axes = tuple([axis for axis in range(type.rank) if axis != 1])
+    middle = mean(emit, wide_x, axes)
+    apart = emit(array.Subtract(wide_x, spread(emit, middle, wide_x, axes)))
+    variance = mean(emit, emit(array.Multiply(apart, apart)), axes)
+    dtype = array.tensor_type(wide_x).dtype
+    scale, shift = (in_dtype(emit, context.value(index), dtype) for index in (1, 2))
+    eps = context.number("epsilon", 1e-5)
+    y = nn.batch_norm(emit, wide_x, scale, shift, middle, variance, axis=1, eps=eps)
+    running: list[Value] = []
+    for index, found in ((3, middle), (4, variance)):
+        old = in_dtype(emit, context.value(index), dtype)
+        moved = emit(array.Add(times(emit, old, momentum), times(emit, found, 1 - momentum)))
+        running.append(in_dtype(emit, moved, context.type(index).dtype))
+    return in_dtype(emit, y, type.dtype), *running
 
 
 def _instance_normalization(context: NodeContext) -> NodeResults:
@@ -217,6 +278,7 @@ def _lrn(context: NodeContext) -> NodeResults:
 
 IMPORTERS: dict[str, Importer] = {
     "BatchNormalization": _batch_normalization,
+    "Col2Im": _col2im,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "GroupNormalization": _group_normalization,
