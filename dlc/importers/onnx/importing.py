@@ -17,6 +17,7 @@ from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx import (
     control,
     elementwise,
+    ngrams,
     places,
     pooling,
     products,
@@ -26,6 +27,7 @@ from dlc.importers.onnx import (
     selection,
     shapes,
     signals,
+    training,
     windows,
 )
 from dlc.importers.onnx.facts import Array, Graph, Node, Operator, counted
@@ -60,6 +62,7 @@ DOMAINS: dict[str, dict[str, Importer]] = {
     "": {
         **control.IMPORTERS,
         **elementwise.IMPORTERS,
+        **ngrams.IMPORTERS,
         **places.IMPORTERS,
         **pooling.IMPORTERS,
         **products.IMPORTERS,
@@ -71,6 +74,7 @@ DOMAINS: dict[str, dict[str, Importer]] = {
         **signals.IMPORTERS,
         **windows.IMPORTERS,
     },
+    "ai.onnx.preview.training": training.IMPORTERS,
 }
 IMPORTERS: dict[Operator, Importer] = {
     (domain, name): importer

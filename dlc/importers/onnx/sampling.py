@@ -109,7 +109,9 @@ def _grid_sample(context: NodeContext) -> NodeResults:
     emit, x, grid = context.emit, context.value(0), context.value(1)
     type, grid_type = array.tensor_type(x), array.tensor_type(grid)
     spatial = type.shape[2:]
-    if not spatial or grid_type.rank != type.rank or grid_type.shape[-1] != len(spatial):
+    if len(spatial) not in (1, 2, 3):
+        raise context.unsupported(f"takes pictures of 1 to 3 spatial axes, found {type.text}")
+    if grid_type.rank != type.rank or grid_type.shape[-1] != len(spatial):
         raise context.wrong(f"samples {type.text} at the places {grid_type.text}")
     mode = context.text("mode", "linear" if context.opset >= 20 else "bilinear")
     mode, padding = MODES.get(mode, mode), context.text("padding_mode", "zeros")
