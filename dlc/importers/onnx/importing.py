@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +51,7 @@ from dlc.importers.onnx.node_context import (
 )
 from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.symbolic import fold_sizes
+from dlc.importers.onnx.versions import all_nodes, check_opsets
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Evaluation, Value
 from dlc.ir.dims import Bounds, Shape
@@ -82,9 +83,6 @@ IMPORTERS: dict[Operator, Importer] = {
     for name, importer in importers.items()
 }
 """The importer of each operator, by its domain and its name; the domain of ONNX itself is empty."""
-
-OPSETS = range(6, 29)
-"""The versions of the meaning of ONNX's own operators that the importers know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ def import_graph(
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The same from a graph that was read."""
-    _check_opset(graph)
+    check_opsets(graph)
     inputs = [declared.name for declared in graph.inputs]
     check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
     graph = with_fixed(graph, fixed or {})
@@ -147,29 +145,6 @@ def import_graph(
 
 def _is_known(node: Node) -> bool:
     return node.operator in IMPORTERS
-
-
-def _check_opset(graph: Graph) -> None:
-    """Raise Unsupported for operators of a version that nobody here knows."""
-    for node in _all_nodes(graph.nodes):
-        if not node.domain and node.opset not in OPSETS:
-            raise Unsupported(
-                f"{graph.file} uses version {node.opset} of the ONNX operators; dlc knows "
-                f"{OPSETS[0]} to {OPSETS[-1]}",
-                code="D0710",
-                help="onnx.version_converter.convert_version(model, 21) makes another version of it",
-            )
-
-
-def _all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
-    """The nodes and those of the graphs inside them."""
-    pending = list(nodes[::-1])
-    while pending:
-        node = pending.pop()
-        yield node
-        for attribute in node.attributes.values():
-            if isinstance(attribute, Graph):
-                pending += attribute.nodes[::-1]
 
 
 class _Lost(Exception):
@@ -328,7 +303,7 @@ class _Import:
 
     def _refuse_unknown(self, nodes: Sequence[Node]) -> None:
         """Report those of the nodes, and of the graphs inside them, that have no importer."""
-        for node in _all_nodes(nodes):
+        for node in all_nodes(nodes):
             if not _is_known(node):
                 kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
                 message = f"{kind} of opset {node.opset} is not imported"
@@ -468,4 +443,4 @@ def _count(type: TensorType) -> int:
     return math.prod(size for size in type.shape if isinstance(size, int))
 
 
-__all__ = ["IMPORTERS", "OPSETS", "OnnxModel", "import_graph", "read_onnx"]
+__all__ = ["IMPORTERS", "OnnxModel", "import_graph", "read_onnx"]

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper
 
 from dlc.dialects import func, weight
 from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
 from dlc.errors.catalog import PAGES
 from dlc.importers.onnx import read_onnx
-from dlc.importers.onnx.importing import IMPORTERS, OPSETS
+from dlc.importers.onnx.importing import IMPORTERS
+from dlc.importers.onnx.versions import OPSETS, UNCHANGED
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.importers.onnx.models import Array, evaluated, expected, imported, model_of
@@ -408,6 +409,11 @@ def test_the_pages_say_which_versions_of_the_operators_are_known() -> None:
     page = (Path(__file__).parents[3] / "docs" / "onnx.md").read_text(encoding="utf-8")
     assert f"Versions {known} of the operators" in page
     assert f"({known} are known)" in PAGES["D0710"].why
+
+
+def test_old_versions_of_unchanged_operators_are_known() -> None:
+    since = {kind: defs.get_schema(kind, OPSETS[0]).since_version for kind in UNCHANGED}
+    assert {*since.values()} == {1}
 
 
 def test_the_page_about_onnx_lists_every_operator() -> None:
