@@ -219,6 +219,12 @@ def _bit_shift(context: NodeContext) -> NodeResults:
     return _binary(array.ShiftLeft if left else array.ShiftRight)(context)
 
 
+def _identity(context: NodeContext) -> NodeResults:
+    """Also of a sequence, or of an optional value."""
+    found = context.any_value(0)
+    return context.needed(0) if found is None else found
+
+
 def _dropout(context: NodeContext) -> NodeResults:
     """In inference nothing is dropped; the mask says that all was kept."""
     if context.opset < 7 and not context.flag("is_test"):
@@ -269,7 +275,7 @@ IMPORTERS: dict[str, Importer] = {
     "GreaterOrEqual": _compare("ge"),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _function(nn.hardswish),
-    "Identity": lambda context: context.needed(0),
+    "Identity": _identity,
     "IsInf": _is_infinite,
     "IsNaN": _is_nan,
     "LeakyRelu": _leaky_relu,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from dlc.dialects import array, func, nn, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx import (
@@ -25,12 +26,13 @@ from dlc.importers.onnx import (
     resize,
     sampling,
     selection,
+    sequences,
     shapes,
     signals,
     training,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Node, Operator, counted
+from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output, counted
 from dlc.importers.onnx.interface import (
     Sizes,
     check_names,
@@ -43,11 +45,14 @@ from dlc.importers.onnx.interface import (
 )
 from dlc.importers.onnx.node_context import (
     FOLDED,
+    Absent,
+    AnyValue,
     Constant,
     Importer,
     NodeContext,
     NodeResults,
     Operand,
+    TensorSequence,
 )
 from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.symbolic import fold_sizes
@@ -71,6 +76,7 @@ DOMAINS: dict[str, dict[str, Importer]] = {
         **resize.IMPORTERS,
         **sampling.IMPORTERS,
         **selection.IMPORTERS,
+        **sequences.IMPORTERS,
         **shapes.IMPORTERS,
         **signals.IMPORTERS,
         **windows.IMPORTERS,
@@ -102,6 +108,8 @@ class OnnxModel:
     """Declarations of the file that its nodes contradict."""
     numbers: frozenset[str] = frozenset()
     """Sizes that are numbers, since their bounds leave no other."""
+    lengths: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The number of elements of each result that is a sequence: they are results `NAME_0`, `NAME_1`, ..."""
 
 
 def read_onnx(
@@ -168,10 +176,12 @@ class _Import:
         self._weight_names = Identifiers("w")
         self._arrays: dict[str, Array] = {}
         self._gets: dict[int, Value] = {}
-        self._known: dict[str, Operand | None] = {**_held(graph)}
+        self._known: dict[str, AnyValue | None] = {**_held(graph)}
         self._arguments: dict[Value, str] = {}
         self._lost: set[str] = set()
         self._behind: list[Node] = []
+        self._counted: set[str] = set()
+        self._lengths: dict[str, int] = {}
         self._warnings: list[Diagnostic] = []
         self.bounds: Bounds = {}
         self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
@@ -189,6 +199,7 @@ class _Import:
                 raise
         if self._refused:
             raise self._unsupported()
+        self._split_results()
         self._function(inputs)
         graph = self._graph
         return OnnxModel(
@@ -199,6 +210,7 @@ class _Import:
             self._renamed(inputs),
             tuple(self._warnings),
             self._sizes.numbers,
+            self._lengths,
         )
 
     def _unsupported(self) -> Unsupported:
@@ -236,6 +248,26 @@ class _Import:
         self.bounds = self._sizes.bounds_of(shapes)
         return found
 
+    def _split_results(self) -> None:
+        """Make each element of a sequence among the results a result of its own."""
+        declared: list[Output] = []
+        for output in self._graph.declared:
+            found = self._known[output.name]
+            if isinstance(found, Absent):
+                raise Unsupported(
+                    f"{self._graph.file}: the output {output.name} is an optional value that is not there",
+                    code="D0710",
+                )
+            if not isinstance(found, TensorSequence):
+                declared.append(output)
+                continue
+            self._lengths[output.name] = len(found.items)
+            for k, item in enumerate(found.items):
+                name = f"{output.name}_{k}"
+                self._known[name] = item
+                declared.append(Output(name, None, None))
+        self._graph = replace(self._graph, declared=tuple(declared))
+
     def _function(self, inputs: tuple[str, ...]) -> None:
         last = self._place(max(1, len(self._graph.nodes)))
         emit = Builder(self._block, last)
@@ -244,7 +276,7 @@ class _Import:
         results: list[Value] = []
         for declared in self._graph.declared:
             operand = self._known[declared.name]
-            assert operand is not None
+            assert isinstance(operand, Value | Constant)
             value = context.as_value(operand)
             warning = check_result(
                 self._graph, declared, array.tensor_type(value), sizes=self._sizes.are_declared
@@ -291,9 +323,7 @@ class _Import:
             raise self._located(error, node) from None
         except (ValueError, IndexError, ArithmeticError, AssertionError) as error:
             raise self._located(context.wrong(f"has no meaning: {error}"), node) from None
-        results = (
-            [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
-        )
+        results = [node_results] if isinstance(node_results, AnyValue) else list(node_results)
         for name, result in zip(node.outputs, results, strict=False):
             self._known[name] = result
             if isinstance(result, Value) and result.name is None:
@@ -330,10 +360,12 @@ class _Import:
 
     # Graphs inside nodes.
 
-    def inline(self, graph: Graph) -> list[Operand]:
+    def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
         """The results of a graph whose nodes are imported where its node stands."""
         outer = self._known
-        self._known = {**outer, **_held(graph)}
+        names = [declared.name for declared in graph.inputs]
+        bound = dict(zip(names, operands, strict=True)) if operands else {}
+        self._known = {**outer, **bound, **_held(graph)}
         try:
             for node in graph.nodes:
                 self._node(node)
@@ -347,7 +379,7 @@ class _Import:
 
     def block(
         self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
-    ) -> tuple[Block, list[Value]]:
+    ) -> tuple[Block, list[AnyValue]]:
         """A graph as a block, and its results in it; it may use values of the blocks around it."""
         outer, outer_operands = self._block, self._known
         names = [declared.name for declared in graph.inputs]
@@ -362,9 +394,29 @@ class _Import:
             end = NodeContext(
                 Node("result", "", "", (), (), {}, 0, 1), (), emit, self._weight, self
             )
-            return self._block, [end.as_value(result) for result in results]
+            tensors = [end.as_value(tensor) for tensor in sequences.elements(results)]
+            return self._block, sequences.rebuilt(sequences.structure(results), tensors)
         finally:
             self._block, self._known = outer, outer_operands
+
+    def attempted(
+        self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
+    ) -> tuple[Block, list[AnyValue]] | None:
+        """The same, or None where something in the graph is not imported, which is not reported."""
+        refused = {key: [*nodes] for key, nodes in self._refused.items()}
+        lost, behind = {*self._lost}, [*self._behind]
+        try:
+            return self.block(graph, types, arguments)
+        except _Lost:
+            self._refused = defaultdict(list, refused)
+            self._lost, self._behind = lost, behind
+            return None
+
+    def fresh_dim(self, line: int) -> str:
+        """The name of a size that a node of this line counts; each is given once."""
+        name = unused(f"n_{line}", self._counted)
+        self._counted.add(name)
+        return name
 
     def _located(self, error: DlcError, node: Node) -> ModelError:
         location = self._place(node.line).place
@@ -392,14 +444,14 @@ class _Import:
                     return folded
         return IMPORTERS[node.operator](context)
 
-    def _evaluated(self, context: NodeContext) -> list[Operand] | None:
+    def _evaluated(self, context: NodeContext) -> list[AnyValue] | None:
         """Constant-fold a node; None if its result is large."""
         block = Block()
         emit = Builder(block, context.emit.location)
         scratch = NodeContext(context.node, context.operands, emit, self._weight, self)
         node_results = IMPORTERS[context.node.operator](scratch)
-        results = (
-            [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
+        results: list[AnyValue] = (
+            [node_results] if isinstance(node_results, AnyValue) else list(node_results)
         )
         types = [value.type for op in block for value in op.results]
         for type in types:
@@ -413,14 +465,8 @@ class _Import:
             values = op.evaluate(at, *[arrays[operand] for operand in op.operands])
             outputs = values if isinstance(values, tuple) else (values,)
             arrays.update(zip(op.results, outputs, strict=True))
-        operands: list[Operand] = []
-        for result in results:
-            if isinstance(result, Constant):
-                operands.append(result)
-            else:
-                assert isinstance(result.type, TensorType)
-                operands.append(Constant(np.asarray(arrays[result]), result.type.dtype))
-        return operands
+        folded = [_folded(tensor, arrays) for tensor in sequences.elements(results)]
+        return sequences.rebuilt(sequences.structure(results), folded)
 
     def _weight(self, emit: Builder, constant: Constant) -> Value:
         """The value of a weight symbol, made at its first use."""
@@ -437,6 +483,13 @@ class _Import:
             value = Builder(self._top, emit.location)(get, name)
             self._gets[id(constant.array)] = value
         return value
+
+
+def _folded(tensor: Operand, arrays: Mapping[Value, Array]) -> Constant:
+    """A result of a node whose operations were evaluated."""
+    if isinstance(tensor, Constant):
+        return tensor
+    return Constant(np.asarray(arrays[tensor]), array.tensor_type(tensor).dtype)
 
 
 def _count(type: TensorType) -> int:

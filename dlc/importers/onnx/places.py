@@ -232,7 +232,9 @@ def _nonzero(context: NodeContext) -> NodeResults:
     if isinstance(constant, Constant) and _is_counted_now(constant):
         positions = np.argwhere(decode(constant.array, constant.dtype)).astype(np.int64)
         return Constant(np.ascontiguousarray(positions.T), I64)
-    rows, _ = context.emit.all(array.NonZero(context.value(0), fresh_dim(context)))
+    rows, _ = context.emit.all(
+        array.NonZero(context.value(0), context.regions.fresh_dim(context.node.line))
+    )
     return transpose(context.emit, rows, (1, 0))
 
 
@@ -251,17 +253,12 @@ def _compress(context: NodeContext) -> NodeResults:
     if chosen != size:
         # A short mask leaves out the rest.
         x = array.slice_axis(emit, x, axis, 0, chosen)
-    return array.compress(emit, x, mask, axis, fresh_dim(context))[0]
+    return array.compress(emit, x, mask, axis, context.regions.fresh_dim(context.node.line))[0]
 
 
 def _is_counted_now(constant: Constant) -> bool:
     """Whether what is not 0 in a constant is looked for while importing."""
     return not constant.is_symbolic and constant.array.size <= MOST
-
-
-def fresh_dim(context: NodeContext) -> str:
-    """The name of a size that this node brings."""
-    return f"n_{context.node.line}"
 
 
 def _range(context: NodeContext) -> NodeResults:

@@ -13,7 +13,6 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import along, in_dtype, spread
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
-from dlc.importers.onnx.places import fresh_dim
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size, minimum, symbol
 from dlc.ir.types import BOOL, I64, U8, TensorType
@@ -67,7 +66,7 @@ def _non_max_suppression(context: NodeContext) -> NodeResults:
     chosen, is_chosen = _chosen(context, _corners(context, boxes, order), left, steps)
     # [step, batch, class] becomes [batch, class, step].
     chosen, is_chosen = (transpose(emit, x, (1, 2, 0)) for x in (chosen, is_chosen))
-    dim = fresh_dim(context)
+    dim = context.regions.fresh_dim(context.node.line)
     rows, _ = emit.all(array.NonZero(is_chosen, dim))
     columns = [_column(emit, rows, k) for k in range(3)]
     place = emit(array.Gather(chosen, tuple(columns), (0, 1, 2)))
@@ -180,7 +179,7 @@ def _unique(context: NodeContext) -> NodeResults:
         first = _put(emit, zero, first, order)
         order = array.iota(emit, places, 0)
         is_new = emit(array.Compare(first, order, "eq"))
-    dim = fresh_dim(context)
+    dim = context.regions.fresh_dim(context.node.line)
     rows, _ = emit.all(array.NonZero(is_new, dim))
     rows = reshape(emit, rows, (symbol(dim),))
     indices = emit(array.Gather(order, (rows,), (0,)))
