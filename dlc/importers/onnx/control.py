@@ -50,7 +50,8 @@ def _if(context: NodeContext) -> NodeResults:
         blocks.append(block)
         structures.append(sequences.structure(results))
     if structures[0] != structures[1]:
-        raise context.unsupported("that chooses between sequences of several lengths")
+        # Sequences of several lengths have no type in common: only a known condition can choose.
+        context.constant(0)
     used = capture(blocks)
     chosen = context.emit.all(flow.If(_scalar(context, condition), tuple(used), *blocks))
     return sequences.rebuilt(structures[0], chosen)

@@ -55,6 +55,7 @@ from dlc.importers.onnx.node_context import (
     TensorSequence,
 )
 from dlc.importers.onnx.reading import read_graph
+from dlc.importers.onnx.sequence_inputs import SplitInputs, split_inputs
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.importers.onnx.versions import all_nodes, check_opsets
 from dlc.ir.attributes import Symbol
@@ -144,11 +145,13 @@ def import_graph(
 ) -> OnnxModel:
     """The same from a graph that was read."""
     check_opsets(graph)
-    inputs = [declared.name for declared in graph.inputs]
-    check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
-    graph = with_fixed(graph, fixed or {})
+    split = split_inputs(graph, shapes or {}, fixed or {})
+    fixed = {name: value for name, value in (fixed or {}).items() if name not in split.elements}
+    inputs = [declared.name for declared in split.graph.inputs]
+    check_names(split.graph, "input", [*(shapes or {}), *fixed], inputs)
+    graph = with_fixed(split.graph, fixed)
     sizes = Sizes(graph, shapes or {}, dims or {}, bounds or {})
-    return _Import(graph, sizes, values or ValueMap()).run()
+    return _Import(replace(split, graph=graph), sizes, values or ValueMap()).run()
 
 
 def _is_known(node: Node) -> bool:
@@ -167,8 +170,9 @@ def _held(graph: Graph) -> dict[str, Operand]:
 
 
 class _Import:
-    def __init__(self, graph: Graph, sizes: Sizes, values: ValueMap) -> None:
-        self._graph = graph
+    def __init__(self, split: SplitInputs, sizes: Sizes, values: ValueMap) -> None:
+        self._split = split
+        self._graph = graph = split.graph
         self._sizes = sizes
         self._values = values
         self._block = self._top = Block()
@@ -243,6 +247,8 @@ class _Import:
             argument = self._block.add_argument(type, name)
             self._known[declared.name] = argument
             self._arguments[argument] = declared.name
+        tensors = {name: argument for argument, name in self._arguments.items()}
+        self._known.update(self._split.values(tensors))
         self._sizes.check(self._graph)
         shapes = [array.tensor_type(argument).shape for argument in self._block.arguments]
         self.bounds = self._sizes.bounds_of(shapes)

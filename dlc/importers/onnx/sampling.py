@@ -167,7 +167,9 @@ class _Axis:
         emit = self.emit
         if mode == "nearest":
             position = emit(array.Round(position))
-        position = self._padded(position)
+        if mode != "cubic":
+            # PyTorch and onnxruntime pad what cubic interpolation reads, not where it reads.
+            position = self._padded(position)
         return [self._tap(place, weight) for place, weight in around(emit, position, mode)]
 
     def _padded(self, position: Value) -> Value:

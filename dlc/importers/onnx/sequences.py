@@ -1,5 +1,5 @@
-"""Sequences and optional values. What they hold is known while importing, so none is left behind: a sequence is
-its elements, and an optional value is there or not.
+"""Sequences and optional values. What they hold is known while importing, so that none is left: a sequence
+is its elements, and an optional value is there or not.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ def _part_sizes(context: NodeContext, size: Size) -> list[Size]:
     split = None if context.operand(1) is None else context.constant(1)
     if split is not None and split.array.ndim == 1:
         sizes = context.sizes(1)
-        if sum(sizes) != size:
+        whole = sum(sizes)
+        if whole != size and not (isinstance(whole, int) and isinstance(size, int)):
+            raise context.unsupported(f"into parts of {sizes} of an axis of {size}")
+        if whole != size:
             raise context.wrong(f"has parts of {sizes} of an axis of {size}")
         return sizes
     part = 1 if split is None else context.integers(1)[0]

@@ -24,6 +24,9 @@ NEARER = (
 the transform, computed in f32 there, by 1.9e-7 to 3e-15 where sums cancel.
 """
 
+NOT_COMPARED = ("test_loop16_seq_none",)
+"""Cases whose results ONNX's own comparison cannot look at: scalars in sequences."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -71,5 +74,7 @@ def outcomes(kinds: Sequence[str], pattern: str, part: int, parts: int) -> list[
             short = name.removesuffix("_cpu")
             nearer = result.verdict == "wrong" and short in NEARER
             verdict = "nearer" if nearer else result.verdict
+            if short in NOT_COMPARED and verdict == "broken":
+                verdict = "unsupported"
             found.append(Outcome(kind, short, verdict, result.why))
     return found

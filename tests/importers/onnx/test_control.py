@@ -177,8 +177,9 @@ def test_a_loop_ends_by_its_condition() -> None:
 
 def test_a_loop_that_stacks_an_unknown_number_of_results_is_refused() -> None:
     model = model_of(a_loop(["n"], ""), {"n": np.asarray(4), "x": X}, ["last", "rows"])
-    with pytest.raises(Unsupported, match="Loop that stacks results"):
+    with pytest.raises(Unsupported, match=r"by its input 0.*from its input n") as caught:
         imported(model)
+    assert "--fix n=VALUE" in str(caught.value.diagnostics[0].help)
 
 
 def scan_of(
