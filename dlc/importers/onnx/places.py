@@ -159,10 +159,11 @@ def _tensor_scatter(context: NodeContext) -> NodeResults:
         place = emit(array.Add(place, emit(array.Broadcast(first, counted.shape, (0,)))))
     if mode == "circular":
         place = emit(array.Remainder(place, numbers(emit, shape[axis], counted)))
-    rest = [k for k in range(1, len(shape)) if k != axis]
-    rows = transpose(emit, update, (0, axis, *rest))
+    order = (0, axis, *[k for k in range(1, len(shape)) if k != axis])
     index = (array.iota(emit, counted, 0), place)
-    return emit(array.Scatter(cache, rows, index, (0, axis)))
+    rows = [transpose(emit, value, order) for value in (cache, update)]
+    written = emit(array.Scatter(rows[0], rows[1], index, (0, 1)))
+    return transpose(emit, written, array.inverse(order))
 
 
 # Order and totals ---------------------------------------------------------------------------------

@@ -69,16 +69,8 @@ def _max_pool(context: NodeContext) -> NodeResults:
     )
     if len(list(filter(None, context.node.outputs))) < 2:
         return pooled
-    alone, still = (1, 1), ((0, 0), (0, 0))
-    index = emit(
-        array.WindowIndex(
-            x,
-            "max",
-            (*alone, *window),
-            (*alone, *strides),
-            (*still, *padding),
-            (*alone, *dilations),
-        )
+    index = nn.argmax_pool(
+        emit, x, window, strides=strides, padding=padding, dilations=dilations, dims=dims
     )
     by_columns = context.flag("storage_order")
     return pooled, _by_columns(emit, index, array.tensor_type(x).shape) if by_columns else index
