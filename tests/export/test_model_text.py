@@ -32,13 +32,15 @@ from tests.importers.onnx.models import (
     results,
     written,
 )
+from tests.importers.onnx.test_more_operators import CASES as MORE
 from tests.importers.onnx.test_operators import CASES
 from tests.importers.onnx.test_picture_operators import CASES as PICTURES
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
+ALL = (*CASES, *PICTURES, *MORE)
 
 
-@pytest.mark.parametrize("one", [*CASES, *PICTURES], ids=ids([*CASES, *PICTURES]))
+@pytest.mark.parametrize("one", ALL, ids=ids(ALL))
 def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
     inputs, made = imported_case(one)
     text = written(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from onnx import ModelProto, helper
@@ -49,6 +49,11 @@ def case(
     **a: object,
 ) -> Case:
     return Case(kind, inputs, k, a, opset, outputs)
+
+
+def extended(one: Case, more: Mapping[str, object]) -> Case:
+    """A case with more attributes."""
+    return replace(one, attributes={**one.attributes, **more})
 
 
 def model_and_inputs(one: Case) -> tuple[ModelProto, dict[str, Array]]:
