@@ -176,3 +176,17 @@ def test_an_optional_input_may_be_left_out() -> None:
     there, gone = import_graph(read), import_graph(read, fixed={"o": np.zeros(0)})
     assert evaluated(there, {"o": X[0]})[0].item() is True
     assert evaluated(gone, {})[0].item() is False
+
+
+def test_each_round_counts_a_size_of_its_own() -> None:
+    nodes = loop(2)
+    (body,) = [one.g for one in nodes[2].attribute if one.name == "body"]
+    # The elements of each round are those that are larger than its number.
+    body.node[1].CopyFrom(node("Greater", ["x", "f"], ["b"]))
+    body.node.insert(2, node("Compress", ["flat", "b1"], ["z"]))
+    body.node.insert(2, node("Reshape", ["b", "all_of_it"], ["b1"]))
+    body.node.insert(2, node("Reshape", ["x", "all_of_it"], ["flat"]))
+    model, inputs = model_of(nodes, {"x": X}, ["y"], {"all_of_it": np.asarray([-1])}), {"x": X}
+    (wanted,) = expected(model, inputs)
+    for (found,) in (evaluated(imported(model), inputs), compiled(model, inputs)):
+        np.testing.assert_array_equal(found, wanted)

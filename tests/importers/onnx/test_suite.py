@@ -36,7 +36,8 @@ SHARE = {
         *("resize_upsample_scales_nearest", "constantofshape_float_ones", "expand_dim_changed"),
         # What onnxruntime has not, or has otherwise.
         *("adam_multiple", "adagrad", "nesterov_momentum", "tensorscatter_circular", "dft_rfft"),
-        *("batchnorm_example_training_mode", "bitcast_bool_to_uint8", "not_2d", "unique_sorted_with_axis_3d"),
+        *("batchnorm_example_training_mode", "bitcast_bool_to_uint8", "not_2d"),
+        *("unique_sorted_with_axis_3d",),
         *("maxunpool_export_with_output_shape", "resize_tf_crop_and_resize_axes_3_2"),
         # Sequences and optional values.
         *("sequence_map_add_1_sequence_1_tensor", "loop11", "loop13_seq", "if_opt", "if_seq"),
