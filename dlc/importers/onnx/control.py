@@ -19,14 +19,13 @@ from dlc.importers.onnx.node_context import (
     NodeContext,
     NodeResults,
 )
-from dlc.importers.onnx.versions import all_nodes
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I64, TensorType
 
 FLAG = TensorType(BOOL)
-MOST_ROUNDS, MOST_NODES = 1 << 10, 1 << 14
-"""A loop that is written out has at most so many rounds, and so many nodes in all of them."""
+MOST_ROUNDS = 1 << 10
+"""A loop that is written out has at most so many rounds."""
 
 
 def _yield(context: NodeContext, block: Block, values: Sequence[Value]) -> None:
@@ -96,11 +95,10 @@ def _unrolled(context: NodeContext, body: Graph, carried: Sequence[AnyValue]) ->
     """All rounds one after the other: how many they are must be known."""
     (rounds,) = context.integers(0) if context.operand(0) is not None else (MOST_ROUNDS + 1,)
     goes_on = context.operand(1) is None or bool(context.constant(1).array.item())
-    nodes = sum(1 for _ in all_nodes(body.nodes))
     stacks: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
     number = 0
     while goes_on and number < rounds:
-        if number >= MOST_ROUNDS or number * nodes > MOST_NODES:
+        if number >= MOST_ROUNDS:
             raise context.unsupported(f"of more than {number} rounds that must be written out")
         start = Constant(np.asarray(number, np.int64), I64), Constant(np.asarray(True), BOOL)
         condition, *results = context.regions.inline(body, [*start, *carried])

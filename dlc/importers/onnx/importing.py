@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
-from dlc.dialects import array, func, nn, weight
+from dlc.dialects import array, func, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
@@ -33,6 +30,7 @@ from dlc.importers.onnx import (
     windows,
 )
 from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output, counted
+from dlc.importers.onnx.folding import evaluated
 from dlc.importers.onnx.interface import (
     Sizes,
     check_names,
@@ -44,7 +42,6 @@ from dlc.importers.onnx.interface import (
     with_fixed,
 )
 from dlc.importers.onnx.node_context import (
-    FOLDED,
     Absent,
     AnyValue,
     Constant,
@@ -59,7 +56,7 @@ from dlc.importers.onnx.sequence_inputs import SplitInputs, split_inputs
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.importers.onnx.versions import all_nodes, check_opsets
 from dlc.ir.attributes import Symbol
-from dlc.ir.core import Block, Builder, Evaluation, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Shape
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
@@ -90,6 +87,10 @@ IMPORTERS: dict[Operator, Importer] = {
     for name, importer in importers.items()
 }
 """The importer of each operator, by its domain and its name; the domain of ONNX itself is empty."""
+
+
+MOST_NODES = 1 << 14
+"""Loops written out round by round have at most so many nodes; each may be tried as a scan before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,7 @@ class _Import:
         self._lost: set[str] = set()
         self._behind: list[Node] = []
         self._counted: set[str] = set()
+        self._left = MOST_NODES + 4 * sum(1 for _ in all_nodes(graph.nodes))
         self._lengths: dict[str, int] = {}
         self._warnings: list[Diagnostic] = []
         self.bounds: Bounds = {}
@@ -436,6 +438,12 @@ class _Import:
 
     def _made(self, context: NodeContext) -> NodeResults:
         node = context.node
+        self._left -= 1
+        if self._left < 0:
+            raise Unsupported(
+                f"{self._graph.file}: its loops, written out, are more than {MOST_NODES} nodes",
+                code="D0710",
+            )
         constants = [operand for operand in context.operands if isinstance(operand, Constant)]
         if any(isinstance(attribute, Graph) for attribute in node.attributes.values()):
             return IMPORTERS[node.operator](context)
@@ -445,34 +453,10 @@ class _Import:
                 if folded is not None:
                     return folded
             elif all(constant.is_small for constant in constants):
-                folded = self._evaluated(context)
+                folded = evaluated(IMPORTERS[node.operator], context)
                 if folded is not None:
                     return folded
         return IMPORTERS[node.operator](context)
-
-    def _evaluated(self, context: NodeContext) -> list[AnyValue] | None:
-        """Constant-fold a node; None if its result is large."""
-        block = Block()
-        emit = Builder(block, context.emit.location)
-        scratch = NodeContext(context.node, context.operands, emit, self._weight, self)
-        node_results = IMPORTERS[context.node.operator](scratch)
-        results: list[AnyValue] = (
-            [node_results] if isinstance(node_results, AnyValue) else list(node_results)
-        )
-        types = [value.type for op in block for value in op.results]
-        for type in types:
-            if not (isinstance(type, TensorType) and type.is_static and _count(type) <= FOLDED):
-                return None
-        if any(isinstance(op, array.ReduceWindow | nn.Conv) for op in block):
-            return None  # their padding may be any number of elements
-        arrays: dict[Value, Array] = {}
-        at = Evaluation()
-        for op in block:
-            values = op.evaluate(at, *[arrays[operand] for operand in op.operands])
-            outputs = values if isinstance(values, tuple) else (values,)
-            arrays.update(zip(op.results, outputs, strict=True))
-        folded = [_folded(tensor, arrays) for tensor in sequences.elements(results)]
-        return sequences.rebuilt(sequences.structure(results), folded)
 
     def _weight(self, emit: Builder, constant: Constant) -> Value:
         """The value of a weight symbol, made at its first use."""
@@ -489,17 +473,6 @@ class _Import:
             value = Builder(self._top, emit.location)(get, name)
             self._gets[id(constant.array)] = value
         return value
-
-
-def _folded(tensor: Operand, arrays: Mapping[Value, Array]) -> Constant:
-    """A result of a node whose operations were evaluated."""
-    if isinstance(tensor, Constant):
-        return tensor
-    return Constant(np.asarray(arrays[tensor]), array.tensor_type(tensor).dtype)
-
-
-def _count(type: TensorType) -> int:
-    return math.prod(size for size in type.shape if isinstance(size, int))
 
 
 __all__ = ["IMPORTERS", "OnnxModel", "import_graph", "read_onnx"]

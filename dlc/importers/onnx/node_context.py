@@ -141,6 +141,10 @@ class NodeContext:
         self.regions = regions
         self._weights = weights
 
+    def emitting(self, emit: Builder) -> NodeContext:
+        """The same node, imported to another place."""
+        return NodeContext(self.node, self.operands, emit, self._weights, self.regions)
+
     @property
     def opset(self) -> int:
         """The version of the operators' meaning."""

@@ -190,3 +190,36 @@ def test_each_round_counts_a_size_of_its_own() -> None:
     (wanted,) = expected(model, inputs)
     for (found,) in (evaluated(imported(model), inputs), compiled(model, inputs)):
         np.testing.assert_array_equal(found, wanted)
+
+
+def nested(depth: int) -> list[NodeProto]:
+    """Loops in loops, each of which collects what its body gives: the last is called `y` and its depth."""
+    if not depth:
+        return [node("Neg", ["x"], ["y0"])]
+    value, tensors = helper.make_tensor_value_info, helper.make_tensor_sequence_value_info
+    inside = [
+        *nested(depth - 1),
+        node("SequenceInsert", [f"s{depth}", f"y{depth - 1}"], [f"t{depth}"]),
+        node("Identity", [f"c{depth}"], [f"d{depth}"]),
+    ]
+    body = helper.make_graph(
+        inside,
+        "body",
+        [
+            value(f"i{depth}", TensorProto.INT64, []),
+            value(f"c{depth}", TensorProto.BOOL, []),
+            tensors(f"s{depth}", TensorProto.FLOAT, None),
+        ],
+        [value(f"d{depth}", TensorProto.BOOL, []), tensors(f"t{depth}", TensorProto.FLOAT, None)],
+    )
+    return [
+        node("SequenceEmpty", [], [f"e{depth}"]),
+        number(f"n{depth}", 1000),
+        node("Loop", [f"n{depth}", "", f"e{depth}"], [f"all{depth}"], body=body),
+        node("ConcatFromSequence", [f"all{depth}"], [f"y{depth}"], axis=0),
+    ]
+
+
+def test_loops_in_loops_are_not_written_out_without_end() -> None:
+    with pytest.raises(Unsupported, match="more than 16384 nodes"):
+        imported(model_of(nested(6), {"x": X}, ["y6"]))
