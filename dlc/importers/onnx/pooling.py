@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dlc.dialects import array, nn
+from dlc.dialects import array, nn, numeric
 from dlc.dialects.array import Padding
-from dlc.dialects.array.arithmetic import times
+from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape
-from dlc.dialects.nn.rows import numbers
+from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.importers.onnx.windows import layout_of, per_axis, window_padding
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape, Size, maximum, minimum, product
+from dlc.ir.types import I64, TensorType
 
 
 def _window(context: NodeContext, spatial: Shape) -> tuple[int, ...]:
@@ -121,6 +122,69 @@ def _max_unpool(context: NodeContext) -> NodeResults:
     return emit(array.Pad(found, zero, still, tuple(more), still))
 
 
+def _max_roi_pool(context: NodeContext) -> NodeResults:
+    """The largest element of each bin of each region, `[batch, x0, y0, x1, y1]`; 0 of an empty one."""
+    emit, x = context.emit, context.value(0)
+    type, regions = array.tensor_type(x), context.type(1)
+    bins = context.list("pooled_shape") or ()
+    if type.rank != 4 or len(bins) != 2 or regions.shape[1:] != (5,):
+        raise context.wrong(f"pools the regions {regions.text} of {type.text} to {list(bins)}")
+    count = regions.shape[0]
+    batch = in_dtype(emit, _column(context, 0), I64)
+    found = emit(array.Gather(x, (batch,), (0,)))
+    lowest = numeric.lowest(type.dtype)
+    # Over the columns of each bin, then over its rows: [r, c, h, w], [r, c, h, bw], [r, c, bh, bw].
+    for k in (1, 0):
+        inside = _in_bins(context, k, bins[k], type.shape[2 + k])
+        shape = array.tensor_type(found).shape
+        wide: Shape = (*shape[:3], bins[k], shape[3]) if k else (*shape[:2], bins[k], *shape[2:])
+        source_axes, mask_axes = ((0, 1, 2, 4), (0, 3, 4)) if k else ((0, 1, 3, 4), (0, 2, 3))
+        mask = emit(array.Broadcast(inside, wide, mask_axes))
+        source = emit(array.Broadcast(found, wide, source_axes))
+        floor = array.fill(emit, lowest, type.with_shape(wide))
+        found = emit(array.ReduceMax(emit(array.Select(mask, source, floor)), (4 if k else 3,)))
+    is_full = [
+        emit(array.ReduceOr(_in_bins(context, k, bins[k], type.shape[2 + k]), (2,))) for k in (0, 1)
+    ]
+    shape = (count, type.shape[1], *bins)
+    rows, columns = (emit(array.Broadcast(one, shape, (0, 2 + k))) for k, one in enumerate(is_full))
+    zero = array.constant_like(emit, 0, found)
+    return emit(array.Select(emit(array.And(rows, columns)), found, zero))
+
+
+def _column(context: NodeContext, k: int) -> Value:
+    """A number of each region."""
+    regions = context.value(1)
+    part = array.slice_axis(context.emit, regions, 1, k, k + 1)
+    return reshape(context.emit, part, array.tensor_type(regions).shape[:1])
+
+
+def _in_bins(context: NodeContext, k: int, bins: int, size: Size) -> Value:
+    """Whether an element of axis `k`, 0 for height, is in a bin of a region: [region, bin, element]."""
+    emit, scale = context.emit, context.number("spatial_scale", 1.0)
+    start, end = (_rounded(emit, times(emit, _column(context, 2 - k + n), scale)) for n in (0, 2))
+    extent = plus(emit, emit(array.Subtract(end, start)), 1)
+    extent = emit(array.Maximum(extent, array.constant_like(emit, 1, extent)))
+    step = emit(array.Divide(extent, array.constant_like(emit, bins, extent)))
+    whole = TensorType(
+        array.tensor_type(start).dtype, (*array.tensor_type(start).shape, bins, size)
+    )
+    step, start = (emit(array.Broadcast(one, whole.shape, (0,))) for one in (step, start))
+    bin = array.iota(emit, whole, 1, whole.dtype)
+    low = emit(array.Floor(emit(array.Multiply(bin, step))))
+    high = emit(array.Ceil(emit(array.Multiply(plus(emit, bin, 1), step))))
+    place = emit(array.Subtract(array.iota(emit, whole, 2, whole.dtype), start))
+    return emit(
+        array.And(emit(array.Compare(place, low, "ge")), emit(array.Compare(place, high, "lt")))
+    )
+
+
+def _rounded(emit: Builder, x: Value) -> Value:
+    """The nearest whole numbers, halves away from 0."""
+    away = emit(array.Floor(plus(emit, emit(array.Abs(x)), 0.5)))
+    return emit(array.Multiply(emit(array.Sign(x)), away))
+
+
 def _average_pool(context: NodeContext) -> NodeResults:
     x = context.value(0)
     dims = layout_of(context, x)
@@ -199,5 +263,6 @@ IMPORTERS: dict[str, Importer] = {
     "GlobalMaxPool": _global_max_pool,
     "LpPool": _lp_pool,
     "MaxPool": _max_pool,
+    "MaxRoiPool": _max_roi_pool,
     "MaxUnpool": _max_unpool,
 }

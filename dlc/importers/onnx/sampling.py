@@ -265,7 +265,8 @@ def _bin_positions(
     extent = emit(array.Subtract(stop, start))
     if not half:
         extent = emit(array.Maximum(extent, array.constant_like(emit, 1, extent)))
-    step = emit(array.Broadcast(times(emit, extent, 1 / bins), whole.shape, (0,)))
+    step = emit(array.Divide(extent, array.constant_like(emit, bins, extent)))
+    step = emit(array.Broadcast(step, whole.shape, (0,)))
     bin = emit(array.Multiply(array.iota(emit, whole, 1 + k, whole.dtype), step))
     place = plus(emit, array.iota(emit, whole, 3 + k, whole.dtype), 0.5)
     part = times(emit, emit(array.Multiply(place, step)), 1 / ratio)

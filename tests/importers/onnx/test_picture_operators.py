@@ -84,6 +84,11 @@ CASES = [
         for mode in ("avg", "max")
     ],
     case(
+        "MaxRoiPool", PICTURE,
+        np.concatenate([np.asarray([[0], [1], [1]], np.float32), REGIONS], 1), pooled_shape=[3, 2],
+        spatial_scale=0.75,
+    ),
+    case(
         "DeformConv", floats(2, 4, 5, 6), floats(6, 2, 3, 2), floats(2, 24, 3, 5), floats(6),
         floats(2, 12, 3, 5), group=2, offset_group=2, kernel_shape=[3, 2], opset=19,
     ),
