@@ -196,7 +196,7 @@ def _flat(emit: Builder, value: Value) -> Value:
 def _scan(context: NodeContext) -> NodeResults:
     """Through slices of tensors, from their beginning or from their end."""
     if context.opset < 9:
-        raise context.unsupported("before opset 9 is not imported")
+        return _batched_scan(context)
     body, count = context.graph("body"), context.integer("num_scan_inputs")
     carries = len(context.operands) - count
     initial = [context.value(index) for index in range(carries)]
@@ -220,6 +220,32 @@ def _scan(context: NodeContext) -> NodeResults:
     from_end = _directions(context, "scan_output_directions", len(y_axes))
     stacks = _in_direction(context, results[carries:], y_axes, from_end, reverse=reverse)
     return [*results[:carries], *stacks]
+
+
+def _batched_scan(context: NodeContext) -> NodeResults:
+    """Before version 9: a scan for each element of a batch, the first axis of all tensors."""
+    if context.operand(0) is not None or any(context.list("directions") or ()):
+        raise context.unsupported("before version 9 with lengths or backwards is not imported")
+    body, count = context.graph("body"), context.integer("num_scan_inputs")
+    values = [context.value(index) for index in range(1, len(context.operands))]
+    carries = len(values) - count
+    slices = [_slice_type(value, 0) for value in values]
+    outer = Block([flow.COUNTER, *slices])
+    at = Builder(outer, context.emit.location)
+    states, tensors = outer.arguments[1 : carries + 1], outer.arguments[carries + 1 :]
+    steps = [_slice_type(value, 0) for value in tensors]
+    types = [flow.COUNTER, *slices[:carries], *steps]
+    block, found = context.regions.block(body, types, range(1, len(types)))
+    yields = _tensors(context, found)
+    _yield(context, block, yields)
+    length = array.tensor_type(tensors[0]).shape[0]
+    axes, y_axes = (0,) * count, (0,) * (len(yields) - carries)
+    used = tuple(capture([block]))
+    inner = flow.Scan(tuple(states), tuple(tensors), used, block, length, axes, y_axes)
+    _yield(context, outer, at.all(inner))
+    used, batch = tuple(capture([outer])), array.tensor_type(values[0]).shape[0]
+    axes, y_axes = (0,) * len(values), (0,) * len(yields)
+    return context.emit.all(flow.Scan((), tuple(values), used, outer, batch, axes, y_axes))
 
 
 def _directions(context: NodeContext, name: str, count: int) -> tuple[bool, ...]:

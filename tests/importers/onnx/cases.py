@@ -56,12 +56,16 @@ def extended(one: Case, more: Mapping[str, object]) -> Case:
     return replace(one, attributes={**one.attributes, **more})
 
 
-def model_and_inputs(one: Case) -> tuple[ModelProto, dict[str, Array]]:
+def model_and_inputs(
+    one: Case, shapes: Mapping[str, Sequence[int | str]] | None = None
+) -> tuple[ModelProto, dict[str, Array]]:
+    """The model of a case, whose inputs are `x0`, `x1`, ..., perhaps with names for sizes; and they."""
     inputs = {f"x{k}": array for k, array in enumerate(one.inputs)}
     constants = {f"k{k}": array for k, array in enumerate(one.constants)}
     outputs = [f"y{k}" for k in range(one.outputs)]
     node = helper.make_node(one.kind, [*inputs, *constants], outputs, **one.attributes)  # pyright: ignore[reportArgumentType]
-    return model_of([node], inputs, outputs, constants, opset=one.opset), inputs
+    model = model_of([node], inputs, outputs, constants, opset=one.opset, shapes=shapes)
+    return model, inputs
 
 
 def ids(cases: Sequence[Case]) -> list[str]:
@@ -84,6 +88,12 @@ def check_written(one: Case) -> None:
 def check_compiled(one: Case) -> None:
     """Machine code of a case computes the same."""
     model, inputs = model_and_inputs(one)
+    check(compiled(model, inputs), expected(model, inputs), 2e-5)
+
+
+def check_sized(one: Case, shapes: Mapping[str, Sequence[int | str]]) -> None:
+    """The same where sizes have names."""
+    model, inputs = model_and_inputs(one, shapes)
     check(compiled(model, inputs), expected(model, inputs), 2e-5)
 
 

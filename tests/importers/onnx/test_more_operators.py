@@ -13,6 +13,7 @@ from tests.importers.onnx.cases import (
     case,
     check_compiled,
     check_evaluated,
+    check_sized,
     extended,
     floats,
     ids,
@@ -149,6 +150,18 @@ QUICK = [SELECTIONS[0], SELECTIONS[3], RECURRENT[1], OTHERS[0]]
 @pytest.mark.parametrize("one", QUICK, ids=ids(QUICK))
 def test_an_operator_of_several_steps_compiles(one: Case) -> None:
     check_compiled(one)
+
+
+SIZED = [
+    (SELECTIONS[0], {"x0": ["N", "M", 4], "x1": ["N", 3, "M"]}),
+    (case("Unique", ints(3, 1, 3, 3, 2), outputs=4), {"x0": ["N"]}),
+    (recurrent("GRU", (1, "reverse")), {"x0": ["T", BATCH, WIDTH]}),
+]
+
+
+@pytest.mark.parametrize(("one", "shapes"), SIZED, ids=ids([one for one, _ in SIZED]))
+def test_sizes_may_have_names(one: Case, shapes: Mapping[str, list[int | str]]) -> None:
+    check_sized(one, shapes)
 
 
 @pytest.mark.long

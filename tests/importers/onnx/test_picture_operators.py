@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from tests.importers.onnx.cases import (
     case,
     check_compiled,
     check_evaluated,
+    check_sized,
     floats,
     ids,
     ints,
@@ -127,6 +130,21 @@ QUICK = [GRIDS[0], GRIDS[15], FILTERS[0], FILTERS[11]]
 @pytest.mark.parametrize("one", QUICK, ids=ids(QUICK))
 def test_an_operator_of_much_work_compiles(one: Case) -> None:
     check_compiled(one)
+
+
+SIZED = [
+    (CASES[24], {"x0": ["N", 3, "H", "W"], "x1": ["N", "A", "B", 2]}),
+    (case("Resize", PICTURE, k=(NONE, scales(2, 1.5)), mode="cubic"), {"x0": ["N", 3, "H", "W"]}),
+    (
+        case("Resize", PICTURE, k=(NONE, scales(0.5, 0.6)), mode="linear", antialias=1, opset=19),
+        {"x0": ["N", 3, "H", "W"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "shapes"), SIZED, ids=ids([one for one, _ in SIZED]))
+def test_pictures_may_have_any_size(one: Case, shapes: Mapping[str, list[int | str]]) -> None:
+    check_sized(one, shapes)
 
 
 @pytest.mark.long
