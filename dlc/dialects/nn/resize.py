@@ -293,10 +293,13 @@ def source_position(
     """The positions of `new` elements on an axis of `old`, by one of the conventions above."""
     type = TensorType(I64, (new,))
     first, step, under = _line(old, new, coordinates, scale, region or (Fraction(0), Fraction(1)))
-    scaled = emit(array.Multiply(array.iota(emit, type, 0), numbers(emit, step, type)))
-    over = emit(array.Add(scaled, numbers(emit, first, type)))
-    # Of a single element, with a numerator of 0: any denominator will do.
-    below = emit(array.Maximum(numbers(emit, under, type), array.fill(emit, 1, type)))
+    over = emit(array.Multiply(array.iota(emit, type, 0), numbers(emit, step, type)))
+    if first != 0:
+        over = emit(array.Add(over, numbers(emit, first, type)))
+    below = numbers(emit, under, type)
+    if coordinates in ("align_corners", "tf_crop_and_resize"):
+        # Of a single element, with a numerator of 0: any denominator will do.
+        below = emit(array.Maximum(below, array.fill(emit, 1, type)))
     if coordinates == "pytorch_half_pixel":
         several = emit(array.Minimum(numbers(emit, new - 1, type), array.fill(emit, 1, type)))
         over = emit(array.Multiply(over, several))
