@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 DOMAINS = ("", "ai.onnx")
 """Both mean the operators of ONNX itself."""
-PREVIEW = "ai.onnx.preview"
-"""Operators that ONNX tries out before it adds them; those with a definition are written out, too."""
 ROUNDS = 8
 """The deepest nesting of functions that define operators."""
 MAX_NODES = 1 << 15
@@ -165,8 +163,6 @@ def _schema(model: ModelProto, kind: Operator) -> _Schema | None:
     from onnx import defs
 
     domain, name = kind
-    if domain not in ("", PREVIEW):
-        return None
     try:
         return cast("_Schema", defs.get_schema(name, _opset(model, domain), domain))
     except defs.SchemaError:
@@ -179,7 +175,8 @@ def _opset(model: ModelProto, domain: str) -> int:
 
     alike = (domain,) if domain else DOMAINS
     versions = [entry.version for entry in model.opset_import if entry.domain in alike]
-    return min(max([*versions, 0]), defs.onnx_opset_version())
+    version = max([*versions, 0])
+    return version if domain else min(version, defs.onnx_opset_version())
 
 
 def _inlinable(model: ModelProto, kinds: Collection[Operator]) -> ModelProto:
