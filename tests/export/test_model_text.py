@@ -21,6 +21,7 @@ from dlc.importers.onnx import OnnxModel
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.text.model.fmt import format_source
+from tests.importers.onnx.cases import Case, ids, model_and_inputs
 from tests.importers.onnx.models import (
     Array,
     evaluated,
@@ -31,13 +32,16 @@ from tests.importers.onnx.models import (
     results,
     written,
 )
-from tests.importers.onnx.test_operators import CASES, Case, ids, model_and_inputs
+from tests.importers.onnx.test_more_operators import CASES as MORE
+from tests.importers.onnx.test_operators import CASES
+from tests.importers.onnx.test_picture_operators import CASES as PICTURES
 from tests.suites import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
+ALL = (*CASES, *PICTURES, *MORE)
 
 
-@together("one", CASES, ids=ids(CASES))
+@together("one", ALL, ids=ids(ALL))
 def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
     inputs, made = imported_case(one)
     text = written(made)

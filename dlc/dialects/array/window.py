@@ -27,7 +27,7 @@ from dlc.ir.dims import Size
 from dlc.ir.needs import Need
 from dlc.ir.types import I64, DType, TensorType
 
-__all__ = ["ReduceWindow", "SelectAndScatter", "WindowIndex"]
+__all__ = ["ReduceWindow", "SelectAndScatter", "WindowIndex", "Windowed"]
 
 FUNCTIONS = {"max": scalar.Maximum, "min": scalar.Minimum, "sum": scalar.Add}
 

@@ -9,7 +9,7 @@ from dlc.dialects.array import LAYOUTS, Padding, tensor_type
 from dlc.dialects.nn.rows import in_dtype, mean, widened
 from dlc.ir.core import Builder, Value
 
-__all__ = ["avg_pool", "global_avg_pool", "global_max_pool", "max_pool"]
+__all__ = ["argmax_pool", "avg_pool", "global_avg_pool", "global_max_pool", "max_pool"]
 
 
 def max_pool(
@@ -27,6 +27,20 @@ def max_pool(
     The strides are by default the sizes of the window.
     """
     return emit(_windowed(x, "max", window, strides, padding, dilations, dims))
+
+
+def argmax_pool(
+    emit: Builder,
+    x: Value,
+    window: Sequence[int],
+    *,
+    strides: Sequence[int] = (),
+    padding: Padding = (),
+    dilations: Sequence[int] = (),
+    dims: str = "nhwc",
+) -> Value:
+    """The row-major index in x of the element that `max_pool` takes of each window, as i64."""
+    return emit(_windowed(x, "max", window, strides, padding, dilations, dims, array.WindowIndex))
 
 
 def avg_pool(
@@ -82,7 +96,8 @@ def _windowed(
     padding: Padding,
     dilations: Sequence[int],
     dims: str,
-) -> array.ReduceWindow:
+    make: type[array.ReduceWindow | array.WindowIndex] = array.ReduceWindow,
+) -> array.Windowed:
     """The reduction with a window of size 1 along the axes that are not spatial."""
     layout = LAYOUTS[dims]
     spatial, count = layout.spatial, len(layout.spatial)
@@ -92,7 +107,7 @@ def _windowed(
         return tuple([given.get(axis, 1) for axis in range(layout.rank)])
 
     pads = dict(zip(spatial, padding or ((0, 0),) * count, strict=True))
-    return array.ReduceWindow(
+    return make(
         x,
         function,
         whole(window),

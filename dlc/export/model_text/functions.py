@@ -240,6 +240,13 @@ def _max_pool(graph: Graph, value: Value) -> Term | None:
     return _pooled("max", op, op.source, ())
 
 
+@spells(array.WindowIndex)
+def _argmax_pool(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, array.WindowIndex)
+    return _pooled("argmax", op, op.source, ()) if op.function == "max" else None
+
+
 @reads(array.Divide)
 def _avg_pool(graph: Graph, value: Value) -> Term | None:
     op = value.op
@@ -267,7 +274,7 @@ def _avg_pool(graph: Graph, value: Value) -> Term | None:
     return None
 
 
-def _pooled(kind: str, op: array.ReduceWindow, source: Value, named: Named) -> Term | None:
+def _pooled(kind: str, op: array.Windowed, source: Value, named: Named) -> Term | None:
     layout = _layout(op)
     if layout is None:
         return None
@@ -288,7 +295,7 @@ def _pooled(kind: str, op: array.ReduceWindow, source: Value, named: Named) -> T
     return Call(name, (source, one_if_equal(window)), (*settings, *named))
 
 
-def _layout(op: array.ReduceWindow) -> str | None:
+def _layout(op: array.Windowed) -> str | None:
     """The layout whose spatial axes hold all of the window, with the channels second if they can be."""
     rank = len(op.window)
     axes = zip(op.window, op.strides, op.padding, strict=True)

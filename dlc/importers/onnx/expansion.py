@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 DOMAINS = ("", "ai.onnx")
-OWN_DOMAIN = "dlc.definition"
-"""The domain of functions that stand for nodes of operators which ONNX defines."""
+"""Both mean the operators of ONNX itself."""
 ROUNDS = 8
 """The deepest nesting of functions that define operators."""
 MAX_NODES = 1 << 15
@@ -36,12 +35,7 @@ class _Default(Protocol):
 class _Schema(Protocol):
     has_function: bool
     has_context_dependent_function: bool
-    context_dependent_function_opset_versions: Sequence[int]
     attributes: Mapping[str, _Default]
-
-    def get_context_dependent_function_with_opset_version(
-        self, opset_version: int, bytes: bytes, input_types_bytes: list[bytes]
-    ) -> bytes: ...
 
 
 def expanded(model: ModelProto, importable: Collection[Operator], file: str) -> ModelProto:
@@ -132,7 +126,7 @@ def _called(node: NodeProto) -> _Name:
 # Operators that ONNX defines by others ------------------------------------------------------------
 
 
-def _inlined(model: ModelProto, operators: list[Operator]) -> ModelProto | None:
+def _inlined(model: ModelProto, names: list[Operator]) -> ModelProto | None:
     """The model with these written out; None where ONNX's own inliner refuses it.
 
     Then the operators are still there, and are reported as not imported.
@@ -140,9 +134,8 @@ def _inlined(model: ModelProto, operators: list[Operator]) -> ModelProto | None:
     from onnx import inliner
 
     try:
-        model = _with_defaults(model, operators)
-        model = _with_gaps_as_functions(model, operators)
-        return inliner.inline_selected_functions(model, operators, inline_schema_functions=True)
+        model = _inlinable(model, names)
+        return inliner.inline_selected_functions(model, names, inline_schema_functions=True)
     except (RuntimeError, ValueError, TypeError):
         return None
 
@@ -151,53 +144,52 @@ def _to_expand(model: ModelProto, importable: Collection[Operator]) -> list[Oper
     """Domain and name of everything that is to be written out."""
     if not importable:
         return []
-    versions = _versions(model)
-    operators = {_operator(node) for node in _nodes(model.graph.node)} - {*importable}
-    return sorted(one for one in operators if _is_defined(_schema(one, versions)))
+    kinds = {_kind(node) for node in _nodes(model.graph.node)}
+    return sorted([kind for kind in kinds - {*importable} if _is_defined(model, kind)])
 
 
-def _operator(node: NodeProto) -> Operator:
+def _kind(node: NodeProto) -> Operator:
+    """Domain and name of an operator; "" is the domain of ONNX's own."""
     return "" if node.domain in DOMAINS else node.domain, node.op_type
 
 
-def _is_defined(schema: _Schema | None) -> bool:
+def _is_defined(model: ModelProto, kind: Operator) -> bool:
     """Whether ONNX says of what other operators this one is made."""
+    schema = _schema(model, kind)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def _schema(operator: Operator, versions: Mapping[str, int]) -> _Schema | None:
+def _schema(model: ModelProto, kind: Operator) -> _Schema | None:
     from onnx import defs
 
-    domain, kind = operator
+    domain, name = kind
     try:
-        return cast("_Schema", defs.get_schema(kind, versions.get(domain, 0), domain))
+        return cast("_Schema", defs.get_schema(name, _opset(model, domain), domain))
     except defs.SchemaError:
         return None
 
 
-def _versions(model: ModelProto) -> dict[str, int]:
-    """The version of each domain's operators, as far as ONNX has one for its own.
-
-    Others are refused when nodes are read.
-    """
+def _opset(model: ModelProto, domain: str) -> int:
+    """The version of the operators, as far as ONNX has one: others are refused when nodes are read."""
     from onnx import defs
 
-    versions: dict[str, int] = {}
-    for entry in model.opset_import:
-        domain = "" if entry.domain in DOMAINS else entry.domain
-        versions[domain] = max(versions.get(domain, 0), entry.version)
-    versions[""] = min(versions.get("", 0), defs.onnx_opset_version())
-    return versions
+    alike = (domain,) if domain else DOMAINS
+    versions = [entry.version for entry in model.opset_import if entry.domain in alike]
+    version = max([*versions, 0])
+    return version if domain else min(version, defs.onnx_opset_version())
 
 
-def _with_defaults(model: ModelProto, operators: Collection[Operator]) -> ModelProto:
-    """The model with every attribute of these operators: the inliner knows no default values."""
+def _inlinable(model: ModelProto, kinds: Collection[Operator]) -> ModelProto:
+    """The model with every attribute of these operators: the inliner knows no default values.
+
+    It has a value without name and type besides: the inliner asks for the type of each input of such a
+    node, also of one that is left out in the middle, whose name is empty.
+    """
     copy = type(model)()
     copy.CopyFrom(model)
-    versions = _versions(model)
+    copy.graph.value_info.add()
     for node in _nodes(copy.graph.node):
-        operator = _operator(node)
-        schema = _schema(operator, versions) if operator in operators else None
+        schema = _schema(model, _kind(node)) if _kind(node) in kinds else None
         if schema is None:
             continue
         names = {attribute.name for attribute in node.attribute}
@@ -205,62 +197,6 @@ def _with_defaults(model: ModelProto, operators: Collection[Operator]) -> ModelP
             if attribute.default_value.name and name not in names:
                 node.attribute.add().CopyFrom(attribute.default_value)
     return copy
-
-
-def _with_gaps_as_functions(model: ModelProto, operators: Collection[Operator]) -> ModelProto:
-    """The model without these operators where they leave out an input in the middle.
-
-    ONNX's inliner asks for the type of each input of a definition that depends on types, and refuses one
-    that is left out. The definition itself does not: it becomes a function of the file for each such node.
-    """
-    from onnx import inliner
-
-    gaps = [node for node in model.graph.node if "" in node.input and _operator(node) in operators]
-    types = _types(model) if gaps else {}
-    versions, made = _versions(model), 0
-    for node in gaps:
-        schema = _schema(_operator(node), versions)
-        if schema is None or not schema.has_context_dependent_function:
-            continue
-        body = _definition(node, schema, versions, [types.get(name, b"") for name in node.input])
-        made += 1
-        body.domain, body.name = OWN_DOMAIN, f"{node.op_type}{made}"
-        node.domain, node.op_type = OWN_DOMAIN, body.name
-        model.functions.append(body)
-    if not made:
-        return model
-    model.opset_import.add(domain=OWN_DOMAIN, version=1)
-    return inliner.inline_local_functions(model)
-
-
-def _types(model: ModelProto) -> dict[str, bytes]:
-    """The types of the values of a graph by name, as far as they follow, serialized."""
-    from onnx import helper, shape_inference
-
-    graph = shape_inference.infer_shapes(model).graph
-    values = [*graph.input, *graph.value_info, *graph.output]
-    types = {value.name: value.type.SerializeToString() for value in values}
-    for tensor in graph.initializer:
-        type = helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
-        types[tensor.name] = type.SerializeToString()
-    return types
-
-
-def _definition(
-    node: NodeProto, schema: _Schema, versions: Mapping[str, int], types: list[bytes]
-) -> FunctionProto:
-    """The function that an operator is for inputs of these types, those that are left out being empty."""
-    from onnx import FunctionProto
-
-    known = [
-        version
-        for version in schema.context_dependent_function_opset_versions
-        if version <= versions[""]
-    ]
-    data = schema.get_context_dependent_function_with_opset_version(
-        max(known), node.SerializeToString(), types
-    )
-    return FunctionProto.FromString(data)
 
 
 def _nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:

@@ -10,15 +10,15 @@ from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.errors.options import option
 from dlc.importers.agreed_sizes import SolvedSizes
 from dlc.importers.onnx.facts import Array, Graph
-from dlc.importers.onnx.importing import IMPORTERS, GraphImport, OnnxModel, all_nodes
+from dlc.importers.onnx.importing import IMPORTERS, GraphImport, OnnxModel
 from dlc.importers.onnx.interface import AskedSizes, Sizes, check_names, with_fixed
 from dlc.importers.onnx.reading import read_graph
+from dlc.importers.onnx.sequence_inputs import SplitInputs, split_inputs
+from dlc.importers.onnx.versions import check_opsets
 from dlc.ir.dims import Bounds, Shape
 
 MAX_ROUNDS = 32
 """So often a graph is imported, each time with more known of its sizes."""
-OPSETS = range(6, 29)
-"""The versions of the operators' meaning that the importers know."""
 EXAMPLES = (8, 64, 224, 1)
 """Numbers of which one is proposed for all sizes where a file can only be imported with numbers."""
 
@@ -55,26 +55,28 @@ def import_graph(
     Sizes that the graph takes to be equal and that decide a dim of the inputs, such as `H == 2*(H//2)` or
     `N == 80`, are put into the shapes of the inputs, and the graph is imported again.
     """
-    _check_opset(graph)
-    inputs = [declared.name for declared in graph.inputs]
-    check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
-    graph = with_fixed(graph, fixed or {})
+    check_opsets(graph)
+    split = split_inputs(graph, shapes or {}, fixed or {})
+    fixed = {name: value for name, value in (fixed or {}).items() if name not in split.elements}
+    inputs = [declared.name for declared in split.graph.inputs]
+    check_names(split.graph, "input", [*(shapes or {}), *fixed], inputs)
+    split = replace(split, graph=with_fixed(split.graph, fixed))
     asked = AskedSizes(shapes or {}, dims or {}, bounds or {})
     try:
-        return _solved(graph, asked)
+        return _solved(split, asked)
     except (ModelError, Unsupported) as error:
-        way_out = _numbers_that_work(graph, asked)
+        way_out = _numbers_that_work(split, asked)
         if way_out is None:
             raise
         told = [replace(each, help=each.help or way_out) for each in error.diagnostics]
         raise type(error)(told, sources=error.sources) from None
 
 
-def _solved(graph: Graph, asked: AskedSizes) -> OnnxModel:
+def _solved(split: SplitInputs, asked: AskedSizes) -> OnnxModel:
     """The model, imported again with each size that it decides."""
     solved = SolvedSizes()
     for _ in range(MAX_ROUNDS):
-        one = GraphImport(graph, Sizes(graph, asked, solved))
+        one = GraphImport(split, Sizes(split.graph, asked, solved))
         try:
             model = one.run()
         except DlcError:
@@ -86,15 +88,17 @@ def _solved(graph: Graph, asked: AskedSizes) -> OnnxModel:
             if not more:
                 return replace(model, warnings=(*model.warnings, *solved.notes()))
         solved = solved.then(more)
-    raise Unsupported(f"{graph.file} has sizes that depend on each other without end", code="D0710")
+    raise Unsupported(
+        f"{split.graph.file} has sizes that depend on each other without end", code="D0710"
+    )
 
 
-def _numbers_that_work(graph: Graph, asked: AskedSizes) -> str | None:
+def _numbers_that_work(split: SplitInputs, asked: AskedSizes) -> str | None:
     """Options that let a file in by giving its sizes numbers; None where none were found by trying."""
-    names = Sizes(graph, asked, SolvedSizes()).of_inputs(graph)
+    names = Sizes(split.graph, asked, SolvedSizes()).of_inputs(split.graph)
     for number in EXAMPLES if names else ():
         try:
-            _solved(graph, asked.with_numbers(dict.fromkeys(names, number)))
+            _solved(split, asked.with_numbers(dict.fromkeys(names, number)))
         except DlcError:
             continue
         numbers = option("dims", dict.fromkeys(names, (number, number)))
@@ -102,16 +106,4 @@ def _numbers_that_work(graph: Graph, asked: AskedSizes) -> str | None:
     return None
 
 
-def _check_opset(graph: Graph) -> None:
-    """Raise Unsupported for operators of a version that nobody here knows."""
-    for node in all_nodes(graph.nodes):
-        if not node.domain and node.opset not in OPSETS:
-            raise Unsupported(
-                f"{graph.file} uses version {node.opset} of the ONNX operators; dlc knows "
-                f"{OPSETS[0]} to {OPSETS[-1]}",
-                code="D0710",
-                help="onnx.version_converter.convert_version(model, 21) makes another version of it",
-            )
-
-
-__all__ = ["OPSETS", "import_graph", "read_onnx"]
+__all__ = ["import_graph", "read_onnx"]

@@ -68,6 +68,22 @@ class Constant:
 Operand: TypeAlias = Value | Constant
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorSequence:
+    """A sequence of tensors. How many they are is known while importing: it is only its elements."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An optional value that is not there; one that is there is the value itself."""
+
+
+AnyValue: TypeAlias = Operand | TensorSequence | Absent
+"""What a name of a graph may stand for: a tensor, which most operators take, or one of the others."""
+
+
 class Regions(Protocol):
     """Imports the graphs inside a node, and knows what is around it."""
 
@@ -76,14 +92,27 @@ class Regions(Protocol):
         """Lowest and highest values of the sizes that inputs have; those that are counted may be 0."""
         ...
 
-    def inline(self, graph: Graph) -> list[Operand]:
-        """Import the graph where its node stands and return the results."""
+    def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
+        """Import the graph where its node stands, its inputs being the operands; return the results."""
         ...
 
     def block(
         self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
-    ) -> tuple[Block, list[Value]]:
-        """As a block with arguments of these types; the graph's inputs are those of these numbers."""
+    ) -> tuple[Block, list[AnyValue]]:
+        """As a block with arguments of these types; the graph's inputs are those of these numbers.
+
+        Tensors among the results are values.
+        """
+        ...
+
+    def attempted(
+        self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
+    ) -> tuple[Block, list[AnyValue]] | None:
+        """The same, or None where something in the graph is not imported, which is not reported."""
+        ...
+
+    def fresh_dim(self, line: int) -> str:
+        """The name of a size that a node of this line counts; each is given once."""
         ...
 
     def origins(self, value: Value) -> Sequence[str]:
@@ -101,7 +130,7 @@ class NodeContext:
     def __init__(
         self,
         node: Node,
-        operands: Sequence[Operand | None],
+        operands: Sequence[AnyValue | None],
         emit: Builder,
         weights: Weights,
         regions: Regions,
@@ -112,6 +141,10 @@ class NodeContext:
         self.regions = regions
         self._weights = weights
 
+    def emitting(self, emit: Builder) -> NodeContext:
+        """The same node, imported to another place."""
+        return NodeContext(self.node, self.operands, emit, self._weights, self.regions)
+
     @property
     def opset(self) -> int:
         """The version of the operators' meaning."""
@@ -119,9 +152,24 @@ class NodeContext:
 
     # Operands.
 
-    def operand(self, index: int) -> Operand | None:
-        """An operand as it is; None where it is left out."""
+    def any_value(self, index: int) -> AnyValue | None:
+        """An operand of any kind; None where it is left out."""
         return self.operands[index] if index < len(self.operands) else None
+
+    def operand(self, index: int) -> Operand | None:
+        """A tensor as it is; None where it is left out."""
+        found = self.any_value(index)
+        if isinstance(found, TensorSequence | Absent):
+            kind = "a sequence" if isinstance(found, TensorSequence) else "nothing"
+            raise self.wrong(f"takes a tensor as its input {index}, found {kind}")
+        return found
+
+    def sequence(self, index: int) -> tuple[Operand, ...]:
+        """The elements of a sequence."""
+        found = self.any_value(index)
+        if not isinstance(found, TensorSequence):
+            raise self.wrong(f"takes a sequence as its input {index}")
+        return found.items
 
     def needed(self, index: int) -> Operand:
         """An operand that must be there."""
@@ -358,7 +406,7 @@ class NodeContext:
         return self.wrong(f"has an attribute {name} that {problem}")
 
 
-NodeResults: TypeAlias = Operand | Sequence[Operand]
+NodeResults: TypeAlias = AnyValue | Sequence[AnyValue]
 Importer: TypeAlias = Callable[[NodeContext], NodeResults]
 
 

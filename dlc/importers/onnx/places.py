@@ -93,6 +93,32 @@ def _index_rows(context: NodeContext, first: int = 0) -> list[Value]:
     return indices
 
 
+def _reverse_sequence(context: NodeContext) -> NodeResults:
+    x, rank = context.value(0), context.type(0).rank
+    time = context.axis(context.integer("time_axis", 0), rank)
+    batch = context.axis(context.integer("batch_axis", 1), rank)
+    if {time, batch} != {0, 1}:
+        raise context.wrong(f"reverses along axis {time} for each place of axis {batch}")
+    lengths = context.value(1)
+    if batch == 1:
+        return reversed_steps(context.emit, x, lengths)
+    order = (1, 0, *range(2, rank))
+    turned = reversed_steps(context.emit, transpose(context.emit, x, order), lengths)
+    return transpose(context.emit, turned, order)
+
+
+def reversed_steps(emit: Builder, x: Value, lengths: Value) -> Value:
+    """Sequences `[time, batch, ..]`, the first steps of each, as many as `lengths[batch]`, in reverse."""
+    type = array.tensor_type(x)
+    counted = TensorType(I64, type.shape[:2])
+    step = array.iota(emit, counted, 0)
+    length = emit(array.Broadcast(in_dtype(emit, lengths, I64), counted.shape, (1,)))
+    mirrored = plus(emit, emit(array.Subtract(length, step)), -1)
+    is_inside = emit(array.Compare(step, length, "lt"))
+    index = emit(array.Select(is_inside, mirrored, step))
+    return emit(array.Gather(x, (index, array.iota(emit, counted, 1)), (0, 1)))
+
+
 # Putting ------------------------------------------------------------------------------------------
 
 
@@ -117,6 +143,28 @@ def _scatter_nd(context: NodeContext) -> NodeResults:
     return context.emit(
         array.Scatter(context.value(0), context.value(2), indices, axes, _mode(context))
     )
+
+
+def _tensor_scatter(context: NodeContext) -> NodeResults:
+    """Steps of a cache replaced, in each batch from an index on; around its end in circular mode."""
+    emit, cache, update = context.emit, context.value(0), context.value(1)
+    shape, steps = context.type(0).shape, context.type(1).shape
+    axis = context.axis(context.integer("axis", -2), len(shape))
+    mode = context.text("mode", "linear")
+    if axis == 0 or mode not in ("linear", "circular"):
+        raise context.wrong(f"in mode {mode!r} writes along axis {axis}")
+    counted = TensorType(I64, (shape[0], steps[axis]))
+    place = array.iota(emit, counted, 1)
+    if context.operand(2) is not None:
+        first = in_dtype(emit, context.value(2), I64)
+        place = emit(array.Add(place, emit(array.Broadcast(first, counted.shape, (0,)))))
+    if mode == "circular":
+        place = emit(array.Remainder(place, numbers(emit, shape[axis], counted)))
+    order = (0, axis, *[k for k in range(1, len(shape)) if k != axis])
+    index = (array.iota(emit, counted, 0), place)
+    rows = [transpose(emit, value, order) for value in (cache, update)]
+    written = emit(array.Scatter(rows[0], rows[1], index, (0, 1)))
+    return transpose(emit, written, array.inverse(order))
 
 
 # Order and totals ---------------------------------------------------------------------------------
@@ -186,7 +234,9 @@ def _nonzero(context: NodeContext) -> NodeResults:
     if isinstance(constant, Constant) and _is_counted_now(constant):
         positions = np.argwhere(decode(constant.array, constant.dtype)).astype(np.int64)
         return Constant(np.ascontiguousarray(positions.T), I64)
-    rows, _ = context.emit.all(array.NonZero(context.value(0), _fresh(context)))
+    rows, _ = context.emit.all(
+        array.NonZero(context.value(0), context.regions.fresh_dim(context.node.line))
+    )
     return transpose(context.emit, rows, (1, 0))
 
 
@@ -205,17 +255,12 @@ def _compress(context: NodeContext) -> NodeResults:
     if chosen != size:
         # A short mask leaves out the rest.
         x = array.slice_axis(emit, x, axis, 0, chosen)
-    return array.compress(emit, x, mask, axis, _fresh(context))[0]
+    return array.compress(emit, x, mask, axis, context.regions.fresh_dim(context.node.line))[0]
 
 
 def _is_counted_now(constant: Constant) -> bool:
     """Whether what is not 0 in a constant is looked for while importing."""
     return not constant.is_symbolic and constant.array.size <= MOST
-
-
-def _fresh(context: NodeContext) -> str:
-    """The name of a size that this node brings."""
-    return f"n_{context.node.line}"
 
 
 def _range(context: NodeContext) -> NodeResults:
@@ -309,10 +354,12 @@ IMPORTERS: dict[str, Importer] = {
     "NonZero": _nonzero,
     "OneHot": _one_hot,
     "Range": _range,
+    "ReverseSequence": _reverse_sequence,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SpaceToDepth": _space_to_depth,
+    "TensorScatter": _tensor_scatter,
     "TopK": _top_k,
     "Trilu": _triangle,
 }

@@ -166,14 +166,24 @@ def _opsets(entries: Iterable[_Opset]) -> dict[str, int]:
 
 
 def _input(file: str, value: ValueInfoProto) -> Input:
-    if not value.type.HasField("tensor_type"):
-        raise Unsupported(f"{file}: the input {value.name} is not a tensor", code="D0710")
-    type = value.type.tensor_type
+    """The declaration of an input: a tensor, a sequence of them, or what may be one of these or nothing."""
+    type = value.type
     what = f"{file}: the input {value.name}"
-    dtype = _dtype(what, type.elem_type)
-    if not type.HasField("shape"):
+    is_optional = type.HasField("optional_type")
+    if is_optional:
+        type = type.optional_type.elem_type
+    is_sequence = type.HasField("sequence_type")
+    if is_sequence:
+        type = type.sequence_type.elem_type
+    if not type.HasField("tensor_type"):
+        raise Unsupported(f"{what} is not a tensor or a sequence of tensors", code="D0710")
+    tensor = type.tensor_type
+    dtype = _dtype(what, tensor.elem_type)
+    has_rank = tensor.HasField("shape")
+    if not has_rank and not is_sequence:
         raise Unsupported(f"{what} does not say how many axes it has", code="D0710")
-    return Input(value.name, dtype, _axes(what, type.shape.dim))
+    axes = _axes(what, tensor.shape.dim)
+    return Input(value.name, dtype, axes, has_rank, is_sequence, is_optional)
 
 
 def _axes(what: str, dims: Iterable[_Dimension]) -> tuple[int | str | None, ...]:

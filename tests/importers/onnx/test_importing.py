@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper
+from onnx.reference import ReferenceEvaluator
 
 from dlc.dialects import func, weight
 from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
 from dlc.errors.catalog import PAGES
 from dlc.importers.onnx import read_onnx
 from dlc.importers.onnx.importing import IMPORTERS
-from dlc.importers.onnx.model import OPSETS
+from dlc.importers.onnx.versions import OPSETS, UNCHANGED
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.importers.onnx.models import Array, evaluated, expected, imported, model_of
@@ -96,14 +99,18 @@ def test_windows_that_begin_are_counted_for_sizes_that_have_names(
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_corners_of_no_whole_size_are_refused() -> None:
-    """ONNX and onnxruntime differ in where they lie."""
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_corners_of_no_whole_size_lie_where_onnx_says(mode: str) -> None:
+    """onnxruntime has them elsewhere: at the corners of the size that is rounded."""
+    coordinates = "align_corners"
     node = helper.make_node(
-        "Resize", ["x", "", "scales"], ["y"], coordinate_transformation_mode="align_corners"
+        "Resize", ["x", "", "scales"], ["y"], mode=mode, coordinate_transformation_mode=coordinates
     )
     scales = {"scales": np.asarray([1, 0.6], np.float32)}
-    with pytest.raises(Unsupported, match="to no whole size with its corners aligned"):
-        imported(model_of([node], {"x": X}, ["y"], scales))
+    model = model_of([node], {"x": X}, ["y"], scales)
+    run = cast("Callable[..., list[Array]]", ReferenceEvaluator(model).run)
+    (wanted,) = run(None, {"x": X})
+    np.testing.assert_allclose(evaluated(imported(model), {"x": X})[0], wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0, -1, np.inf, np.nan, 1e-30, 1e30])
@@ -417,6 +424,11 @@ def test_the_pages_say_which_versions_of_the_operators_are_known() -> None:
     page = (Path(__file__).parents[3] / "docs" / "onnx.md").read_text(encoding="utf-8")
     assert f"Versions {known} of the operators" in page
     assert f"({known} are known)" in PAGES["D0710"].why
+
+
+def test_old_versions_of_unchanged_operators_are_known() -> None:
+    since = {kind: defs.get_schema(kind, OPSETS[0]).since_version for kind in UNCHANGED}
+    assert {*since.values()} == {1}
 
 
 def test_the_page_about_onnx_lists_every_operator() -> None:

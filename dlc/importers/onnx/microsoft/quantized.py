@@ -21,6 +21,7 @@ from dlc.importers.onnx.node_context import (
     broadcast,
     stretched,
 )
+from dlc.importers.onnx.pooling import average_pool
 from dlc.importers.onnx.products import matmul
 from dlc.importers.onnx.quantized import (
     Quantization,
@@ -32,7 +33,6 @@ from dlc.importers.onnx.quantized import (
     requantized,
     scale_ratio,
 )
-from dlc.importers.onnx.windows import average_pool
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32
