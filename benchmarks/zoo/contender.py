@@ -1,9 +1,10 @@
 """One contender of the zoo: opens a network, writes its results at each size, and runs when told to.
 
-    python contender.py KIND FILE RESULTS THREADS INPUTS.npz...
+    python contender.py KIND FILE RESULTS THREADS NAME.0.npz NAME.1.npz ...
 
-Writes RESULTS.0.npz and so on, then serves calls at the last size (`benchmarks.serve`). It imports nothing
-of ours but that and what it measures, because it runs in the peers' environment too.
+Writes RESULTS.0.npz for the inputs NAME.0.npz and so on, then serves calls at the last size
+(`benchmarks.serve`). It imports nothing of ours but that and what it measures, because it runs in the
+peers' environment too.
 """
 
 from __future__ import annotations
@@ -105,8 +106,9 @@ def main(kind: str, file: str, results: str, threads: str, *inputs: str) -> None
     try:
         run = KINDS[kind](Path(file), int(threads))
         facts = {"open_s": time.perf_counter() - begin}
-        for k, each in enumerate(given):
-            np.savez(f"{results}.{k}.npz", *[np.array(result) for result in run(each)])
+        for path, each in zip(inputs, given, strict=True):
+            which = Path(path).suffixes[-2]
+            np.savez(f"{results}{which}.npz", *[np.array(result) for result in run(each)])
     except Exception as error:  # noqa: BLE001 - whatever stops it is told in the table
         print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), flush=True)
         return

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
 
 ERROR = re.compile(r"error\[(D\d+)\]: (.*)")
-OPTION = re.compile(r"--(fix|shape|dim)[ =]([^\s=]+=[^\s,;`]+(?:,[^\s;`]+)*)")
-PLACE = "VALUE"
-"""What stands in a message for the value of an input."""
+OPTION = re.compile(r"--(fix|shape|dim)[ =]([\w.:/-]+)=([^\s,;`]+(?:,[^\s,;`]+)*)")
 NO_CODE = "crash"
 
 
@@ -48,18 +47,42 @@ def refusal(said: str, status: int | None) -> Refusal:
     return Refusal(NO_CODE, lines[-1] if status >= 0 else f"signal {-status}", said)
 
 
-def options_named(text: str, given: Sequence[Mapping[str, Array]]) -> list[str]:
-    """The options that a message names, with the value of an input where it says VALUE.
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option that a message names, such as `--fix axes=VALUE` or `--dim samples=64`."""
 
-    An input that has another value at another size cannot be fixed, and its option is left out.
+    kind: str
+    name: str
+    value: str
+
+    def at(self, given: Mapping[str, Array], sizes: Mapping[str, int]) -> str:
+        """The option for these inputs: the value of an input, or the number of a size, is theirs."""
+        value = self.value
+        if self.kind == "fix" and self.name in given:
+            value = str(given[self.name].tolist()).replace(" ", "")
+        elif self.kind == "dim" and value.isdigit():
+            value = str(sizes.get(self.name, value))
+        return f"--{self.kind}={self.name}={value}"
+
+
+def options_named(text: str) -> list[Option]:
+    """The options that a message names, each once.
+
+    >>> options_named("--dim N=64 lets it in, as may other numbers")
+    [Option(kind='dim', name='N', value='64')]
     """
-    found: list[str] = []
-    for kind, what in OPTION.findall(text):
-        name, value = what.split("=", 1)
-        if value == PLACE:
-            values = [each[name] for each in given if name in each]
-            if not values or any(not np.array_equal(values[0], each) for each in values[1:]):
-                continue
-            value = str(values[0].tolist()).replace(" ", "")
-        found.append(f"--{kind}={name}={value}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([Option(*found) for found in OPTION.findall(text)]))
+
+
+def named_sizes(path: Path, given: Mapping[str, Array]) -> dict[str, int]:
+    """The numbers of the sizes that an `.onnx` file names, for these inputs."""
+    if path.suffix != ".onnx":
+        return {}
+    onnx: Any = importlib.import_module("onnx")
+    found: dict[str, int] = {}
+    for each in onnx.load(path, load_external_data=False).graph.input:
+        if each.name in given:
+            axes = each.type.tensor_type.shape.dim
+            for axis, size in zip(axes, given[each.name].shape, strict=True):
+                found.setdefault(axis.dim_param, size)
+    return found

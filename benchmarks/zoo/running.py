@@ -19,7 +19,7 @@ from benchmarks.turns import NotReady, Process, take_turns
 from benchmarks.zoo import children
 from benchmarks.zoo.children import Limits
 from benchmarks.zoo.contender import read
-from benchmarks.zoo.refusals import Refusal, options_named, refusal
+from benchmarks.zoo.refusals import Option, Refusal, named_sizes, options_named, refusal
 
 Array: TypeAlias = NDArray[Any]
 
@@ -107,63 +107,99 @@ def run(folder: Path, pattern: str, setting: Setting, jobs: int) -> list[Row]:
         return list(pool.map(row_of, networks_in(folder, pattern)))
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A compiled file, and the inputs that it is for: all, unless an option depends on them."""
+
+    file: Path
+    inputs: tuple[Path, ...]
+
+
 def row_for(path: Path, room: Path, setting: Setting) -> Row:
     """Compile and run one network."""
     row = Row(path.stem)
-    given = [read(str(each)) for each in inputs_of(path)]
-    compiled = room / "network.dlc"
-    why = _compile(path, compiled, row, given, setting)
-    if why is not None:
-        return row.refuse(why)
+    found = _compiled(path, room, row, setting)
+    if isinstance(found, Refusal):
+        return row.refuse(found)
     if setting.only_import:
         return row
-    if not given:
+    if not inputs_of(path):
         row.message = f"there is no {path.stem}.0.npz with inputs"
         return row
-    return _agree(path, compiled, row, setting, room)
+    return _agree(path, found, row, setting, room)
 
 
-def _compile(
-    path: Path, compiled: Path, row: Row, given: Sequence[Mapping[str, Array]], setting: Setting
-) -> Refusal | None:
-    """Compile with what the messages name; gives the first refusal if that does not help."""
+def _compiled(path: Path, room: Path, row: Row, setting: Setting) -> list[Part] | Refusal:
+    """Compile, again with what the messages name; the first refusal if that does not help."""
+    inputs = inputs_of(path)
+    given = [read(str(each)) for each in inputs]
+    sizes = [named_sizes(path, each) for each in given]
     first: Refusal | None = None
-    options: list[str] = []
+    options: list[Option] = []
     for _ in range(TRIES):
-        command = [sys.executable, "-m", "dlc", "compile", str(path), "-o", str(compiled), *options]
-        if setting.only_import:
-            command = [sys.executable, "-m", "dlc", "show", str(path), "--stage", "graph", *options]
-        ended = children.run(command, setting.limits, compiled.parent)
-        row.compile_s, row.compile_mib = ended.seconds, ended.peak_bytes / MIB
-        if ended.status == 0:
-            row.taken, row.options = "with option" if options else "yes", tuple(options)
+        filled: list[tuple[str, ...]] = [
+            tuple([option.at(*each) for option in options])
+            for each in zip(given, sizes, strict=True)
+        ] or [()]
+        groups: dict[tuple[str, ...], list[Path]] = {each: [] for each in filled}
+        for each, source in zip(filled, inputs, strict=False):
+            groups[each].append(source)
+        why, parts = _compile_each(path, groups, room, row, setting)
+        if why is None:
+            row.taken, row.options = "with option" if options else "yes", filled[-1]
             if first is not None:
                 row.code, row.message, row.kind = first.code, first.message, first.kind
-            return None
-        why = refusal(ended.said, ended.status)
+            return parts
         first = first or why
-        more = [each for each in options_named(why.text, given) if each not in options]
-        if not more:
+        more = [each for each in options_named(why.text) if each not in options]
+        if not more or not given:
             return first
         options += more
+    assert first is not None
     return first
 
 
-def _agree(path: Path, compiled: Path, row: Row, setting: Setting, room: Path) -> Row:
-    """Run both at every size, compare, and let them take turns."""
+def _compile_each(
+    path: Path,
+    groups: Mapping[tuple[str, ...], Sequence[Path]],
+    room: Path,
+    row: Row,
+    setting: Setting,
+) -> tuple[Refusal | None, list[Part]]:
+    """Compile once for each group of inputs that have the same options; stops at a refusal."""
+    parts: list[Part] = []
+    for options, inputs in groups.items():
+        file = room / f"network.{len(parts)}.dlc"
+        verb = ["compile", str(path), "-o", str(file)]
+        if setting.only_import:
+            verb = ["show", str(path), "--stage", "graph"]
+        ended = children.run(
+            [sys.executable, "-m", "dlc", *verb, *options], setting.limits, file.parent
+        )
+        row.compile_s, row.compile_mib = ended.seconds, ended.peak_bytes / MIB
+        if ended.status != 0:
+            return refusal(ended.said, ended.status), []
+        parts.append(Part(file, tuple(inputs)))
+    return None, parts
+
+
+def _agree(path: Path, parts: Sequence[Part], row: Row, setting: Setting, room: Path) -> Row:
+    """Run both at every size, compare, and let them take turns at the largest."""
     peer_kind = PEERS[path.suffix]
     try:
+        for part in parts[:-1]:
+            with _contender("dlc", part.file, part.inputs, room, setting) as dlc:
+                if "failed" in dlc.facts:
+                    return row.refuse(refusal(str(dlc.facts["failed"]), 1), "call")
         with (
-            _contender("dlc", compiled, path, room, setting) as dlc,
-            _contender(peer_kind, path, path, room, setting) as peer,
+            _contender("dlc", parts[-1].file, parts[-1].inputs, room, setting) as dlc,
+            _contender(peer_kind, path, inputs_of(path), room, setting) as peer,
         ):
-            for process in (dlc, peer):
-                if "failed" in process.facts:
-                    said = str(process.facts["failed"])
-                    if process is peer:
-                        row.message = f"{peer_kind}: {said.splitlines()[0]}"
-                        return row
-                    return row.refuse(refusal(said, 1), "call")
+            if "failed" in dlc.facts:
+                return row.refuse(refusal(str(dlc.facts["failed"]), 1), "call")
+            if "failed" in peer.facts:
+                row.message = f"{peer_kind}: {peer.facts['failed']}"
+                return row
             row.dlc_mib = dlc.facts["memory_bytes"] / MIB
             row.peer_mib = peer.facts["memory_bytes"] / MIB
             _compare(path, row, setting, room)
@@ -180,10 +216,12 @@ def _agree(path: Path, compiled: Path, row: Row, setting: Setting, room: Path) -
     return row
 
 
-def _contender(kind: str, file: Path, path: Path, room: Path, setting: Setting) -> Process:
+def _contender(
+    kind: str, file: Path, inputs: Sequence[Path], room: Path, setting: Setting
+) -> Process:
     python = sys.executable if kind == "dlc" else setting.python
     command = [python, "-m", "benchmarks.zoo.contender", kind, str(file), str(room / kind)]
-    command += [str(setting.threads), *[str(each) for each in inputs_of(path)]]
+    command += [str(setting.threads), *[str(each) for each in inputs]]
     return Process(
         kind, children.limited(command, setting.limits), {}, patience=setting.limits.seconds
     )
@@ -198,7 +236,7 @@ def _compare(path: Path, row: Row, setting: Setting, room: Path) -> None:
         return
     allowed = TOLERANCE
     if kind == "onnxruntime":
-        with _contender("onnxruntime_plain", path, path, room, setting):
+        with _contender("onnxruntime_plain", path, inputs_of(path), room, setting):
             allowed = max(TOLERANCE, TIMES_PEER * _error("onnxruntime_plain", kind, path, room)[0])
     if error > allowed:
         row.wrong = f"{error:.1e} of the largest element"
