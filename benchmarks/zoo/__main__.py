@@ -16,6 +16,9 @@ from pathlib import Path
 from benchmarks.zoo import making, running
 from benchmarks.zoo.children import GIB, Limits
 
+SOURCES = [making.WHEELS, "script", "dynamo", "pt2"]
+"""Where networks come from: wheels, and PyTorch's exporters; the last makes no ONNX."""
+
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
@@ -23,9 +26,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     verbs = parser.add_subparsers(dest="verb", required=True)
     make = verbs.add_parser("make", help="export networks into a folder")
     make.add_argument("--seconds", type=float, default=1e9, help="begin none after so many")
-    make.add_argument(
-        "--exporter", nargs="+", default=["script", "dynamo"], choices=["script", "dynamo", "pt2"]
-    )
+    make.add_argument("--exporter", nargs="+", default=SOURCES[:3], choices=SOURCES)
     run = verbs.add_parser("run", help="run the networks of a folder")
     run.add_argument("--jobs", type=int, default=1, help="networks at a time")
     run.add_argument("--threads", type=int, default=2)

@@ -22,6 +22,9 @@ Array: TypeAlias = NDArray[Any]
 Size: TypeAlias = int | str
 """A number, or a name, or a sum of names: `past + sequence`."""
 
+Sizes: TypeAlias = Mapping[str, tuple[int, int, int]]
+"""Three numbers for each name."""
+
 if TYPE_CHECKING:
 
     class Module:
@@ -103,14 +106,18 @@ class Network:
 
     module: Module
     inputs: Mapping[str, Input]
-    sizes: Mapping[str, tuple[int, int, int]]
-    exporters: tuple[str, ...] = ("script", "dynamo")
+    sizes: Sizes
 
     def given(self, which: int) -> dict[str, Array]:
         """The inputs at the smallest (0), the exported (1) or the largest size (2)."""
-        stream = np.random.default_rng(which)
-        sizes = {name: numbers[which] for name, numbers in self.sizes.items()}
-        return {name: each.array(stream, sizes) for name, each in self.inputs.items()}
+        return drawn(self.inputs, self.sizes, which)
+
+
+def drawn(inputs: Mapping[str, Input], sizes: Sizes, which: int) -> dict[str, Array]:
+    """Random inputs at one of the three sizes, the same at each call."""
+    stream = np.random.default_rng(which)
+    numbers = {name: each[which] for name, each in sizes.items()}
+    return {name: each.array(stream, numbers) for name, each in inputs.items()}
 
 
 CATALOGUE: dict[str, Callable[[], Network]] = {}

@@ -18,6 +18,9 @@ EXPORTERS = (
 )
 """What makes the networks, and what runs them beside us."""
 
+WHEELS = "wheels"
+"""What stands in place of an exporter for networks that are fetched."""
+
 
 def python() -> str:
     """The Python of the environment that makes and runs the networks."""
@@ -38,13 +41,21 @@ def make(folder: Path, pattern: str, exporters: Sequence[str], seconds: float, l
 def _told(
     folder: Path, pattern: str, exporters: Sequence[str], seconds: float, limit: float
 ) -> Iterator[dict[str, str]]:
-    command = [python(), "-m", "benchmarks.zoo.exporting", str(folder), pattern]
-    command += [str(seconds), str(limit), *exporters]
-    with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            told: dict[str, str] = json.loads(line)
-            print(told["name"], "skipped" if "skipped" in told else "", file=sys.stderr, flush=True)
-            yield told
+    """What the programs of the other environment say, a line for each network."""
+    programs: list[list[str]] = []
+    if WHEELS in exporters:
+        programs.append(["benchmarks.zoo.wheels", str(folder), pattern])
+    if own := [each for each in exporters if each != WHEELS]:
+        limits = [str(seconds), str(limit)]
+        programs.append(["benchmarks.zoo.exporting", str(folder), pattern, *limits, *own])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for program in programs:
+        command = [python(), "-m", *program]
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            for line in process.stdout or ():
+                told: dict[str, str] = json.loads(line)
+                what = "skipped" if "skipped" in told else ""
+                print(told["name"], what, file=sys.stderr, flush=True)
+                yield told
