@@ -33,7 +33,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     run.add_argument("--rounds", type=int, default=3, help="turns of each; with 0 none is timed")
     run.add_argument("--memory", type=float, default=12, metavar="GIB", help="of each process")
     run.add_argument("--only-import", action="store_true", help="neither compile nor run")
-    run.add_argument("--json", type=Path, metavar="FILE", help="write the rows")
+    run.add_argument("--json", type=Path, metavar="FILE", help="write the rows as they come")
     for verb, limit in ((make, 150), (run, 120)):
         verb.add_argument("folder", type=Path)
         verb.add_argument("--only", default="*", metavar="PATTERN", help="names that fit it")
@@ -52,10 +52,8 @@ def main(arguments: list[str]) -> int:
     setting = running.Setting(
         making.python(), limits, options.threads, options.rounds, options.only_import
     )
-    rows = running.run(options.folder, options.only, setting, options.jobs)
+    rows = running.run(options.folder, options.only, setting, options.jobs, options.json)
     print(running.summary(rows))
-    if options.json:
-        running.write_json(options.json, rows)
     return int(any(row.wrong for row in rows))
 
 

@@ -93,18 +93,24 @@ def inputs_of(path: Path) -> list[Path]:
     ]
 
 
-def run(folder: Path, pattern: str, setting: Setting, jobs: int) -> list[Row]:
-    """A row for each network, printed as soon as it is there."""
+def run(
+    folder: Path, pattern: str, setting: Setting, jobs: int, json_file: Path | None = None
+) -> list[Row]:
+    """A row for each network, printed, and written with those before it, as soon as it is there."""
     print(heading(), flush=True)
+    rows: list[Row] = []
 
     def row_of(path: Path) -> Row:
         with tempfile.TemporaryDirectory() as room:
-            row = row_for(path, Path(room), setting)
-        print(line(row), flush=True)
-        return row
+            return row_for(path, Path(room), setting)
 
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(row_of, networks_in(folder, pattern)))
+        for row in pool.map(row_of, networks_in(folder, pattern)):
+            print(line(row), flush=True)
+            rows.append(row)
+            if json_file:
+                json_file.write_text(json.dumps([asdict(each) for each in rows], indent=1))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,19 +236,21 @@ def _contender(
 def _compare(path: Path, row: Row, setting: Setting, room: Path) -> None:
     """Fill in the largest error, and what is wrong if something is."""
     kind = PEERS[path.suffix]
-    error, wrong = _error("dlc", kind, path, room)
+    error, wrong = difference("dlc", kind, path, room)
     row.error, row.wrong = error, wrong
     if wrong or error <= TOLERANCE:
         return
     allowed = TOLERANCE
     if kind == "onnxruntime":
         with _contender("onnxruntime_plain", path, inputs_of(path), room, setting):
-            allowed = max(TOLERANCE, TIMES_PEER * _error("onnxruntime_plain", kind, path, room)[0])
+            allowed = max(
+                TOLERANCE, TIMES_PEER * difference("onnxruntime_plain", kind, path, room)[0]
+            )
     if error > allowed:
         row.wrong = f"{error:.1e} of the largest element"
 
 
-def _error(one: str, other: str, path: Path, room: Path) -> tuple[float, str]:
+def difference(one: str, other: str, path: Path, room: Path) -> tuple[float, str]:
     """The largest relative difference of two contenders' results at any size, and what is no rounding."""
     worst = 0.0
     for k in range(len(inputs_of(path))):
@@ -318,8 +326,3 @@ def summary(rows: Sequence[Row]) -> str:
         names = ", ".join([row.name + (" (with option)" if row.options else "") for row in members])
         lines += [f"{len(members)} × {code}: {members[0].message}", f"    {names}"]
     return "\n".join(lines)
-
-
-def write_json(path: Path, rows: Sequence[Row]) -> None:
-    """The rows, for comparing two runs."""
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
