@@ -75,7 +75,8 @@ def options_named(text: str) -> list[Option]:
 
 
 def named_sizes(path: Path, given: Mapping[str, Array]) -> dict[str, int]:
-    """The numbers of the sizes that an `.onnx` file names, for these inputs."""
+    """The numbers of the sizes of an `.onnx` file for these inputs, by their names in the file; a size
+    without one is called by its input and axis, as the importer does."""
     if path.suffix != ".onnx":
         return {}
     onnx: Any = importlib.import_module("onnx")
@@ -83,6 +84,6 @@ def named_sizes(path: Path, given: Mapping[str, Array]) -> dict[str, int]:
     for each in onnx.load(path, load_external_data=False).graph.input:
         if each.name in given:
             axes = each.type.tensor_type.shape.dim
-            for axis, size in zip(axes, given[each.name].shape, strict=True):
-                found.setdefault(axis.dim_param, size)
+            for k, size in enumerate(given[each.name].shape):
+                found.setdefault(axes[k].dim_param or f"{each.name}_{k}", size)
     return found

@@ -27,6 +27,8 @@ PEERS = {".onnx": "onnxruntime", ".pt2": "torch"}
 """The framework of each kind of file."""
 TOLERANCE = 1e-4
 """Of the largest element of each result; integers and truth values must be equal."""
+SMALLEST = 1e-3
+"""The least that a largest element counts as: a probability near zero has the rounding of one near one."""
 TIMES_PEER = 8
 """A larger error is allowed where the framework differs from itself, without its optimisations: up to so
 many times that difference."""
@@ -177,7 +179,7 @@ def _compile_each(
     for options, inputs in groups.items():
         file = room / f"network.{len(parts)}.dlc"
         verb = ["compile", str(path), "-o", str(file)]
-        if setting.only_import:
+        if setting.only_import and not options:
             verb = ["show", str(path), "--stage", "graph"]
         ended = children.run(
             [sys.executable, "-m", "dlc", *verb, *options], setting.limits, file.parent
@@ -280,7 +282,7 @@ def relative_error(found: Array, peer: Array) -> float:
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore"):
         apart = np.where(same, 0.0, np.abs(one - other))
-    scale = np.abs(other[np.isfinite(other)]).max(initial=1e-30)
+    scale = np.abs(other[np.isfinite(other)]).max(initial=SMALLEST)
     return float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0) / scale)
 
 
@@ -318,6 +320,9 @@ def summary(rows: Sequence[Row]) -> str:
         f"{len(rows) - sum(count.values())} not, {len(wrong)} wrong"
     ]
     lines += [f"wrong: {row.name}: {row.wrong}" for row in wrong]
+    lines += [
+        f"not compared: {row.name}: {row.message}" for row in rows if row.message and not row.code
+    ]
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.code:
