@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dlc.dialects import array, func, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import NEEDS
 from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.agreed_sizes import SolvedSizes, solved_sizes
@@ -57,9 +58,10 @@ from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.importers.onnx.versions import all_nodes
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Bounds
-from dlc.ir.location import FileLocation
+from dlc.ir.dims import Bounds, Size
+from dlc.ir.location import FileLocation, Location
 from dlc.ir.types import TensorType, Type
+from dlc.runtime.artifact.manifest import Need
 
 DOMAINS: dict[str, dict[str, Importer]] = {
     "": {
@@ -151,12 +153,15 @@ class GraphImport:
         self._left = MOST_NODES + 4 * sum(1 for _ in all_nodes(graph.nodes))
         self._lengths: dict[str, int] = {}
         self._warnings: list[Diagnostic] = []
+        self._required: dict[Size, tuple[str, Location]] = {}
         self.bounds: Bounds = {}
         self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
 
     def solved_sizes(self) -> SolvedSizes:
         """What the nodes that were imported say of the dims of the inputs."""
-        return solved_sizes(self._top, self.bounds, self.bounds.keys() - self._sizes.settled)
+        free = self.bounds.keys() - self._sizes.settled
+        required = {size: location for size, (_, location) in self._required.items()}
+        return solved_sizes(self._top, self.bounds, free, required)
 
     def run(self) -> OnnxModel:
         """Import the nodes in their order; what cannot be imported is reported all at once."""
@@ -262,6 +267,12 @@ class GraphImport:
         function = func.Func(self._block, entry_name(self._graph), signature)
         function.location = self._place(1)
         declare(function, inputs, result_names(self._graph), self.bounds)
+        needs = [
+            Need(str(size), "D0804", told, str(location.place or ""))
+            for size, (told, location) in self._required.items()
+        ]
+        if needs:
+            function.attributes[NEEDS] = tuple(map(tuple, needs))
         self._module.body.append(function)
 
     def _renamed(self, inputs: tuple[str, ...]) -> dict[str, str]:
@@ -385,6 +396,10 @@ class GraphImport:
             self._refused = defaultdict(list, refused)
             self._lost, self._behind = lost, behind
             return None
+
+    def require(self, size: Size, told: str, location: Location) -> None:
+        """Let calls be checked for a size that must be 0 or more; `told` says what is wrong otherwise."""
+        self._required.setdefault(size, (told, location))
 
     def fresh_dim(self, line: int) -> str:
         """The name of a size that a node of this line counts; each is given once."""

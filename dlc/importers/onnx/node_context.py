@@ -18,8 +18,10 @@ from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.importers.agreed_sizes import agreed_size, with_sizes
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
+from dlc.ir.bounded import never_negative
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Dim, Shape, Size
+from dlc.ir.location import Location
 from dlc.ir.types import I64, DType, TensorType, Type
 
 FOLDED = 4096
@@ -109,6 +111,10 @@ class Regions(Protocol):
         self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
     ) -> tuple[Block, list[AnyValue]] | None:
         """The same, or None where something in the graph is not imported, which is not reported."""
+        ...
+
+    def require(self, size: Size, told: str, location: Location) -> None:
+        """Let calls be checked for a size that must be 0 or more; `told` says what is wrong otherwise."""
         ...
 
     def fresh_dim(self, line: int) -> str:
@@ -390,6 +396,11 @@ class NodeContext:
         shape = list(array.tensor_type(value).shape)
         shape[axis] = size
         return with_sizes(self.emit, value, shape)
+
+    def require(self, size: Size, told: str) -> None:
+        """Let calls be checked for a size that must be 0 or more; `told` follows the name of the node."""
+        if not never_negative(size, self.regions.bounds):
+            self.regions.require(size, f"{self.node.kind} {told}", self.emit.location)
 
     # Refusals.
 

@@ -187,9 +187,9 @@ def _input(file: str, value: ValueInfoProto) -> Input:
 
 
 def _axes(what: str, dims: Iterable[_Dimension]) -> tuple[int | str | None, ...]:
-    """The declared sizes: numbers, names, or None where nothing is said, or -1 as some exporters do."""
+    """The declared sizes: numbers, names, or None where nothing is said, also by -1 or `?`."""
     axes = tuple([d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims])
-    axes = tuple([None if axis == -1 else axis for axis in axes])
+    axes = tuple([None if axis in (-1, "?") else axis for axis in axes])
     _check_shape(what, [axis for axis in axes if isinstance(axis, int)])
     return axes
 

@@ -81,7 +81,7 @@ def test_nothing_in_the_suite_is_wrong() -> None:
     found = outcomes(KINDS, "", 0, 1)
     assert [one.name for one in found if one.verdict in ("wrong", "broken")] == []
     passed = Counter(one.kind for one in found if one.verdict == "passed")
-    assert passed["Node"] >= 1700
+    assert passed["Node"] >= 1670
     assert (passed["PyTorchConverted"], passed["PyTorchOperator"]) == (82, 35)
 
 
