@@ -28,6 +28,7 @@ CALLS = {
     "lstm": ["lstm(x[new], [[1, 2, 3, 4], [1, 2, 3, 4]], [[1, 2, 3, 4]], [0, 0, 0, 0], [[0]], [[0.1]]).y"],
     "searchsorted": ["f64(searchsorted(ROW, x))", "f64(searchsorted(x[0], ROW))",
                      "f64(searchsorted([1, 2], x))"],
+    "sort_pairs": ["sort_pairs(x, @)[1]", "sort_pairs(@, x)[1]"],
     "scatter_add": ["scatter_add(x, [0, 1], @)", "scatter_add([[0, 0], [0, 0]], [0, 1], x)"],
     "where": ["where(x > 0, x, 0.1)", "where(x > 0, @, x)"],
     "clip": ["clip(x, 0.1, @)"],
