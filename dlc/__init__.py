@@ -13,6 +13,7 @@ from dlc.version import VERSION
 
 if TYPE_CHECKING:
     from dlc.driver.api import compile, trainer
+    from dlc.driver.torch.from_torch import from_torch
     from dlc.errors import (
         ArtifactError,
         CallError,
@@ -41,6 +42,7 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "compile",
+    "from_torch",
     "load",
     "pinned",
     "trainer",
@@ -53,6 +55,7 @@ _HOMES = {
     "Tensor": "dlc.runtime.arrays.tensor",
     "Trainer": "dlc.runtime.training.trainer",
     "compile": "dlc.driver.api",
+    "from_torch": "dlc.driver.torch.from_torch",
     "load": "dlc.runtime.model",
     "pinned": "dlc.runtime.cuda.pinned",
     "trainer": "dlc.driver.api",

@@ -12,9 +12,10 @@ from dlc.dialects import array, nn
 from dlc.dialects.array import Padding
 from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.pieces import is_negative
-from dlc.dialects.array.shape import reshape, transpose
+from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
+from dlc.importers.transposed_convolution import transposed_convolution
 from dlc.ir.bounded import larger, smaller
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
@@ -101,7 +102,6 @@ def _conv(context: NodeContext) -> NodeResults:
 
 
 def _conv_transpose(context: NodeContext) -> NodeResults:
-    """The derivative of a convolution: its source is spread by the strides, its kernel turned."""
     x, kernel, bias = context.value(0), context.value(1), context.optional(2)
     dims = _layout(context, x)
     spatial, shape = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape
@@ -112,28 +112,17 @@ def _conv_transpose(context: NodeContext) -> NodeResults:
     strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
     extra = _numbers(context, "output_padding", count, 0)
     pads = _transposed_pads(context, spatial, window, strides, dilations, extra)
-    padding: list[tuple[Size, Size]] = []
-    for (low, high), extent, dilation, more in zip(pads, window, dilations, extra, strict=True):
-        reach = (extent - 1) * dilation
-        padding.append((reach - low, reach - high + more))
-    turned = context.emit(array.Reverse(kernel, tuple(range(2, count + 2))))
-    # [g * i, o, ...] becomes [g * o, i, ...].
-    inner, outer = shape[0] // groups, shape[1]
-    split = reshape(context.emit, turned, (groups, inner, outer, *window))
-    swapped = transpose(context.emit, split, (0, 2, 1, *range(3, count + 3)))
-    filters = reshape(context.emit, swapped, (groups * outer, inner, *window))
-    return context.emit(
-        nn.Conv(
-            x,
-            filters,
-            () if bias is None else (bias,),
-            (1,) * count,
-            tuple(padding),
-            dilations,
-            strides,
-            groups,
-            dims,
-        )
+    return transposed_convolution(
+        context.emit,
+        x,
+        kernel,
+        () if bias is None else (bias,),
+        pads,
+        extra,
+        strides,
+        dilations,
+        groups,
+        dims,
     )
 
 

@@ -1,0 +1,4 @@
+from collections.abc import Callable
+
+class Module:
+    forward: Callable[..., object]
