@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, cast
 from dlc.driver.compile.settings import Settings
 from dlc.driver.torch.compiling import compiled
 from dlc.driver.torch.tensors import argument, results_of, tensor_of
+from dlc.importers.torch.decompositions import decompositions
 from dlc.importers.torch.exporting import torch_needed
-from dlc.importers.torch.importing import importer_of
-from dlc.importers.torch.traced import Traced, read_traced
+from dlc.importers.torch.facts import Ref
+from dlc.importers.torch.traced import Passed, Traced, read_traced
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +47,7 @@ def backend(
     # The attention of PyTorch on processors has a derivative that no other operator is made of.
     with sdpa_kernel(SDPBackend.MATH):
         make = aot_autograd(
-            fw_compiler=compile_graph, bw_compiler=compile_graph, decompositions=_decompositions()
+            fw_compiler=compile_graph, bw_compiler=compile_graph, decompositions=decompositions()
         )
         return make(module, inputs)
 
@@ -69,14 +70,6 @@ def _settings(options: Mapping[str, object]) -> Settings:
     )
 
 
-def _decompositions() -> dict[object, Callable[..., object]]:
-    """Operators that AOTAutograd takes apart: those of Core ATen that dlc does not import itself."""
-    from torch._decomp import core_aten_decompositions
-
-    table: Mapping[object, Callable[..., object]] = core_aten_decompositions()
-    return {op: parts for op, parts in table.items() if importer_of(str(op)) is None}
-
-
 def _boxed(call: Callable[[Sequence[object]], list[object]]) -> Callable[..., object]:
     """A function that AOTAutograd calls with one list, which it may empty."""
 
@@ -89,9 +82,7 @@ def _boxed(call: Callable[[Sequence[object]], list[object]]) -> Callable[..., ob
     return boxed
 
 
-def _call_of(
-    graph: GraphModule, settings: Settings
-) -> Callable[[Sequence[object]], list[object]]:
+def _call_of(graph: GraphModule, settings: Settings) -> Callable[[Sequence[object]], list[object]]:
     """The compiled graph as a function from its inputs to its results."""
     traced = read_traced(graph)
     if not any(number is not None for number, _ in traced.outputs):
@@ -120,8 +111,14 @@ def _called(
     sizes = {name: given[number] for name, number in traced.sizes}
     found = results_of(entry, arguments, sizes)
     return [
-        constant_of(constant, given)
-        if number is None
-        else tensor_of(found[number], traced.graph.results[number].order)
+        constant_of(constant, given) if number is None else _made(traced, number, found[number])
         for number, constant in traced.outputs
     ]
+
+
+def _made(traced: Traced, number: int, result: object) -> object:
+    """A result as a tensor, or as the size that it is."""
+    declared = traced.graph.results[number]
+    return (
+        tensor_of(result, declared.order) if isinstance(declared.value, Ref) else int(str(result))
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -68,7 +68,11 @@ def _inverse(order: Sequence[int]) -> list[int]:
     return found
 
 
-def results_of(entry: Callable[..., object], arguments: Sequence[object]) -> Sequence[object]:
-    """The results of a call, as a sequence also where there is one."""
-    found = entry(*arguments)
+def results_of(
+    entry: Callable[..., object],
+    arguments: Sequence[object],
+    sizes: Mapping[str, object] | None = None,
+) -> Sequence[object]:
+    """The results of a call, as a sequence also where there is one; `sizes` are those that no tensor tells."""
+    found = entry(*arguments, **(sizes or {}))
     return cast("Sequence[object]", found) if isinstance(found, tuple) else (found,)

@@ -187,30 +187,12 @@ def _bounds(
 ) -> dict[str, tuple[int, int | None]]:
     """The lowest and highest values of the sizes that inputs have."""
     ranges = {
-        reader.symbol(symbol): (found.lower, found.upper)
+        reader.symbol(symbol): bounds_of_range(found)
         for symbol, found in program.range_constraints.items()
     }
     bounds: dict[str, tuple[int, int | None]] = {}
     for declared in inputs:
         for size in declared.type.shape:
             for name in sorted(names_of(size)):
-                low, high = ranges.get(name, (1, None))
-                bounds[name] = (_lowest(low), _highest(high))
+                bounds[name] = ranges.get(name, (1, None))
     return bounds
-
-
-def _lowest(low: object) -> int:
-    """PyTorch assumes 2 where nobody asked for less, and its programs are right for 1 as well."""
-    try:
-        number = int(cast("int", low))
-    except (TypeError, OverflowError, ValueError, AttributeError):
-        return 1
-    return 1 if number <= 2 else number
-
-
-def _highest(high: object) -> int | None:
-    try:
-        number = int(cast("int", high))
-    except (TypeError, OverflowError, ValueError, AttributeError):
-        return None
-    return number if number < 1 << 48 else None

@@ -32,7 +32,7 @@ from dlc.importers.torch.facts import Array, Graph, Input, Node, Ref, Result, We
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.attributes import INLINE_BYTES, Dense, Symbol
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Bounds
+from dlc.ir.dims import Bounds, Dim
 from dlc.ir.location import FileLocation
 from dlc.ir.types import I64, U64, TensorType, Type
 from dlc.text.model.words import NEVER_NAMES
@@ -220,6 +220,8 @@ class _Import:
                 if not isinstance(value, Value):
                     raise Unsupported(f"the result {name} is not imported", code="D0710")
                 return transpose(emit, value, result.order) if result.order else value
+            case Dim():
+                return emit(array.Extent(result.value))
             case int() | float():
                 return array.fill(emit, result.value, TensorType(I64))
             case _:

@@ -276,3 +276,22 @@ def _is_size(value: object) -> bool:
         "SymFloat",
         "SymBool",
     )
+
+
+MOST = 1 << 48
+"""Bounds from here on are none: PyTorch writes so for a size that it knows nothing of."""
+
+
+def bounds_of_range(found: object) -> tuple[int, int | None]:
+    """The lowest and the highest value of a size, from PyTorch's range of it.
+
+    PyTorch assumes 2 where nobody asked for less, and its programs are right for 1 as well.
+    """
+    low, high = _bound(getattr(found, "lower", None)), _bound(getattr(found, "upper", None))
+    return 1 if low is None or low <= 2 else low, high
+
+
+def _bound(number: object) -> int | None:
+    """A number of sympy; None for its infinities."""
+    text = str(number)
+    return int(text) if text.isdigit() and int(text) < MOST else None

@@ -29,6 +29,19 @@ def _shaped(context: NodeContext) -> Operand:
 def _as_strided(context: NodeContext) -> Operand:
     """A view by strides, where it is only another shape."""
     x = context.value("self")
+    _check_whole(context, x)
+    return reshape(context.emit, x, context.sizes("size"))
+
+
+def _as_strided_scatter(context: NodeContext) -> Operand:
+    """The tensor with another in place of all of its elements."""
+    x = context.value("self")
+    _check_whole(context, x)
+    return reshape(context.emit, context.value("src"), context.type.shape)
+
+
+def _check_whole(context: NodeContext, x: Value) -> None:
+    """Refuse strides other than those of a tensor with all elements of this one, in their order."""
     size, strides = context.sizes("size"), context.sizes("stride")
     expected: Size = 1
     for extent, stride in zip(size[::-1], strides[::-1], strict=True):
@@ -37,7 +50,6 @@ def _as_strided(context: NodeContext) -> Operand:
         expected = expected * extent
     if expected != tensor_type(x).size or context.given("storage_offset") not in (0, None):
         raise context.unsupported("of a part of the memory is not imported")
-    return reshape(context.emit, x, size)
 
 
 def _permute(context: NodeContext) -> Operand:
@@ -458,6 +470,7 @@ IMPORTERS: dict[str, Importer] = {
     "aten._unsafe_view": _shaped,
     "aten.arange": _arange,
     "aten.as_strided": _as_strided,
+    "aten.as_strided_scatter": _as_strided_scatter,
     "aten.cat": _cat,
     "aten.chunk": _split,
     "aten.constant_pad_nd": _pad,
