@@ -73,6 +73,6 @@ def results_of(
     arguments: Sequence[object],
     sizes: Mapping[str, object] | None = None,
 ) -> Sequence[object]:
-    """The results of a call, as a sequence also where there is one; `sizes` are those that no tensor tells."""
+    """The results of a call, as a sequence; `sizes` are those that no tensor tells."""
     found = entry(*arguments, **(sizes or {}))
     return cast("Sequence[object]", found) if isinstance(found, tuple) else (found,)

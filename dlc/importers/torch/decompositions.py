@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dlc.importers.torch.importing import importer_of
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 

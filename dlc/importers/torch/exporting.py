@@ -12,7 +12,7 @@ from dlc.errors import Unsupported, UsageError
 from dlc.importers.torch.dynamic import Dynamic, dynamic_shapes
 from dlc.importers.torch.facts import Graph, Input, Result, Weight
 from dlc.importers.torch.importing import importer_of
-from dlc.importers.torch.reading import Reader, array_of, outputs_of
+from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
 from dlc.ir.dims import names as names_of
 
 if TYPE_CHECKING:
