@@ -1,4 +1,4 @@
-"""From an ONNX model to model text and a weight file beside it."""
+"""From a model of another tool to model text and a weight file beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from dlc.errors import Diagnostic, DlcError, UsageError
 from dlc.export.model_text import write_model
+from dlc.importers.imported import ImportedModel
 from dlc.importers.onnx import OnnxModel, read_onnx
+from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.dims import Bounds, Shape, Size
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
@@ -73,7 +75,7 @@ def import_model(
     shapes: Mapping[str, str] | None = None,
     fixed: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Write the `.dlm` of an `.onnx` file, and its weights beside it under the same name.
+    """Write the `.dlm` of an `.onnx` or `.pt2` file, and its weights beside it under the same name.
 
     `dims` gives numbers to sizes that the file only names, `shapes` other shapes to its inputs, such as
     `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:
@@ -81,11 +83,11 @@ def import_model(
     that is not imported; UsageError (D0924) where the weights would replace what another program wrote.
     """
     path = Path(path)
-    if path.suffix != ".onnx":
+    if path.suffix not in (".onnx", ".pt2"):
         raise UsageError(
-            f"{path.name} is not an ONNX file",
+            f"{path.name} is neither an ONNX file nor a program of PyTorch",
             code="D0903",
-            help="dlc import takes .onnx files",
+            help="dlc import takes .onnx and .pt2 files",
         )
     target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
     if target.suffix != ".dlm":
@@ -96,7 +98,7 @@ def import_model(
     values = {name: _value(name, text) for name, text in (fixed or {}).items()}
     weights = target.with_suffix(".safetensors")
     check_writable(target)
-    model = read_onnx(path, shapes=new_shapes, dims=dims, fixed=values)
+    model = _read(path, new_shapes, dims or {}, values)
     docs = f"{path.stem}, imported from {path.name}."
     written = write_model(model, target.stem, weights.name, docs)
     tensors = {
@@ -109,6 +111,24 @@ def import_model(
     write_file(target, [written.text.encode()])
     count = sum(weight.array.size for weight in written.weights.values())
     return Imported(target, weights if tensors else None, count, model.renamed, model.warnings)
+
+
+def _read(
+    path: Path,
+    shapes: Mapping[str, Shape],
+    dims: Mapping[str, int],
+    fixed: Mapping[str, NDArray[np.generic]],
+) -> ImportedModel:
+    """The model in a file. Raises UsageError (D0919) for options that a `.pt2` does not have."""
+    if path.suffix == ".onnx":
+        return read_onnx(path, shapes=shapes, dims=dims, fixed=fixed)
+    if shapes or dims or fixed:
+        raise UsageError(
+            f"--shape, --dim and --fix are for an .onnx file, not for {path.name}",
+            code="D0919",
+            help="export the module once more, with the sizes that are wanted",
+        )
+    return read_pt2(path)
 
 
 def _check_own(weights: Path) -> None:

@@ -7,25 +7,11 @@ from pathlib import Path
 from dlc.driver.compile.compile import Report, compile_model
 from dlc.driver.compile.host_target import placed_here, to_run_here
 from dlc.driver.compile.settings import Settings
-from dlc.driver.source.source_model import SourceModel
+from dlc.driver.source.imported import source_of
 from dlc.importers.torch.facts import Graph
 from dlc.importers.torch.importing import TorchModel, import_graph
-from dlc.ir.passes import Context
 from dlc.planning.capacity import check_interface
 from dlc.runtime.model import Model
-
-
-def source_model(imported: TorchModel, file: str, folder: Path | None = None) -> SourceModel:
-    """An imported graph as a model that was read."""
-    return SourceModel(
-        imported.module,
-        Context(),
-        file,
-        {file: imported.listing},
-        folder or Path.cwd(),
-        arrays=imported.arrays,
-        warnings=imported.warnings,
-    )
 
 
 def compiled(
@@ -33,8 +19,8 @@ def compiled(
 ) -> tuple[Model, TorchModel]:
     """A graph compiled for this machine. Raises Unsupported with every operator that is not imported."""
     imported = import_graph(graph)
-    model = source_model(imported, graph.file)
-    model.reopen = lambda: source_model(import_graph(graph), graph.file)
+    model = source_of(imported, graph.file, Path.cwd())
+    model.reopen = lambda: source_of(import_graph(graph), graph.file, Path.cwd())
     with model.quoting():
         check_interface(model.module)
         here = placed_here(to_run_here(settings, None), model.module, None)

@@ -20,8 +20,7 @@ from dlc.export.model_text.names import Names, as_type
 from dlc.export.model_text.regions import Reader, opened
 from dlc.export.model_text.terms import Term, Weight, values_of
 from dlc.frontend.sources.imports import library_names
-from dlc.importers.onnx import OnnxModel
-from dlc.importers.onnx.facts import Node, counted
+from dlc.importers.imported import ImportedModel, ImportedNode, counted
 from dlc.ir.core import Op, Value
 from dlc.text.model.fmt import format_source
 
@@ -37,7 +36,7 @@ class Written:
     weights: Mapping[str, Weight]
 
 
-def write_model(model: OnnxModel, name: str, weight_file: str, docs: str) -> Written:
+def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) -> Written:
     """The text of the only function of an imported model.
 
     `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
@@ -75,11 +74,11 @@ def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> 
             yield value
 
 
-def _unspelled(ops: Iterable[Op], model: OnnxModel) -> Unsupported:
+def _unspelled(ops: Iterable[Op], model: ImportedModel) -> Unsupported:
     """The error for operations without a spelling: the nodes that they stand for, by operator."""
     locations = [op.location.place for op in ops]
     places = {place.line: place for place in locations if place is not None}
-    nodes: dict[str, list[Node]] = defaultdict(list)
+    nodes: dict[str, list[ImportedNode]] = defaultdict(list)
     for number in sorted(places):
         node = model.nodes[number - 1]
         nodes[node.kind].append(node)
@@ -88,7 +87,7 @@ def _unspelled(ops: Iterable[Op], model: OnnxModel) -> Unsupported:
             "D0712",
             f"dlc import does not write {kind} as model text: {counted(alike)}",
             places[alike[0].line],
-            help="compile the ONNX file itself: dlc compile and dlc run take it",
+            help="compile the file itself: dlc compile and dlc run take it",
         )
         for kind, alike in nodes.items()
     ]

@@ -15,6 +15,7 @@ from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.agreed_sizes import SolvedSizes, solved_sizes
 from dlc.importers.identifiers import Identifiers
+from dlc.importers.imported import counted
 from dlc.importers.onnx import (
     control,
     elementwise,
@@ -25,7 +26,7 @@ from dlc.importers.onnx import (
     shapes,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Node, counted
+from dlc.importers.onnx.facts import Array, Graph, Node
 from dlc.importers.onnx.interface import (
     Sizes,
     check_names,

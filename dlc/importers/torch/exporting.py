@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from dlc.errors import Unsupported, UsageError
 from dlc.importers.torch.dynamic import Dynamic, dynamic_shapes
 from dlc.importers.torch.facts import Graph, Input, Result, Weight
-from dlc.importers.torch.importing import importer_of
+from dlc.importers.torch.importing import TorchModel, import_graph, importer_of
 from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
 from dlc.ir.dims import names as names_of
 
@@ -63,9 +65,10 @@ def exported(
 
     chosen = dynamic_shapes(dynamic, module, args, kwargs)
     try:
-        return torch.export.export(
-            module, tuple(args), dict(kwargs), dynamic_shapes=chosen, strict=False
-        )
+        with _quiet():
+            return torch.export.export(
+                module, tuple(args), dict(kwargs), dynamic_shapes=chosen, strict=False
+            )
     except Exception as error:  # what PyTorch raises here has no common class
         told = str(error).strip().splitlines()
         raise Unsupported(
@@ -85,7 +88,16 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
         kind = str(op)
         if kind.rpartition(".")[0] not in DECOMPOSED and importer_of(kind) is not None:
             del table[op]
-    return program.run_decompositions(table)
+    with _quiet():
+        return program.run_decompositions(table)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """PyTorch's warnings about its own functions, which no user of dlc can mend, are not shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def load_program(path: Path) -> ExportedProgram:
@@ -94,7 +106,8 @@ def load_program(path: Path) -> ExportedProgram:
     import torch
 
     try:
-        return torch.export.load(path)
+        with _quiet():
+            return torch.export.load(path)
     except Exception as error:  # whatever PyTorch's reader raises
         told = str(error).strip().splitlines()
         raise UsageError(
@@ -104,17 +117,21 @@ def load_program(path: Path) -> ExportedProgram:
         ) from error
 
 
+def read_pt2(path: Path) -> TorchModel:
+    """The model in a `.pt2` file. Raises Unsupported with every operator that is not imported."""
+    return import_graph(read_program(load_program(path), path.name).graph)
+
+
 def read_program(
     program: ExportedProgram, file: str, names: Mapping[str, str] | None = None
 ) -> Exported:
-    """An exported program as facts."""
+    """An exported program as facts; `names` are those of its symbolic sizes, by PyTorch's."""
     program = decomposed(program)
-    names = names or {}
-    reader = Reader(names, file)
     signature = program.graph_signature
     values = {
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
     }
+    reader = Reader(_named_sizes(values, signature.user_inputs, names or {}), file)
     inputs: list[Input] = []
     numbers: list[int] = []
     for number, name in enumerate(signature.user_inputs):
@@ -134,6 +151,19 @@ def read_program(
         _bounds(program, reader, inputs),
     )
     return Exported(graph, program, tuple(numbers), outputs, states)
+
+
+def _named_sizes(
+    values: Mapping[str, object], inputs: Sequence[object], names: Mapping[str, str]
+) -> dict[str, str]:
+    """The names, and for sizes that have none the name of an input and the number of an axis."""
+    found = {**names}
+    for name in inputs:
+        shape: Sequence[object] = getattr(values.get(str(name)), "shape", ())
+        for axis, size in enumerate(shape):
+            if str(size).isidentifier():
+                found.setdefault(str(size), f"{name}_{axis}")
+    return found
 
 
 def _weights(program: ExportedProgram, reader: Reader) -> tuple[Weight, ...]:

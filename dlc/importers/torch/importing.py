@@ -16,6 +16,7 @@ from dlc.dialects.interface import bounds_attribute
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.identifiers import Identifiers
+from dlc.importers.imported import counted
 from dlc.importers.torch import (
     control,
     elementwise,
@@ -81,6 +82,8 @@ class TorchModel:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
     draws: bool = False
+    settled: frozenset[str] = frozenset()
+    """Sizes that keep to bounds that were asked for: none, since the program has its own."""
 
 
 def import_graph(graph: Graph) -> TorchModel:
@@ -108,18 +111,12 @@ def _refused(graph: Graph, nodes: Sequence[Node]) -> Unsupported:
     problems = [
         Diagnostic(
             "D0710",
-            f"{kind} is not imported: {_counted(alike)}",
+            f"{kind} is not imported: {counted(alike)}",
             FileLocation(graph.file, alike[0].line, 1).place,
         )
         for kind, alike in kinds.items()
     ]
     return Unsupported(problems, sources={graph.file: graph.listing})
-
-
-def _counted(nodes: Sequence[Node]) -> str:
-    count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-    more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
-    return f"{count}, {', '.join(node.label for node in nodes[:3])}{more}"
 
 
 class _Import:
