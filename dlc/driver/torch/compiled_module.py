@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dlc.driver.torch.tensors import argument, results_of, tensor_of
 from dlc.errors import CallError
 
 if TYPE_CHECKING:
+    import torch
+
     from dlc.importers.torch.exporting import Exported
     from dlc.runtime.model import Model
 
@@ -17,7 +19,9 @@ class CompiledModule:
     """A compiled module of PyTorch. It takes the module's arguments and returns what the module returns.
 
     Tensors are passed and returned without copies; results have no gradient. `model` is the compiled model
-    itself, whose entry point `run` takes NumPy arrays. Raises CallError where an argument does not fit.
+    itself, whose entry point `run` takes NumPy arrays. `states` are the buffers of the module that a call
+    changes, in place, such as the running means of a batch norm in training mode: they are further
+    arguments and results of `run`. Raises CallError where an argument does not fit.
     """
 
     def __init__(self, model: Model, exported: Exported, *, draws: bool) -> None:
@@ -25,7 +29,8 @@ class CompiledModule:
         self._exported = exported
         self._run = model.entry_points["run"]
         self._draws = draws
-        self._single = len(self._run.outputs) == 1
+        held = {**exported.program.constants, **exported.program.state_dict}
+        self.states = {path: cast("torch.Tensor", held[path]) for path in exported.states}
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         import torch
@@ -43,11 +48,12 @@ class CompiledModule:
                     code="D0805",
                 )
             arguments.append(argument(value))
+        arguments += [argument(state) for state in self.states.values()]
         if self._draws:
             arguments.append(int(torch.randint(0, 1 << 62, ()).item()))
         results = [tensor_of(each) for each in results_of(self._run, arguments)]
-        for path, number in exported.states:
-            exported.program.state_dict[path].copy_(results[number])
+        for path, number in exported.states.items():
+            self.states[path].copy_(results[number])
         leaves = [
             constant if number is None else results[number] for number, constant in exported.outputs
         ]

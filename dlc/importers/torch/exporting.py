@@ -50,8 +50,9 @@ class Exported:
     program: ExportedProgram
     inputs: tuple[int, ...]
     outputs: tuple[tuple[int | None, object], ...]
-    states: tuple[tuple[str, int], ...] = ()
-    """Buffers that a call changes, by path, and the number of the result that has the new value."""
+    states: Mapping[str, int]
+    """Buffers that a call changes, by path: the last inputs of the graph, in this order, each with the
+    number of the result that is its new value."""
 
 
 def exported(
@@ -73,7 +74,7 @@ def exported(
         told = str(error).strip().splitlines()
         raise Unsupported(
             f"torch.export does not export {type(module).__name__}: {told[0] if told else error!r}",
-            code="D0715",
+            code="D0717",
             help="torch.export.export(module, args) shows what it says in full; "
             "torch.compile(module, backend='dlc') compiles parts of what cannot be exported",
         ) from error
@@ -141,11 +142,16 @@ def read_program(
             inputs.append(Input(name, name, type, tuple(range(type.rank))))
             numbers.append(number)
     results, outputs, states = _results(program, reader)
+    for name, path in signature.inputs_to_buffers.items():
+        type = reader.type(values[name])
+        if path in states and type is not None:
+            inputs.append(Input(name, path, type, tuple(range(type.rank))))
+    states = {each.label: states[each.label] for each in inputs[len(numbers) :]}
     graph = Graph(
         file.rpartition(".")[0] or file,
         file,
         tuple(inputs),
-        _weights(program, reader),
+        tuple([each for each in _weights(program, reader) if each.path not in states]),
         reader.nodes(program.graph_module),
         results,
         _bounds(program, reader, inputs),
@@ -192,24 +198,30 @@ def _weights(program: ExportedProgram, reader: Reader) -> tuple[Weight, ...]:
 
 def _results(
     program: ExportedProgram, reader: Reader
-) -> tuple[tuple[Result, ...], tuple[tuple[int | None, object], ...], tuple[tuple[str, int], ...]]:
+) -> tuple[tuple[Result, ...], tuple[tuple[int | None, object], ...], dict[str, int]]:
     """The results of the graph, and which of them each leaf of what the module returns is."""
     results: list[Result] = []
     outputs: list[tuple[int | None, object]] = []
-    states: list[tuple[str, int]] = []
+    states: dict[str, int] = {}
     returned = outputs_of(program.graph_module)
     for spec, made in zip(program.graph_signature.output_specs, returned, strict=True):
         value = reader.argument(made)
         kind = spec.kind.name
-        if kind in ("BUFFER_MUTATION", "USER_INPUT_MUTATION"):
-            states.append((str(spec.target), len(results)))
+        if kind == "USER_INPUT_MUTATION":
+            raise Unsupported(
+                f"the module changes its input {spec.target} in place",
+                code="D0710",
+                help="return the new value instead",
+            )
+        if kind == "BUFFER_MUTATION":
+            states[str(spec.target)] = len(results)
             results.append(Result(value, f"new_{spec.target}"))
         elif hasattr(made, "meta"):
             outputs.append((len(results), None))
             results.append(Result(value, spec.arg.name))
         else:
             outputs.append((None, getattr(spec.arg, "value", made)))
-    return tuple(results), tuple(outputs), tuple(states)
+    return tuple(results), tuple(outputs), states
 
 
 def _bounds(
