@@ -130,6 +130,8 @@ class _Import:
         self._arrays: dict[str, Array] = {}
         self._seed: Value | None = None
         self._drawn = 0
+        self._counted: set[str] = set()
+        self._places: dict[Value, Value] = {}
         self.bounds: Bounds = graph.bounds
 
     def run(self) -> TorchModel:
@@ -196,6 +198,17 @@ class _Import:
         self._module.body.append(source)
         self._arrays[name] = declared.array
         return emit(weight.Get(Symbol(name), type), name)
+
+    def places(self, emit: Builder, mask: Value, names: Sequence[str]) -> Value:
+        """Where a tensor is not 0, counted once; their number has the first of the names that is free."""
+        known = self._places.get(mask)
+        if known is not None and known.block in (emit.block, self._top):
+            return known
+        free = [name for name in names if name not in self._counted]
+        name = free[0] if free else f"count_{len(self._counted)}"
+        self._counted.add(name)
+        self._places[mask], _ = emit.all(array.NonZero(mask, name))
+        return self._places[mask]
 
     def random_key(self, emit: Builder) -> Value:
         """The key of the seed, with the number of the node that draws folded in."""

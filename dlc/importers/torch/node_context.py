@@ -35,6 +35,10 @@ class Regions(Protocol):
         """A graph as a block with arguments of these types, and its results in it."""
         ...
 
+    def places(self, emit: Builder, mask: Value, names: Sequence[str]) -> Value:
+        """Where a tensor is not 0, counted once; their number has the first of the names that is free."""
+        ...
+
     def random_key(self, emit: Builder) -> Value:
         """A key for the random numbers of one node, which no other node has."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, nn
 from dlc.dialects.array import tensor_type
+from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.broadcasting import stretched
@@ -14,7 +15,7 @@ from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.importers.torch.shapes import taken
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim, Shape, Size
-from dlc.ir.types import BOOL, I64, TensorType
+from dlc.ir.types import BOOL, F64, I64, TensorType
 
 MODES = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min", "add": "add",
          "multiply": "multiply"}  # fmt: skip
@@ -102,12 +103,16 @@ def _common_shape(shapes: Sequence[Shape]) -> Shape:
 
 def _where_true(context: NodeContext, mask: Value) -> list[Value]:
     """The places of a mask, one tensor for each axis; their number is the size that the result has."""
-    counted = [size for size in context.type.shape if isinstance(size, Dim)]
-    fresh = [size for size in counted if str(size).isidentifier()]
-    if not fresh:
-        raise context.unsupported("by a mask whose number of places has no name is not imported")
-    rows, _ = context.emit.all(array.NonZero(mask, str(fresh[0])))
-    return _columns(context.emit, rows)
+    shape = context.type.shape
+    if "values" in context.node.arguments:
+        shape = context.tensor("values").shape
+    fresh = [str(size) for size in shape if isinstance(size, Dim) and _is_counted(str(size))]
+    return _columns(context.emit, context.regions.places(context.emit, mask, fresh))
+
+
+def _is_counted(name: str) -> bool:
+    """Whether a size is one that PyTorch counts while the model runs."""
+    return name[:1] == "u" and name[1:].isdigit()
 
 
 def _columns(emit: Builder, rows: Value) -> list[Value]:
@@ -119,9 +124,8 @@ def _columns(emit: Builder, rows: Value) -> list[Value]:
 
 
 def _nonzero(context: NodeContext) -> Operand:
-    size = context.type.shape[0]
-    rows, _ = context.emit.all(array.NonZero(context.value("self"), str(size)))
-    return rows
+    name = str(context.type.shape[0])
+    return context.regions.places(context.emit, context.value("self"), [name])
 
 
 # Putting ------------------------------------------------------------------------------------------
@@ -245,6 +249,25 @@ def _bucketize(context: NodeContext) -> Operand:
     return in_dtype(emit, emit(array.ReduceSum(below, (type.rank,))), context.dtype)
 
 
+def _histogram(context: NodeContext) -> Operand:
+    """How many numbers fall into each of equal parts of a range; its upper end belongs to the last."""
+    emit, x = context.emit, context.value("self")
+    bins, low, high = context.integer("bins", 100), context.number("min"), context.number("max")
+    if low == high:
+        raise context.unsupported("between the extremes of the tensor is not imported")
+    type = tensor_type(x)
+    flat = reshape(emit, in_dtype(emit, x, F64), (type.size,))
+    place = emit(array.Floor(times(emit, plus(emit, flat, -low), bins / (high - low))))
+    last = array.constant_like(emit, bins - 1, place)
+    ends = emit(array.Compare(flat, array.constant_like(emit, high, flat), "eq"))
+    place = emit(array.Select(ends, last, place))
+    shape = (type.size, bins)
+    wide = emit(array.Broadcast(place, shape, (0,)))
+    bin = in_dtype(emit, array.iota(emit, TensorType(I64, shape), 1), F64)
+    hits = in_dtype(emit, emit(array.Compare(wide, bin, "eq")), context.dtype)
+    return emit(array.ReduceSum(hits, (0,)))
+
+
 def _diagonal(context: NodeContext) -> Operand:
     """The elements whose indices along two axes differ by an offset, along a new last axis."""
     emit, x = context.emit, context.value("self")
@@ -266,6 +289,7 @@ IMPORTERS: dict[str, Importer] = {
     "aten.diagonal": _diagonal,
     "aten.embedding": _embedding,
     "aten.gather": _gather,
+    "aten.histc": _histogram,
     "aten.index": _index,
     "aten.index_add": _index_add,
     "aten.index_put": _index_put,

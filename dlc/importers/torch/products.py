@@ -14,7 +14,7 @@ from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, product
-from dlc.ir.types import BOOL, F32
+from dlc.ir.types import BOOL, F32, I64, TensorType
 
 
 def _plain(one: str, other: str) -> Importer:
@@ -162,8 +162,39 @@ def _flash_attention(context: NodeContext) -> Operand:
     return y, in_dtype(emit, logarithms, F32) if context.node.types[1] else None
 
 
+def _grouped(context: NodeContext) -> Operand:
+    """Rows times the matrix of their group: those of group k end before `offs[k]`.
+
+    Each row meets every matrix, and only the product with its own is kept.
+    """
+    emit = context.emit
+    x = context.value("self" if "self" in context.node.arguments else "input")
+    kernel = context.value("mat2" if "mat2" in context.node.arguments else "weight")
+    ends = context.value("offs", I64)
+    rows, groups = tensor_type(x).shape[0], tensor_type(kernel).shape[0]
+    if tensor_type(x).rank != 2 or tensor_type(kernel).rank != 3:
+        raise context.unsupported(
+            "of other than rows and one matrix for each group is not imported"
+        )
+    type = TensorType(I64, (groups, rows))
+    row = array.iota(emit, type, 1)
+    end = emit(array.Broadcast(ends, type.shape, (0,)))
+    first = emit(array.Pad(ends, array.fill(emit, 0, TensorType(I64)), (1,), (0,), (0,)))
+    start = array.slice_axis(emit, first, 0, 0, groups)
+    start = emit(array.Broadcast(start, type.shape, (0,)))
+    after, before = array.Compare(row, start, "ge"), array.Compare(row, end, "lt")
+    own = emit(array.And(emit(after), emit(before)))
+    wide = emit(array.Broadcast(x, (groups, *tensor_type(x).shape), (1, 2)))
+    products = emit(array.MatMul(wide, kernel))
+    own = emit(array.Broadcast(own, tensor_type(products).shape, (0, 1)))
+    kept = emit(array.Select(own, products, array.constant_like(emit, 0, products)))
+    return emit(array.ReduceSum(kept, (0,)))
+
+
 IMPORTERS: dict[str, Importer] = {
     "aten._scaled_dot_product_flash_attention_for_cpu": _flash_attention,
+    "aten._grouped_mm": _grouped,
+    "transformers.grouped_mm_fallback": _grouped,
     "aten.addmm": _addmm("mat1", "mat2"),
     "aten.baddbmm": _addmm("batch1", "batch2"),
     "aten.bmm": _plain("self", "mat2"),
