@@ -55,6 +55,14 @@ class ImportedModel(Protocol):
     def nodes(self) -> Sequence[ImportedNode]: ...
 
     @property
+    def modules(self) -> Mapping[str, str]:
+        """The classes of the modules that weights belong to, by path: what stands before their last dot.
+
+        Empty where the names of weights are no paths.
+        """
+        ...
+
+    @property
     def renamed(self) -> Mapping[str, str]: ...
 
     @property

@@ -88,6 +88,8 @@ class OnnxModel:
     """Declarations of the file that its nodes contradict, and sizes that they decide."""
     settled: frozenset[str] = frozenset()
     """Sizes that keep to the bounds that were asked for."""
+    modules: Mapping[str, str] = field(default_factory=dict[str, str])
+    """None: the names of weights in a file are whatever its exporter made of them."""
 
 
 def read_onnx(

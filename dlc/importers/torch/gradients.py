@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dlc.dialects import array
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlc.dialects import array, flow
 from dlc.dialects.array import Padding, tensor_type
 from dlc.dialects.array.shape import elements, reshape
-from dlc.importers.torch.node_context import Importer, NodeContext, Operand
+from dlc.frontend.elaboration.trace import capture
+from dlc.importers.torch.facts import Graph, Ref
+from dlc.importers.torch.node_context import Importer, NodeContext, Operand, Regions
+from dlc.importers.torch.windows import IMPORTERS as WINDOWS
 from dlc.importers.torch.windows import LAYOUTS, batched
-from dlc.ir.core import Builder, Op, Value
+from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.types import Type
 
 
 def _gradient(op: Op, emit: Builder, dy: Value) -> tuple[Value | None, ...]:
@@ -85,8 +92,68 @@ def _max_pool_backward(spatial: int) -> Importer:
     return apply
 
 
+SOURCE = "source"
+"""What the operand of a function is called while its derivative is imported; no node is called so."""
+
+
+class _Inside:
+    """What is around a function of one tensor: the tensor, and what is around its derivative."""
+
+    def __init__(self, outer: Regions, source: Value) -> None:
+        self._outer = outer
+        self._source = source
+        self.bounds = outer.bounds
+
+    def operand(self, name: str) -> Operand:
+        return self._source if name == SOURCE else self._outer.operand(name)
+
+    def block(self, graph: Graph, types: Sequence[Type]) -> tuple[Block, list[Value]]:
+        return self._outer.block(graph, types)
+
+    def places(self, emit: Builder, mask: Value, names: Sequence[str]) -> Value:
+        return self._outer.places(emit, mask, names)
+
+    def random_key(self, emit: Builder) -> Value:
+        return self._outer.random_key(emit)
+
+
+def _derivative(forward: str) -> Importer:
+    """The derivative of an operator by its only tensor, from its own importer.
+
+    Where the tensor is not given, the operator is linear in it, and any will do.
+    """
+    importer = WINDOWS[forward]
+
+    def apply(context: NodeContext) -> Operand:
+        emit, dy = context.emit, context.value("grad_output")
+        known = isinstance(context.given("self"), Ref)
+        x = context.value("self") if known else array.fill(emit, 0, context.type)
+        block = Block([x.type])
+        inner = Builder(block, emit.location)
+        arguments = {**context.node.arguments, "self": Ref(SOURCE)}
+        node = replace(context.node, kind=forward, arguments=arguments, types=(tensor_type(dy),))
+        y = importer(NodeContext(node, inner, _Inside(context.regions, block.arguments[0])))
+        assert isinstance(y, Value)
+        inner.place(flow.Yield((y,)))
+        used = capture([block])
+        return emit(flow.Vjp((x, *used), (dy,), block, (0,)))
+
+    return apply
+
+
 IMPORTERS: dict[str, Importer] = {
+    "aten._adaptive_avg_pool2d_backward": _derivative("aten._adaptive_avg_pool2d"),
+    "aten._adaptive_avg_pool3d_backward": _derivative("aten._adaptive_avg_pool3d"),
+    "aten.avg_pool2d_backward": _derivative("aten.avg_pool2d"),
+    "aten.avg_pool3d_backward": _derivative("aten.avg_pool3d"),
     "aten.convolution_backward": _convolution_backward,
     "aten.max_pool2d_with_indices_backward": _max_pool_backward(2),
     "aten.max_pool3d_with_indices_backward": _max_pool_backward(3),
+    "aten.upsample_bicubic2d_backward": _derivative("aten.upsample_bicubic2d"),
+    "aten.upsample_bilinear2d_backward": _derivative("aten.upsample_bilinear2d"),
+    "aten.upsample_linear1d_backward": _derivative("aten.upsample_linear1d"),
+    "aten.upsample_nearest1d_backward": _derivative("aten.upsample_nearest1d"),
+    "aten.upsample_nearest2d_backward": _derivative("aten.upsample_nearest2d"),
+    "aten.upsample_nearest3d_backward": _derivative("aten.upsample_nearest3d"),
+    "aten.upsample_trilinear3d_backward": _derivative("aten.upsample_trilinear3d"),
 }

@@ -131,25 +131,42 @@ def _stack(context: NodeContext) -> Operand:
 
 
 def _split(context: NodeContext) -> Operand:
-    """Parts along an axis, whose sizes are those of the results."""
+    """Parts along an axis, as far as somebody reads them."""
     x = context.value("self")
     axis = context.axis("dim", tensor_type(x).rank, 0)
-    parts: list[Value] = []
+    parts: list[Value | None] = []
     start: Size = 0
-    for index in range(len(context.node.types)):
-        end = start + context.type_of(index).shape[axis]
-        parts.append(slice_axis(context.emit, x, axis, start, end))
-        start = end
+    whole = tensor_type(x).shape[axis]
+    for type, size in zip(context.node.types, _part_sizes(context, whole), strict=True):
+        is_read = type is not None
+        parts.append(slice_axis(context.emit, x, axis, start, start + size) if is_read else None)
+        start = start + size
     return tuple(parts)
+
+
+def _part_sizes(context: NodeContext, whole: Size) -> tuple[Size, ...]:
+    """The sizes of the parts: a list of them, or one for all, of which the last part has what is left."""
+    count = len(context.node.types)
+    if "split_sizes" in context.node.arguments:
+        return context.sizes("split_sizes")
+    if "chunks" in context.node.arguments:
+        part = (whole + (context.integer("chunks") - 1)) // context.integer("chunks")
+    else:
+        part = context.size("split_size")
+    return (*[part] * (count - 1), whole - part * (count - 1))
 
 
 def _unbind(context: NodeContext) -> Operand:
     x = context.value("self")
     axis = context.axis("dim", tensor_type(x).rank, 0)
+    shape = tensor_type(x).shape
+    left = (*shape[:axis], *shape[axis + 1 :])
     return tuple(
         [
-            reshape(context.emit, slice_axis(context.emit, x, axis, k, k + 1), context.type.shape)
-            for k in range(len(context.node.types))
+            None
+            if type is None
+            else reshape(context.emit, slice_axis(context.emit, x, axis, k, k + 1), left)
+            for k, type in enumerate(context.node.types)
         ]
     )
 
@@ -369,6 +386,19 @@ def _rolled(emit: Builder, x: Value, axis: int, shift: int) -> Value:
     return emit(array.Concatenate(parts, axis))
 
 
+def _unfold(context: NodeContext) -> Operand:
+    """Windows of an axis, each along a new last axis."""
+    emit, x = context.emit, context.value("self")
+    rank = tensor_type(x).rank
+    axis = context.axis("dimension", rank)
+    type = TensorType(I64, (context.type.shape[axis], context.size("size")))
+    start = times(emit, array.iota(emit, type, 0), context.integer("step"))
+    index = emit(array.Add(start, array.iota(emit, type, 1)))
+    found = taken(emit, x, index, axis)
+    order = (*range(axis + 1), *range(axis + 2, rank + 1), axis + 1)
+    return transpose(emit, found, order)
+
+
 def _pixel_shuffle(context: NodeContext) -> Operand:
     emit, x = context.emit, context.value("self")
     factor = context.integer("upscale_factor")
@@ -522,6 +552,7 @@ IMPORTERS: dict[str, Importer] = {
     "aten.triu": _triangle("ge"),
     "aten.unbind": _unbind,
     "aten.unflatten": _shaped,
+    "aten.unfold": _unfold,
     "aten.unsqueeze": _shaped,
     "aten.view": _shaped,
     "aten.zeros": _all(0),
