@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dlc.dialects import array, nn
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.arithmetic import reciprocal, square, times
-from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, widened
 from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.facts import Ref
@@ -23,7 +22,7 @@ def _unary(make: Callable[[Value], Op], name: str = "self") -> Importer:
     return lambda context: context.emit(make(context.value(name, context.dtype)))
 
 
-def _function(function: Callable[[Builder, Value], Value]) -> Importer:
+def formula(function: Callable[[Builder, Value], Value]) -> Importer:
     """A formula, which is computed in at least f32 and rounded once."""
 
     def apply(context: NodeContext) -> Operand:
@@ -192,64 +191,6 @@ def _cast_of(name: str) -> Importer:
     return apply
 
 
-def _relu6(emit: Builder, x: Value) -> Value:
-    return nn.clip(emit, x, 0, 6)
-
-
-def _hardtanh(context: NodeContext) -> Operand:
-    low, high = context.number("min_val", -1), context.number("max_val", 1)
-    return nn.clip(context.emit, context.value("self"), low, high)
-
-
-def _gelu(context: NodeContext) -> Operand:
-    tanh = context.text("approximate", "none") == "tanh"
-    return nn.gelu(context.emit, context.value("self"), tanh=tanh)
-
-
-def _leaky_relu(context: NodeContext) -> Operand:
-    slope = context.number("negative_slope", 0.01)
-    return nn.leaky_relu(context.emit, context.value("self"), slope)
-
-
-def _prelu(context: NodeContext) -> Operand:
-    x = context.value("self")
-    slope = context.value("weight")
-    type = tensor_type(x)
-    if tensor_type(slope).size != 1 and type.rank > 1:
-        shape = (1, tensor_type(slope).size, *[1] * (type.rank - 2))
-        slope = reshape(context.emit, slope, shape)
-    return nn.prelu(context.emit, x, stretched(context.emit, slope, type.shape))
-
-
-def _elu(context: NodeContext) -> Operand:
-    """`scale * (max(0, x) + min(0, alpha * (exp(input_scale * x) - 1)))`."""
-    emit, x = context.emit, widened(context.emit, context.value("self"))
-    alpha, scale = context.number("alpha", 1), context.number("scale", 1)
-    inner = context.number("input_scale", 1)
-    zero = array.constant_like(emit, 0, x)
-    low = emit(array.Expm1(x if inner == 1 else times(emit, x, inner)))
-    low = times(emit, low, alpha) if alpha != 1 else low
-    chosen = emit(array.Select(emit(array.Compare(x, zero, "gt")), x, low))
-    return in_dtype(emit, chosen if scale == 1 else times(emit, chosen, scale), context.dtype)
-
-
-def _softplus(context: NodeContext) -> Operand:
-    """`log(1 + exp(beta * x)) / beta`, and x itself above the threshold."""
-    emit, x = context.emit, widened(context.emit, context.value("self"))
-    beta, threshold = context.number("beta", 1), context.number("threshold", 20)
-    scaled = x if beta == 1 else times(emit, x, beta)
-    smooth = nn.softplus(emit, scaled)
-    smooth = smooth if beta == 1 else times(emit, smooth, 1 / beta)
-    above = emit(array.Compare(scaled, array.constant_like(emit, threshold, x), "gt"))
-    return in_dtype(emit, emit(array.Select(above, x, smooth)), context.dtype)
-
-
-def _threshold(context: NodeContext) -> Operand:
-    emit, x = context.emit, context.value("self")
-    above = emit(array.Compare(x, context.stretched("threshold"), "gt"))
-    return emit(array.Select(above, x, context.stretched("value")))
-
-
 def _is_infinite(context: NodeContext) -> Operand:
     emit, x = context.emit, context.value("self")
     if not tensor_type(x).dtype.is_float:
@@ -265,7 +206,7 @@ def _is_nan(context: NodeContext) -> Operand:
 
 def _log(base: float) -> Importer:
     """The logarithm to another base."""
-    return _function(lambda emit, x: times(emit, emit(array.Log(x)), 1 / math.log(base)))
+    return formula(lambda emit, x: times(emit, emit(array.Log(x)), 1 / math.log(base)))
 
 
 def _exp2(emit: Builder, x: Value) -> Value:
@@ -308,11 +249,6 @@ def _unless_integer(make: Callable[[Value], Op]) -> Importer:
         return context.emit(make(x)) if context.dtype.is_float else x
 
     return apply
-
-
-def _sigmoid_log(emit: Builder, x: Value) -> Value:
-    """`-log(1 + exp(-x))`."""
-    return emit(array.Negate(nn.softplus(emit, emit(array.Negate(x)))))
 
 
 def _add_products(make: Callable[[Value, Value], Op]) -> Importer:
@@ -419,34 +355,27 @@ IMPORTERS: dict[str, Importer] = {
     "aten.cosh": _unary(array.Cosh),
     "aten.detach": _identity,
     "aten.div": _divide,
-    "aten.elu": _elu,
     "aten.eq": _compare("eq"),
     "aten.erf": _unary(array.Erf),
-    "aten.erfc": _function(_erfc),
+    "aten.erfc": formula(_erfc),
     "aten.exp": _unary(array.Exp),
-    "aten.exp2": _function(_exp2),
+    "aten.exp2": formula(_exp2),
     "aten.expm1": _unary(array.Expm1),
     "aten.floor": _unless_integer(array.Floor),
     "aten.floor_divide": _binary(array.FloorDivide),
     "aten.fmod": _binary(array.TruncatedRemainder),
-    "aten.frac": _function(_frac),
+    "aten.frac": formula(_frac),
     "aten.ge": _compare("ge"),
-    "aten.gelu": _gelu,
     "aten.gt": _compare("gt"),
-    "aten.hardsigmoid": _function(nn.hardsigmoid),
-    "aten.hardswish": _function(nn.hardswish),
-    "aten.hardtanh": _hardtanh,
     "aten.isinf": _is_infinite,
     "aten.isnan": _is_nan,
     "aten.le": _compare("le"),
-    "aten.leaky_relu": _leaky_relu,
     "aten.lerp": _lerp,
     "aten.lift_fresh_copy": _identity,
     "aten.log": _unary(array.Log),
     "aten.log10": _log(10),
     "aten.log1p": _unary(array.Log1p),
     "aten.log2": _log(2),
-    "aten.log_sigmoid": _function(_sigmoid_log),
     "aten.logical_and": _logical(array.And),
     "aten.logical_not": _logical_not,
     "aten.logical_or": _logical(array.Or),
@@ -458,17 +387,12 @@ IMPORTERS: dict[str, Importer] = {
     "aten.maximum": _binary(array.Maximum),
     "aten.min.other": _binary(array.Minimum),
     "aten.minimum": _binary(array.Minimum),
-    "aten.mish": _function(nn.mish),
     "aten.mul": _binary(array.Multiply),
     "aten.nan_to_num": _nan_to_num,
     "aten.ne": _compare("ne"),
     "aten.neg": _unary(array.Negate),
     "aten.pow": _power,
-    "aten.prelu": _prelu,
-    "aten._prelu_kernel": _prelu,
-    "aten.reciprocal": _function(reciprocal),
-    "aten.relu": _function(nn.relu),
-    "aten.relu6": _function(_relu6),
+    "aten.reciprocal": formula(reciprocal),
     "aten.remainder": _binary(array.Remainder),
     "aten.round": _round,
     "aten.rsqrt": _unary(array.Rsqrt),
@@ -476,15 +400,12 @@ IMPORTERS: dict[str, Importer] = {
     "aten.scalar_tensor": _scalar_tensor,
     "aten.sigmoid": _unary(array.Sigmoid),
     "aten.sign": _unary(array.Sign),
-    "aten.silu": _function(nn.silu),
     "aten.sin": _unary(array.Sin),
     "aten.sinh": _unary(array.Sinh),
-    "aten.softplus": _softplus,
     "aten.sqrt": _unary(array.Sqrt),
     "aten.sub": _sum(array.Subtract),
     "aten.tan": _unary(array.Tan),
     "aten.tanh": _unary(array.Tanh),
-    "aten.threshold": _threshold,
     "aten.trunc": _unless_integer(array.Trunc),
     "aten.where": _where,
     "aten.xlogy": _x_log_y,

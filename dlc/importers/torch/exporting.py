@@ -51,8 +51,8 @@ class Exported:
     inputs: tuple[int, ...]
     outputs: tuple[tuple[int | None, object], ...]
     states: Mapping[str, int]
-    """Buffers that a call changes, by path: the last inputs of the graph, in this order, each with the
-    number of the result that is its new value."""
+    """Buffers and parameters that a call changes, by path: the last inputs of the graph, in this order,
+    each with the number of the result that is its new value."""
 
 
 def exported(
@@ -142,7 +142,8 @@ def read_program(
             inputs.append(Input(name, name, type, tuple(range(type.rank))))
             numbers.append(number)
     results, outputs, states = _results(program, reader)
-    for name, path in signature.inputs_to_buffers.items():
+    held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for name, path in held.items():
         type = reader.type(values[name])
         if path in states and type is not None:
             inputs.append(Input(name, path, type, tuple(range(type.rank))))
@@ -213,7 +214,7 @@ def _results(
                 code="D0710",
                 help="return the new value instead",
             )
-        if kind == "BUFFER_MUTATION":
+        if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
             states[str(spec.target)] = len(results)
             results.append(Result(value, f"new_{spec.target}"))
         elif hasattr(made, "meta"):

@@ -18,6 +18,8 @@ from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted
 from dlc.importers.torch import (
+    activations,
+    constants,
     control,
     elementwise,
     gradients,
@@ -27,6 +29,7 @@ from dlc.importers.torch import (
     random_numbers,
     reductions,
     shapes,
+    slices,
     windows,
 )
 from dlc.importers.torch.facts import Array, Graph, Input, Node, Ref, Result, Weight
@@ -50,6 +53,8 @@ def _get_item(context: NodeContext) -> Operand:
 
 IMPORTERS: dict[str, Importer] = {
     "getitem": _get_item,
+    **activations.IMPORTERS,
+    **constants.IMPORTERS,
     **control.IMPORTERS,
     **elementwise.IMPORTERS,
     **gradients.IMPORTERS,
@@ -59,6 +64,7 @@ IMPORTERS: dict[str, Importer] = {
     **random_numbers.IMPORTERS,
     **reductions.IMPORTERS,
     **shapes.IMPORTERS,
+    **slices.IMPORTERS,
     **windows.IMPORTERS,
 }
 """The importer of each operator, by its name; one without an overload is for all overloads."""

@@ -1,6 +1,7 @@
 """Small modules of PyTorch for the tests."""
 
-# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false
+# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportMissingImports=false
 
 from __future__ import annotations
 

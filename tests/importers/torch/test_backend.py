@@ -1,6 +1,7 @@
 """`torch.compile(model, backend="dlc")`: results and gradients of PyTorch."""
 
-# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false
+# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportMissingImports=false
 
 from __future__ import annotations
 

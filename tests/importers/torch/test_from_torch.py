@@ -1,6 +1,7 @@
 """`dlc.from_torch`: the same results as the module, for static and for dynamic sizes."""
 
-# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false
+# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportMissingImports=false
 
 from __future__ import annotations
 

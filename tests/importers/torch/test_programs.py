@@ -1,6 +1,7 @@
 """`.pt2` files in the verbs of the command line."""
 
-# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false
+# pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportMissingImports=false
 
 from __future__ import annotations
 
