@@ -29,11 +29,11 @@ DECOMPOSED = frozenset({
 
 
 def torch_needed() -> None:
-    """Raise UsageError (D0923) where PyTorch is not installed."""
+    """Raise UsageError (D0921) where PyTorch is not installed."""
     if find_spec("torch") is None:
         raise UsageError(
             "torch is not installed, which modules of PyTorch and .pt2 files need",
-            code="D0923",
+            code="D0921",
             help="pip install 'dlc[torch]' brings it",
         )
 

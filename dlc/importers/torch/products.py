@@ -10,6 +10,7 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
+from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Value
@@ -98,6 +99,9 @@ def _attention(context: NodeContext) -> Operand:
         stretched(emit, each, (*batch, *tensor_type(each).shape[-2:]))
         for each in (query, keys, values)
     )
+    # PyTorch may count keys and values by two names.
+    count, width = tensor_type(keys).shape[-2], tensor_type(values).shape[-1]
+    values = with_sizes(emit, values, (*batch, count, width))
     return emit(
         nn.Attention(
             query,

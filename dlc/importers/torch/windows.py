@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from dlc.dialects import array, nn
 from dlc.dialects.array import Padding, tensor_type
-from dlc.dialects.array.arithmetic import times
+from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import elements, inverse, reshape, transpose
-from dlc.dialects.nn.rows import in_dtype, mean, numbers, widened
+from dlc.dialects.nn.rows import along, in_dtype, mean, numbers, widened
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
+from dlc.importers.torch.shapes import taken
 from dlc.importers.transposed_convolution import transposed_convolution
 from dlc.ir.attributes import Dense
 from dlc.ir.core import Builder, Value
@@ -206,9 +207,10 @@ def _uneven_average(context: NodeContext, x: Value, counts: Sequence[Size]) -> V
     emit, y = context.emit, widened(context.emit, x)
     for axis, count in enumerate(counts, 2):
         size = tensor_type(x).shape[axis]
-        if not isinstance(size, int) or not isinstance(count, int):
-            raise context.unsupported("into parts of a size that is not a number is not imported")
         if size == count:
+            continue
+        if not isinstance(size, int) or not isinstance(count, int):
+            y = _averaged_parts(emit, y, axis, size, count)
             continue
         parts: list[Value] = []
         for k in range(count):
@@ -218,6 +220,22 @@ def _uneven_average(context: NodeContext, x: Value, counts: Sequence[Size]) -> V
             parts.append(reshape(emit, part, (*shape[:axis], 1, *shape[axis:])))
         y = parts[0] if count == 1 else emit(array.Concatenate(tuple(parts), axis))
     return in_dtype(emit, y, context.dtype)
+
+
+def _averaged_parts(emit: Builder, x: Value, axis: int, size: Size, count: Size) -> Value:
+    """The same where sizes are no numbers: each mean is a difference of two running sums."""
+    type = TensorType(I64, (count,))
+    part = array.iota(emit, type, 0)
+    whole, parts = numbers(emit, size, type), numbers(emit, count, type)
+    start = emit(array.FloorDivide(emit(array.Multiply(part, whole)), parts))
+    reach = emit(array.Multiply(plus(emit, part, 1), whole))
+    last = emit(array.FloorDivide(plus(emit, reach, -1), parts))
+    before = taken(emit, emit(array.CumulativeSum(x, axis, False, True)), start, axis)
+    summed = taken(emit, emit(array.CumulativeSum(x, axis)), last, axis)
+    extent = plus(emit, emit(array.Subtract(last, start)), 1)
+    extent = in_dtype(emit, extent, tensor_type(x).dtype)
+    total = emit(array.Subtract(summed, before))
+    return emit(array.Divide(total, along(emit, extent, total, (axis,))))
 
 
 def _adaptive_max(spatial: int) -> Importer:
