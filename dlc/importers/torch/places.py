@@ -123,6 +123,15 @@ def _columns(emit: Builder, rows: Value) -> list[Value]:
     ]
 
 
+def _masked_select(context: NodeContext) -> Operand:
+    """The elements where the mask is true, in one row."""
+    x, mask = context.value("self"), context.value("mask")
+    shape = _common_shape([tensor_type(x).shape, tensor_type(mask).shape])
+    x, mask = (stretched(context.emit, each, shape) for each in (x, mask))
+    axes = tuple(range(len(shape)))
+    return context.emit(array.Gather(x, tuple(_where_true(context, mask)), axes))
+
+
 def _nonzero(context: NodeContext) -> Operand:
     name = str(context.type.shape[0])
     return context.regions.places(context.emit, context.value("self"), [name])
@@ -295,6 +304,7 @@ IMPORTERS: dict[str, Importer] = {
     "aten.index_put": _index_put,
     "aten.index_select": _index_select,
     "aten.masked_scatter": _masked_scatter,
+    "aten.masked_select": _masked_select,
     "aten.nonzero": _nonzero,
     "aten.one_hot": _one_hot,
     "aten.scatter": _scatter(),

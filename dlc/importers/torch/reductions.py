@@ -10,6 +10,7 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.arithmetic import square
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
+from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
@@ -114,6 +115,19 @@ def _norm_of(order: float) -> Reduce:
         return emit(array.Power(summed, array.constant_like(emit, 1 / order, summed)))
 
     return reduce
+
+
+def _distances(context: NodeContext) -> Operand:
+    """The norm of the difference of each row of one tensor and each row of another."""
+    emit, shape = context.emit, context.type.shape
+    x, y = context.value("x1"), context.value("x2")
+    wide = (*shape, tensor_type(x).shape[-1])
+    rows = tensor_type(x).shape
+    x = stretched(emit, reshape(emit, x, (*rows[:-1], 1, rows[-1])), wide)
+    rows = tensor_type(y).shape
+    y = stretched(emit, reshape(emit, y, (*rows[:-2], 1, *rows[-2:])), wide)
+    apart = emit(array.Subtract(x, y))
+    return _norm_of(context.number("p"))(emit, apart, (len(shape),))
 
 
 def _log_sum_exp(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
@@ -241,6 +255,7 @@ def _top_k(context: NodeContext) -> Operand:
 
 
 IMPORTERS: dict[str, Importer] = {
+    "aten._cdist_forward": _distances,
     "aten._log_softmax": _softmax(nn.LogSoftmax),
     "aten._safe_softmax": _safe_softmax,
     "aten._softmax": _softmax(nn.Softmax),
