@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.ir.dims import Bounds, Size
+from dlc.ir.dims import Bounds, Dim, Size, substitute
 from dlc.ir.types import DType, TensorType
 
 Array: TypeAlias = NDArray[np.generic]
@@ -147,12 +147,21 @@ def _text(value: Argument) -> str:
             return str(value)
 
 
-def refs(value: Argument) -> Sequence[str]:
-    """The names of all tensors in an argument."""
+def with_dims(node: Node, dims: Mapping[str, Size]) -> Node:
+    """A node with other sizes in place of some dims."""
+    types = [
+        type and type.with_shape(tuple([substitute(size, dims) for size in type.shape]))
+        for type in node.types
+    ]
+    arguments = {name: _substituted(value, dims) for name, value in node.arguments.items()}
+    return replace(node, arguments=arguments, types=tuple(types))
+
+
+def _substituted(value: Argument, dims: Mapping[str, Size]) -> Argument:
     match value:
-        case Ref(name):
-            return (name,)
+        case Dim():
+            return substitute(value, dims)
         case tuple():
-            return [name for part in value for name in refs(part)]
+            return tuple([_substituted(part, dims) for part in value])
         case _:
-            return ()
+            return value

@@ -32,11 +32,20 @@ from dlc.importers.torch import (
     slices,
     windows,
 )
-from dlc.importers.torch.facts import Array, Graph, Input, Node, Ref, Result, Weight
+from dlc.importers.torch.facts import (
+    Array,
+    Graph,
+    Input,
+    Node,
+    Ref,
+    Result,
+    Weight,
+    with_dims,
+)
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.attributes import INLINE_BYTES, Dense, Symbol
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Bounds, Dim
+from dlc.ir.dims import Bounds, Dim, Size, substitute
 from dlc.ir.location import FileLocation
 from dlc.ir.types import I64, U64, TensorType, Type
 from dlc.text.model.words import NEVER_NAMES
@@ -140,6 +149,8 @@ class _Import:
         self._drawn = 0
         self._counted: set[str] = set()
         self._places: dict[Value, Value] = {}
+        self._alike: dict[str, Size] = {}
+        """Dims that are others by another name."""
         self.bounds: Bounds = graph.bounds
 
     def run(self) -> TorchModel:
@@ -214,6 +225,8 @@ class _Import:
         """Where a tensor is not 0, counted once; their number has the first of the names that is free."""
         known = self._places.get(mask)
         if known is not None and known.block in (emit.block, self._top):
+            count = tensor_type(known).shape[0]
+            self._alike.update({name: count for name in names if name not in self._counted})
             return known
         free = [name for name in names if name not in self._counted]
         name = free[0] if free else f"count_{len(self._counted)}"
@@ -270,6 +283,8 @@ class _Import:
         if importer is None:
             raise _refused(self._graph, [node])
         emit = Builder(self._block, self._place(node.line))
+        if self._alike:
+            node = with_dims(node, self._alike)
         context = NodeContext(node, emit, self)
         try:
             made = importer(context)
@@ -298,6 +313,7 @@ class _Import:
         wanted = types[index] if index < len(types) else None
         if wanted is None:
             return value
+        wanted = wanted.with_shape(tuple([substitute(size, self._alike) for size in wanted.shape]))
         found = tensor_type(value)
         if found == wanted:
             return value

@@ -262,11 +262,16 @@ def order_of(tensor: torch.Tensor) -> tuple[int, ...]:
 def array_of(tensor: torch.Tensor) -> Array:
     """The elements of a tensor without a copy, if it is dense; bf16 as its bits in uint16."""
     import torch
+    from torch.utils._python_dispatch import (
+        _disable_current_modes,  # pyright: ignore[reportPrivateUsage]
+    )
 
-    plain = tensor.detach().cpu()
-    if plain.dtype is torch.bfloat16:
-        plain = plain.contiguous().view(torch.uint16)
-    return plain.numpy()
+    # While TorchDynamo compiles, every operator would make a tensor without data.
+    with _disable_current_modes():
+        plain = tensor.detach().cpu()
+        if plain.dtype is torch.bfloat16:
+            plain = plain.contiguous().view(torch.uint16)
+        return plain.numpy()
 
 
 def _is_size(value: object) -> bool:
