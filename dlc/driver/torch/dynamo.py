@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dlc.driver.compile.settings import Settings
+from dlc.driver.python_arguments import of_kind, whole
 from dlc.driver.torch.compiling import compiled
 from dlc.driver.torch.tensors import argument, results_of, tensor_of
+from dlc.errors import UsageError
 from dlc.importers.torch.decompositions import decompositions
 from dlc.importers.torch.exporting import torch_needed
 from dlc.importers.torch.facts import Ref
@@ -53,9 +55,6 @@ def backend(
 
 
 def _settings(options: Mapping[str, object]) -> Settings:
-    from dlc.driver.python_arguments import of_kind, whole
-    from dlc.errors import UsageError
-
     unknown = sorted(options.keys() - OPTIONS)
     if unknown:
         raise UsageError(

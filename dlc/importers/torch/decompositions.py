@@ -1,4 +1,4 @@
-"""Operators of PyTorch that are taken apart before they are imported: fast paths for whole layers."""
+"""Operators of PyTorch that are taken apart before they are imported, such as fast paths for layers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def decompositions() -> dict[object, Callable[..., object]]:
     table = {op: how for op, how in core_aten_decompositions().items() if not _is_imported(op)}
     table[torch.ops.aten._transformer_encoder_layer_fwd.default] = encoder_layer
     table[torch.ops.aten._native_multi_head_attention.default] = multi_head_attention
+    table[torch.ops.aten._weight_norm_interface_backward.default] = weight_norm_backward
     return table
 
 
@@ -66,6 +67,17 @@ def multi_head_attention(
     if not need_weights:
         return y, None
     return y, found.mean(1) if average_attn_weights else found
+
+
+def weight_norm_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """The derivatives of `g * v / norm(v)` by v and by g; the norm is over all axes but one."""
+    axes = [axis for axis in range(saved_v.dim()) if axis != dim]
+    norms = saved_norms.to(grad_w.dtype)
+    along = (grad_w * saved_v).sum(axes, keepdim=True)
+    grad_v = (grad_w - saved_v * (along / (norms * norms))) * (saved_g / norms)
+    return grad_v, along / norms
 
 
 def encoder_layer(

@@ -113,6 +113,7 @@ class Reader:
             return self._part(node)
         if _is_size(made) or str(node.target) in CHECKS:
             return None
+        _check_strided(node)
         self._lines += 1
         return Node(
             node.name,
@@ -221,6 +222,20 @@ def outputs_of(module: torch.fx.GraphModule) -> Sequence[object]:
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     returned = output.args[0]
     return cast("Sequence[object]", returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def _check_strided(node: torch.fx.Node) -> None:
+    """Refuse a view by strides of a tensor with gaps: facts do not tell where its elements lie."""
+    if not str(node.target).startswith("aten.as_strided"):
+        return
+    source = node.args[0]
+    tensor = cast("torch.fx.Node", source).meta.get("val")
+    contiguous = getattr(tensor, "is_contiguous", None)
+    if contiguous is not None and not contiguous():
+        raise Unsupported(
+            f"{node.name} is a view by strides of a tensor with gaps, which is not imported",
+            code="D0710",
+        )
 
 
 def kind_of(target: object) -> str:

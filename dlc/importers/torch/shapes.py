@@ -7,9 +7,11 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
+from dlc.dialects.nn.rows import numbers
+from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Value
-from dlc.ir.dims import Size
+from dlc.ir.dims import Dim, Size
 from dlc.ir.types import BOOL, I64, TensorType
 
 
@@ -19,29 +21,45 @@ def _shaped(context: NodeContext) -> Operand:
 
 
 def _as_strided(context: NodeContext) -> Operand:
-    """A view by strides, where it is only another shape."""
-    x = context.value("self")
-    _check_whole(context, x)
-    return reshape(context.emit, x, context.sizes("size"))
+    """A view by strides of a tensor without gaps: another shape, or elements by their places in memory."""
+    emit, x = context.emit, context.value("self")
+    if _is_whole(context, x):
+        return reshape(emit, x, context.sizes("size"))
+    flat = reshape(emit, x, (tensor_type(x).size,))
+    return emit(array.Gather(flat, (_memory_places(context),), (0,)))
+
+
+def _memory_places(context: NodeContext) -> Value:
+    """Where the elements of a view by strides lie in the memory of a tensor without gaps."""
+    emit, type = context.emit, TensorType(I64, context.sizes("size"))
+    offset = context.given("storage_offset")
+    place = numbers(emit, offset if isinstance(offset, int | Dim) else 0, type)
+    for axis, stride in enumerate(context.sizes("stride")):
+        index = array.iota(emit, type, axis)
+        step = emit(array.Multiply(index, numbers(emit, stride, type)))
+        place = emit(array.Add(place, step))
+    return place
 
 
 def _as_strided_scatter(context: NodeContext) -> Operand:
-    """The tensor with another in place of all of its elements."""
-    x = context.value("self")
-    _check_whole(context, x)
-    return reshape(context.emit, context.value("src"), context.type.shape)
+    """The tensor with another in place of a view by strides."""
+    emit, x, source = context.emit, context.value("self"), context.value("src", context.dtype)
+    if _is_whole(context, x):
+        return reshape(emit, source, context.type.shape)
+    flat = reshape(emit, x, (tensor_type(x).size,))
+    put = emit(array.Scatter(flat, source, (_memory_places(context),), (0,), "set"))
+    return reshape(emit, put, context.type.shape)
 
 
-def _check_whole(context: NodeContext, x: Value) -> None:
-    """Refuse strides other than those of a tensor with all elements of this one, in their order."""
+def _is_whole(context: NodeContext, x: Value) -> bool:
+    """Whether the strides are those of a tensor with all elements of this one, in their order."""
     size, strides = context.sizes("size"), context.sizes("stride")
     expected: Size = 1
     for extent, stride in zip(size[::-1], strides[::-1], strict=True):
         if extent != 1 and stride != expected:
-            raise context.unsupported(f"with the strides {list(strides)} is not imported")
+            return False
         expected = expected * extent
-    if expected != tensor_type(x).size or context.given("storage_offset") not in (0, None):
-        raise context.unsupported("of a part of the memory is not imported")
+    return expected == tensor_type(x).size and context.given("storage_offset") in (0, None)
 
 
 def _permute(context: NodeContext) -> Operand:
@@ -102,14 +120,21 @@ def _repeat_interleave(context: NodeContext) -> Operand:
 def _cat(context: NodeContext) -> Operand:
     """Empty tensors of one axis, which PyTorch allows beside others, are left out."""
     rank = context.type.rank
+    axis = context.axis("dim", rank, 0)
     values = [
-        value
+        _beside(context, value, axis)
         for value in context.values("tensors", context.dtype)
         if tensor_type(value).rank == rank
     ]
     if len(values) == 1:
         return values[0]
-    return context.emit(array.Concatenate(tuple(values), context.axis("dim", rank, 0)))
+    return context.emit(array.Concatenate(tuple(values), axis))
+
+
+def _beside(context: NodeContext, value: Value, axis: int) -> Value:
+    """A part of a concatenation, in the sizes of the whole along all other axes."""
+    own, shape = tensor_type(value).shape, context.type.shape
+    return with_sizes(context.emit, value, (*shape[:axis], own[axis], *shape[axis + 1 :]))
 
 
 def _stack(context: NodeContext) -> Operand:
@@ -118,7 +143,8 @@ def _stack(context: NodeContext) -> Operand:
     parts: list[Value] = []
     for value in context.values("tensors", context.dtype):
         shape = tensor_type(value).shape
-        parts.append(reshape(emit, value, (*shape[:axis], 1, *shape[axis:])))
+        part = reshape(emit, value, (*shape[:axis], 1, *shape[axis:]))
+        parts.append(_beside(context, part, axis))
     return parts[0] if len(parts) == 1 else emit(array.Concatenate(tuple(parts), axis))
 
 

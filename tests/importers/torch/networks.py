@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
-from torch.nn import functional
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+nn = torch.nn
+functional = nn.functional
 
 
 class Block(nn.Module):
