@@ -75,6 +75,7 @@ IMPORTERS: dict[str, Importer] = {
     "aten.full_like": _filled("fill_value"),
     "aten.linspace": _linspace,
     "aten.new_empty": _all(0),
+    "aten.new_empty_strided": _all(0),
     "aten.new_full": _filled("fill_value"),
     "aten.new_ones": _all(1),
     "aten.new_zeros": _all(0),
