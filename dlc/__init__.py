@@ -6,12 +6,13 @@ points are its methods. Names load on first use: `dlc.load` brings in nothing of
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dlc.version import VERSION
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from dlc.driver.api import compile, trainer
     from dlc.driver.torch.from_torch import from_torch
     from dlc.errors import (
@@ -50,32 +51,40 @@ __all__ = [
 
 __version__ = VERSION
 
-_HOMES = {
-    "Model": "dlc.runtime.model",
-    "Tensor": "dlc.runtime.arrays.tensor",
-    "Trainer": "dlc.runtime.training.trainer",
-    "compile": "dlc.driver.api",
-    "from_torch": "dlc.driver.torch.from_torch",
-    "load": "dlc.runtime.model",
-    "pinned": "dlc.runtime.cuda.pinned",
-    "trainer": "dlc.driver.api",
-}
-"""Where each public name lives; the others are errors."""
-
 
 if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'dlc' has no attribute {name!r}")
-        errors = import_module("dlc.errors")
+        import dlc.errors as errors
+
         try:
-            home = import_module(_HOMES.get(name, "dlc.errors"))
+            value: object = getattr(_home(name), name)
         except ModuleNotFoundError as error:
             raise errors.not_installed(error) from error
-        found: object = getattr(home, name)
-        globals()[name] = found
-        return found
+        globals()[name] = value
+        return value
+
+
+def _home(name: str) -> ModuleType:
+    """The module that defines a public name."""
+    match name:
+        case "compile" | "trainer":
+            import dlc.driver.api as home
+        case "from_torch":
+            import dlc.driver.torch.from_torch as home
+        case "Model" | "load":
+            import dlc.runtime.model as home
+        case "Tensor":
+            import dlc.runtime.arrays.tensor as home
+        case "Trainer":
+            import dlc.runtime.training.trainer as home
+        case "pinned":
+            import dlc.runtime.cuda.pinned as home
+        case _:
+            import dlc.errors as home
+    return home
 
 
 def __dir__() -> list[str]:

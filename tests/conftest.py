@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -32,6 +34,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("update") and config.getoption("numprocesses", None):
         raise pytest.UsageError("--update writes files: run it without -n")
+    keep_bytecode()
+
+
+def keep_bytecode() -> None:
+    """Keep the bytecode of modules, as Python does by itself, for the hundreds of processes of the tests.
+
+    Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each would compile all of dlc anew, which
+    takes longer than what most of them do.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish() -> None:

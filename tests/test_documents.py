@@ -15,6 +15,7 @@ from dlc.frontend.elaborate import elaborate
 from dlc.ir.passes import PASSES
 from tests import documents
 from tests.documents import ROOT, Block
+from tests.suites import together
 
 PAGES = (
     "README.md",
@@ -116,7 +117,7 @@ def test_programs_on_a_page_print_what_it_says(
         documents.replace_in(page, changes)
 
 
-@pytest.mark.parametrize("page", LINKED)
+@together("page", LINKED)
 def test_links_on_a_page_lead_somewhere(page: str) -> None:
     for link in documents.links(page):
         path, _, anchor = link.partition("#")
@@ -125,7 +126,7 @@ def test_links_on_a_page_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in documents.anchors(target), link
 
 
-@pytest.mark.parametrize("page", LINKED)
+@together("page", LINKED)
 def test_files_named_on_a_page_exist(page: str) -> None:
     """`dlc/ir/core.py` from the root of the repository; `core.py` or `ir/core.py` by its end."""
     sources = {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dlc.errors import ModelError
 from dlc.errors.catalog import PAGES
 from dlc.frontend.elaborate import elaborate
+from tests.suites import together
 
 SHOWN = [
     code
@@ -29,11 +28,11 @@ def test_pages_of_all_subjects_of_model_text_show_whole_texts() -> None:
     assert {code[:3] for code in SHOWN} == {"D01", "D02", "D03", "D04", "D05"}
 
 
-@pytest.mark.parametrize("code", SHOWN)
+@together("code", SHOWN)
 def test_the_wrong_text_of_a_page_causes_its_code(code: str) -> None:
     assert code in codes_told(PAGES[code].wrong)
 
 
-@pytest.mark.parametrize("code", SHOWN)
+@together("code", SHOWN)
 def test_the_right_text_of_a_page_is_a_model_without_warnings(code: str) -> None:
     assert codes_told(PAGES[code].right) == set()

@@ -6,10 +6,9 @@ fails here by its name, and so does one that no lowering knows.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
 from dlc.dialects import flow
 from dlc.ir.attributes import decode
@@ -22,7 +21,7 @@ from dlc.text.ir.printer import print_module
 from tests import op_examples
 from tests.op_examples.derivative import by_differences, by_rule
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Numbers
-from tests.suites import every
+from tests.suites import every, together
 
 assert op_examples.__doc__, "importing it makes the operations and their examples known"
 DIALECTS = ("array.", "nn.", "rng.")
@@ -33,26 +32,30 @@ CASES = [
     for name in NAMES
     for number, example in enumerate(EXAMPLES.get(name, ()))
 ]
-DIFFERENTIABLE = [
-    pytest.param(example, id=f"{name}-{number}")
-    for name in NAMES
-    for number, example in enumerate(EXAMPLES.get(name, ()))
-    if example.is_smooth and not OPS[name].not_differentiable
-]
 
 
-@pytest.mark.parametrize("name", NAMES)
+def differentiable(order: int) -> list[ParameterSet]:
+    """The examples that have derivatives of this order, and the order."""
+    return [
+        pytest.param(example, order, id=f"{name}-{number}-order{order}")
+        for name in NAMES
+        for number, example in enumerate(EXAMPLES.get(name, ()))
+        if example.is_smooth and order <= example.orders and not OPS[name].not_differentiable
+    ]
+
+
+@together("name", NAMES)
 def test_it_is_documented(name: str) -> None:
     text = OPS[name].__doc__
     assert text and text.strip().endswith((".", "]", ")")), text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 def test_it_has_an_example(name: str) -> None:
     assert EXAMPLES.get(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 def test_it_has_a_derivative_or_a_reason_why_not(name: str) -> None:
     op = OPS[name]
     ruled = op.gradient is not Op.gradient or op.decompose is not Op.decompose
@@ -64,7 +67,7 @@ def test_it_has_a_derivative_or_a_reason_why_not(name: str) -> None:
         assert any(example.is_smooth for example in EXAMPLES[name])
 
 
-@pytest.mark.parametrize("name", [*NAMES, *FLOW])
+@together("name", [*NAMES, *FLOW])
 def test_machine_code_has_a_way_to_it(name: str) -> None:
     op = OPS[name]
     in_the_plan = name in KEPT or op in (flow.Scan, flow.While, flow.If)
@@ -72,7 +75,7 @@ def test_machine_code_has_a_way_to_it(name: str) -> None:
     assert find_lowering(op) or taken_apart or in_the_plan
 
 
-@pytest.mark.parametrize("example", CASES)
+@together("example", CASES)
 def test_its_value_is_that_of_an_independent_formulation(example: Example) -> None:
     block, op = example.block()
     expected = example.expected(*[given.values for given in example.inputs])
@@ -100,7 +103,7 @@ def same(found: Numbers, wanted: Numbers, tolerance: float) -> None:
             assert abs(one - other) <= tolerance * max(1, abs(other)), (found, wanted)
 
 
-@pytest.mark.parametrize("example", CASES)
+@together("example", CASES)
 def test_its_shape_is_what_its_type_says(example: Example) -> None:
     block, op = example.block()
     for value, array in zip(op.results, example.run(block), strict=True):
@@ -110,22 +113,14 @@ def test_its_shape_is_what_its_type_says(example: Example) -> None:
             assert extent == (size if isinstance(size, int) else evaluate(size, example.dims))
 
 
-@pytest.mark.parametrize("example", CASES)
+@together("example", CASES)
 def test_it_prints_parses_and_prints_the_same(example: Example) -> None:
     text = print_module(example.module())
     assert print_module(parse_module(text, "example.dlir")) == text
 
 
-@pytest.mark.parametrize(
-    ("example", "order"),
-    [
-        *every(1, itertools.product(DIFFERENTIABLE, [1])),
-        *every(2, itertools.product(DIFFERENTIABLE, [2])),
-    ],
-)
+@together(("example", "order"), [*differentiable(1), *every(2, differentiable(2))])
 def test_its_derivative_is_that_of_differences(example: Example, order: int) -> None:
-    if order > example.orders:
-        pytest.skip(f"not smooth enough for order {order}")
     pairs = zip(by_rule(example, order), by_differences(example, order), strict=True)
     for found, wanted in pairs:
         scale = max(1.0, float(np.max(np.abs(wanted), initial=0)))

@@ -36,7 +36,15 @@ def test_every_example_has_a_line() -> None:
     assert sorted(listed) == sorted(found)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            command, marks=pytest.mark.long if "_gpt" in command or "_cnn" in command else ()
+        )
+        for command in COMMANDS
+    ],
+)
 def test_a_command_of_the_examples_works(
     command: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

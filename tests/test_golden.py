@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.errors import Diagnostic, ModelError, Place
+from dlc.errors import Diagnostic, ModelError, SourceLocation
 from tests.cases import golden, runner
 
 pytest_plugins = ["pytester"]
@@ -29,7 +29,9 @@ def shout(case: golden.Case) -> str:
     """A stand-in for the compiler: the last line, in capitals with one `!` for each pass."""
     for number, line in enumerate(case.text.split("\n"), 1):
         if line.startswith("bad"):
-            raise ModelError([Diagnostic("D0101", "this is bad", Place("case.dlir", number, 1))])
+            raise ModelError(
+                [Diagnostic("D0101", "this is bad", SourceLocation("case.dlir", number, 1))]
+            )
     word = case.text.split("\n")[-2]
     loud = case.options.get("mark", "!") * len(case.passes.split(","))
     return word.upper() + loud + "\n" if case.passes else word + "\n"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from dlc.driver.compile.pipelines import PIPELINE
 from dlc.ir.passes import PASSES, parse_passes
 from tests.cases import golden
+from tests.suites import together
 
 assert PIPELINE and PASSES, "the modules that define the passes are loaded"
 FOLDER = Path(__file__).parent / "cases" / "passes"
@@ -62,12 +61,12 @@ def cases(name: str) -> list[golden.Case]:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 def test_every_pass_has_three_cases(name: str) -> None:
     assert len(cases(name)) >= LEAST
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 def test_a_pass_that_refuses_says_why_in_a_case(name: str) -> None:
     refuses = any(f"// log: {name}: " in (case.expected or "") for case in cases(name))
     assert refuses != (name in NEVER_REFUSES)

@@ -19,6 +19,7 @@ from dlc.ir.core import OPS, Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import I64, DType, TensorType
 from tests.op_examples.example import HERE, Input, given
+from tests.suites import together
 
 PAGE = Path(__file__).parent.parent / "docs" / "semantics.md"
 HEAD = ["operation", "dtype", "operands", "result"]
@@ -115,9 +116,7 @@ def evaluated(row: Row) -> object:
     return decode(results[which], type.dtype).tolist()
 
 
-@pytest.mark.parametrize(
-    "row", ROWS, ids=lambda row: f"{row.name} {row.word} {row.dtype.name} {row.operands}"
-)
+@together("row", ROWS, ids=lambda row: f"{row.name} {row.word} {row.dtype.name} {row.operands}")
 def test_a_row_is_what_the_operation_computes(row: Row) -> None:
     if row.result == "fails":
         with pytest.raises(CallError):

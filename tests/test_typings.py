@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from llvmlite import binding
+
+from tests.suites import together
 
 STUB = Path(__file__).parents[1] / "typings" / "llvmlite" / "binding.pyi"
 
@@ -28,7 +29,7 @@ def definitions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, D
 DEFINITIONS = dict(definitions(ast.parse(STUB.read_text(encoding="utf-8")).body))
 
 
-@pytest.mark.parametrize("name", DEFINITIONS)
+@together("name", DEFINITIONS)
 def test_llvmlite_has_what_its_stub_declares(name: str) -> None:
     found: object = binding
     for part in name.split("."):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dlc.cli import quick
@@ -38,11 +37,13 @@ def _answered(arguments: Sequence[str]) -> int:
         return 0
     plain = quick.plain_run(arguments)
     if plain is None:
-        return _whole().run(arguments)
+        return _app().run(arguments)
     plain.do()
     return 0
 
 
-def _whole() -> type[app.App]:
-    """The whole command line, loaded when it is needed."""
-    return import_module("dlc.cli.app").App
+def _app() -> type[app.App]:
+    """The command line with all verbs, imported when it is needed."""
+    from dlc.cli.app import App
+
+    return App

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -14,27 +13,27 @@ from dlc.cli.verb import UNREADABLE, Verb, misread, refused
 from dlc.errors.suggest import did_you_mean
 from dlc.version import VERSION
 
-VERBS = {
-    "compile": "compile",
-    "run": "run",
-    "train": "train",
-    "show": "show",
-    "opt": "opt",
-    "bench": "bench",
-    "check": "check",
-    "gradcheck": "gradcheck",
-    "fmt": "fmt",
-    "import": "importing",
-    "inspect": "inspect",
-    "memory": "memory",
-    "why": "why",
-    "ops": "ops",
-    "doc": "doc",
-    "new": "new",
-    "doctor": "doctor",
-    "explain": "explain",
-}
-"""The module of each verb, in the order of the help. Only the verb that runs is loaded."""
+VERBS = (
+    "compile",
+    "run",
+    "train",
+    "show",
+    "opt",
+    "bench",
+    "check",
+    "gradcheck",
+    "fmt",
+    "import",
+    "inspect",
+    "memory",
+    "why",
+    "ops",
+    "doc",
+    "new",
+    "doctor",
+    "explain",
+)
+"""The verbs, in the order of the help."""
 
 
 def dlc(
@@ -66,8 +65,47 @@ def _summaries() -> dict[str, str]:
 
 
 def _command(verb: str) -> Callable[..., int | None]:
-    """The function that carries out a verb."""
-    return import_module(f"dlc.cli.{VERBS[verb]}").command
+    """The function of a verb. Its module is imported here, so that only the verb that runs is loaded."""
+    match verb:
+        case "compile":
+            from dlc.cli.compile import command
+        case "run":
+            from dlc.cli.run import command
+        case "train":
+            from dlc.cli.train import command
+        case "show":
+            from dlc.cli.show import command
+        case "opt":
+            from dlc.cli.opt import command
+        case "bench":
+            from dlc.cli.bench import command
+        case "check":
+            from dlc.cli.check import command
+        case "gradcheck":
+            from dlc.cli.gradcheck import command
+        case "fmt":
+            from dlc.cli.fmt import command
+        case "import":
+            from dlc.cli.importing import command
+        case "inspect":
+            from dlc.cli.inspect import command
+        case "memory":
+            from dlc.cli.memory import command
+        case "why":
+            from dlc.cli.why import command
+        case "ops":
+            from dlc.cli.ops import command
+        case "doc":
+            from dlc.cli.doc import command
+        case "new":
+            from dlc.cli.new import command
+        case "doctor":
+            from dlc.cli.doctor import command
+        case "explain":
+            from dlc.cli.explain import command
+        case _:
+            raise AssertionError(verb)
+    return command
 
 
 def _interruptible(command: Callable[..., int | None]) -> Callable[..., int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,23 +10,20 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import errors_data, note, notes, print_json, progress
-from dlc.cli.values import parameters
 from dlc.errors import DlcError, visible
 
-Chosen = Mapping[str, bool | int | float | str]
 
-
+@options.compiling("chosen", "module", "shapes", "fixed", "dims")
 def command(
     models: Annotated[list[str], typer.Argument(help="Models: .dlm, .dlir, .dlc or .onnx.")],
-    module: options.Module = None,
-    chosen: options.Chosen = [],  # noqa: B006 - typer wants it; nothing changes it
+    *,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> int:
     """Check models completely and report every error."""
-    settings = parameters(chosen)
     if len(models) > 1:
-        return _check_several(models, module, settings, as_json=as_json)
-    checked = _checked(models[0], module, settings)
+        return _check_several(models, compilation, as_json=as_json)
+    checked = _checked(models[0], compilation)
     if as_json:
         print_json(checked.data())
     else:
@@ -35,14 +32,14 @@ def command(
 
 
 def _check_several(
-    models: Sequence[str], module: str | None, settings: Chosen, *, as_json: bool
+    models: Sequence[str], compilation: options.Compilation, *, as_json: bool
 ) -> int:
     """Check each, whatever is wrong with others; gives the greatest of their exit codes."""
     found: list[dict[str, object]] = []
     code = 0
     for model in models:
         try:
-            checked = _checked(model, module, settings)
+            checked = _checked(model, compilation)
         except DlcError as error:
             code = max(code, error.exit_code)
             note(error.render())
@@ -56,9 +53,9 @@ def _check_several(
     return code
 
 
-def _checked(model: str, module: str | None, settings: Chosen) -> driver.Checked:
+def _checked(model: str, compilation: options.Compilation) -> driver.Checked:
     with progress(f"reading {model}"):
-        return driver.check_model(model, module=module, parameters=settings)
+        return driver.check_model(compilation.of(model))
 
 
 def _tell(checked: driver.Checked) -> None:

@@ -10,8 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
-from dlc.cli.values import check_kept, output_path, pairs, sizes
-from dlc.errors import render
+from dlc.cli.values import bounds, check_kept, output_path, pairs
 
 
 def command(
@@ -19,7 +18,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The .dlm file; MODEL.dlm by default.")
     ] = None,
-    dim: options.Dims = [],  # noqa: B006 - typer wants it; nothing changes it
+    dim: options.Bounds = [],  # noqa: B006 - typer wants it; nothing changes it
     shape: options.Shapes = [],  # noqa: B006
     fix: options.Fixed = [],  # noqa: B006
     as_json: options.Json = False,
@@ -31,11 +30,11 @@ def command(
         made = driver.import_model(
             model,
             out,
-            dims=sizes(dim),
+            dims=bounds(dim),
             shapes=pairs("--shape", shape),
             fixed=pairs("--fix", fix),
         )
-    notes(render(warning, {}) for warning in made.warnings)
+    notes(made.remarks)
     if as_json:
         weights = None if made.weights is None else str(made.weights)
         print_json(

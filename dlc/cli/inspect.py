@@ -5,19 +5,19 @@ from __future__ import annotations
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
-from dlc.cli.values import parameters
 from dlc.errors import visible
 
 
+@options.compiling("chosen", "module", "shapes", "fixed", "dims")
 def command(
     model: options.Model,
-    module: options.Module = None,
-    chosen: options.Chosen = [],  # noqa: B006 - typer wants it; nothing changes it
+    *,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Show entry points, layers with parameters, weights, sections and imported symbols."""
     with progress(f"reading {model}"):
-        found = driver.inspect_file(model, module=module, parameters=parameters(chosen))
+        found = driver.inspect_file(compilation.of(model))
     if as_json:
         print_json(found.data())
     else:

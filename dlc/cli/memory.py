@@ -17,7 +17,16 @@ from dlc.runtime.system.atomic_write import check_writable
 
 
 @options.compiling(
-    "level", "target", "matmul", "plan_effort", "disable_pass", "chosen", "module", "place"
+    "level",
+    "target",
+    "matmul",
+    "plan_effort",
+    "disable_pass",
+    "chosen",
+    "module",
+    "place",
+    "shapes",
+    "fixed",
 )
 def command(
     model: Annotated[

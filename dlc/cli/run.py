@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, cast
+from typing import Annotated, TypeAlias, cast
 
 import typer
 
@@ -16,7 +16,40 @@ from dlc.cli.values import listed
 from dlc.errors import UsageError
 
 TOP = 5
-"""So many labels are shown, unless --top says how many."""
+"""The number of labels shown without --top."""
+
+Output: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME=FILE",
+        help="Write a result to .npy, .safetensors, .txt or a picture; then none is printed.",
+    ),
+]
+Resize: TypeAlias = Annotated[bool, typer.Option("--resize", help="Make pictures fit.")]
+Interpret: TypeAlias = Annotated[
+    bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
+]
+Values: TypeAlias = Annotated[
+    str, typer.Option(metavar="NAME,...", help="Show these values, or all (evaluates).")
+]
+CheckNan: TypeAlias = Annotated[
+    bool, typer.Option("--check-nan", help="Stop at the first NaN or infinity (evaluates).")
+]
+Grad: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="Y:X", help="Also the derivative of y by x, a result named dy/dx."),
+]
+Labels: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="FILE", help="One label a line, for the last axis.")
+]
+Top: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Show this many of the highest numbers of a result, with their labels or indices.",
+        show_default=f"{TOP} with --labels",
+    ),
+]
 
 
 @options.compiling(
@@ -41,42 +74,18 @@ def command(
     model: options.Model,
     entry: options.Entry = None,
     inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
-    output: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=FILE",
-            help="Write a result to .npy, .safetensors, .txt or a picture; then none is printed.",
-        ),
-    ] = [],  # noqa: B006
+    output: Output = [],  # noqa: B006
     random_inputs: options.Seed = None,
     dims: options.Dims = [],  # noqa: B006
     threads: options.Threads = None,
     max_memory: options.Memory = None,
-    resize: Annotated[bool, typer.Option("--resize", help="Make pictures fit.")] = False,
-    interpret: Annotated[
-        bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
-    ] = False,
-    values: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Show these values, or all (evaluates).")
-    ] = "",
-    check_nan: Annotated[
-        bool, typer.Option("--check-nan", help="Stop at the first NaN or infinity (evaluates).")
-    ] = False,
-    grad: Annotated[
-        str | None,
-        typer.Option(metavar="Y:X", help="Also the derivative of y by x, a result named dy/dx."),
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(metavar="FILE", help="One label a line, for the last axis.")
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Show this many of the highest numbers of a result, with their labels or indices.",
-            show_default=f"{TOP} with --labels",
-        ),
-    ] = None,
+    resize: Resize = False,
+    interpret: Interpret = False,
+    values: Values = "",
+    check_nan: CheckNan = False,
+    grad: Grad = None,
+    labels: Labels = None,
+    top: Top = None,
     *,
     compilation: options.Compilation,
     as_json: options.Json = False,
@@ -96,33 +105,17 @@ def command(
         as_json,
         cast("tuple[str, ...]", context.obj),
     )
-    more = (max_memory, interpret, values, check_nan, grad, labels, top)
-    if (
-        model.endswith(".dlc")
-        and not any(more)
-        and compilation == Compilation(device=compilation.device)
-    ):
-        plain.do()  # without what compiles, which takes a second to load
+    others = (max_memory, interpret, values, check_nan, grad, labels, top)
+    only_device = Compilation(device=compilation.device)
+    if model.endswith(".dlc") and not any(others) and compilation == only_device:
+        plain.do()  # without the modules that compile, which take a second to load
         return
     call_request = plain.request()
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
-    request = compilation.of(model)
-    if model.endswith(".onnx"):
-        # What follows from sizes that are known is computed while importing.
-        only = {name: (size, size) for name, size in call_request.dims.items()}
-        request = replace(request, settings=replace(request.settings, dims=only))
-    if grad is not None:
-        request = replace(request, gradient=_gradient(entry, grad))
+    request = _compile_request(compilation, call_request, grad)
     if interpret or values or check_nan:
-        target = None if compilation.target == "cpu" else compilation.target
-        _check_evaluated(
-            threads=threads,
-            max_memory=max_memory,
-            verify_each=compilation.verify_each,
-            target=target,
-            device=compilation.device,
-        )
+        _check_evaluated(compilation, threads, max_memory)
         results = _evaluated(request, call_request, watch)
     else:
         results = _compiled(request, call_request, threads, options.memory(max_memory))
@@ -136,6 +129,22 @@ def command(
         _print(results, watch, best, quiet=bool(call_request.files))
 
 
+def _compile_request(
+    compilation: Compilation, call_request: driver.CallRequest, grad: str | None
+) -> driver.CompileRequest:
+    """The compilation for one call, with the derivative that --grad names.
+
+    An .onnx model is imported with the sizes of the call, so that the import folds what depends on them.
+    """
+    request = compilation.of(call_request.path)
+    if call_request.path.endswith(".onnx"):
+        fixed = {name: (size, size) for name, size in call_request.dims.items()}
+        request = replace(request, settings=replace(request.settings, dims=fixed))
+    if grad is not None:
+        request = replace(request, gradient=_gradient(call_request.entry, grad))
+    return request
+
+
 def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
     result, sign, name = text.partition(":")
     if not (result and sign and name):
@@ -145,12 +154,19 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
     return entry, result, name
 
 
-def _check_evaluated(**options: object) -> None:
-    """Refuse what only compiled code can keep, where nothing is compiled."""
-    unsupported = [name for name, value in options.items() if value]
+def _check_evaluated(compilation: Compilation, threads: int | None, max_memory: str | None) -> None:
+    """Refuse options of compiled code where NumPy evaluates the model. Raises UsageError (D0901)."""
+    used = {
+        "--threads": threads,
+        "--max-memory": max_memory,
+        "--verify-each": compilation.verify_each,
+        "--target": compilation.target != "cpu",
+        "--device": compilation.device,
+    }
+    unsupported = [option for option, value in used.items() if value]
     if unsupported:
         raise UsageError(
-            f"--{unsupported[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
+            f"{unsupported[0]} is about compiled code, and NumPy evaluates this",
             code="D0901",
             help="leave it out, or --interpret, --values and --check-nan",
         )

@@ -12,7 +12,9 @@ from dlc.cli.report import print_json, progress
 from dlc.errors import visible
 
 
-@options.compiling("level", "target", "matmul", "disable_pass", "chosen", "module", "place")
+@options.compiling(
+    "level", "target", "matmul", "disable_pass", "chosen", "module", "place", "shapes", "fixed"
+)
 def command(
     model: options.Model,
     words: Annotated[

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dlc.dialects.builtin import Module
-from dlc.errors import Place
+from dlc.errors import SourceLocation
 
 __all__ = ["LIMITS", "Limit", "attach_limits", "read_limits"]
 
@@ -27,7 +27,7 @@ class Limit:
     """One limit, with its place in the text; `bytes` is 0 for all but `memory`."""
 
     name: str
-    place: Place
+    place: SourceLocation
     bytes: int = 0
 
     def __str__(self) -> str:
@@ -55,5 +55,5 @@ def _read(module: Module, text: object) -> Limit:
             f"{text!r} is no limit",
             help=f"write them as {_ATTRIBUTE} = ['exact at net.dlm:3:1-12']",
         )
-    place = Place(match[3], *[int(number) for number in match.group(4, 5, 6)])
+    place = SourceLocation(match[3], *[int(number) for number in match.group(4, 5, 6)])
     return Limit(match[1], place, int(match[2] or 0))

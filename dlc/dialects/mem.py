@@ -1,6 +1,6 @@
 """Where each value lives and when: the plan.
 
-A *root* is a stretch of memory: an input, an output, the weights, the constants, or a place in the one
+A *root* is a block of memory: an input, an output, the weights, the constants, or a place in the one
 arena, alive from wave `first` to wave `last`. Each device has a part of the arena of its own. A *view* is a
 typed window on a root. Kernels stand in *waves*: the operations of a wave run together, a barrier follows.
 Sizes and offsets are in bytes.
@@ -22,7 +22,7 @@ KINDS = ("input", "output", "arena", "weights", "constants")
 
 @op("mem.root")
 class Root(Op):
-    """A stretch of memory.
+    """A block of memory.
 
     `number` counts inputs, outputs and arena roots each from 0. An arena root lies at `offset`, or,
     where sizes are symbolic, above the ends of the arena roots `above`, as low as that allows. It is in

@@ -1,11 +1,11 @@
-"""Random numbers: counter-based, so that a number depends on the key and its place and on nothing else.
+"""Counter-based random numbers: each number is a function of the key and of its index alone.
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3",
 SC 2011). A key is a u32[2]. Element i, row-major, of `rng.bits` is word i % 4 of the block whose counter is
 [i // 4 mod 2**32, i // 4 div 2**32, 0, 0]. `rng.fold` takes the first two words of the block whose counter
-is [data mod 2**32, data div 2**32, 0, 1], so that keys and numbers never come from one block.
+is [data mod 2**32, data div 2**32, 0, 1], so that keys and numbers never come from the same block.
 
-All distributions are made of these bits by `array` operations that are exact, but for logarithm and
+All distributions are computed from these bits by `array` operations, which are exact except logarithm and
 cosine: bits, uniforms, integers and permutations are the same on every target.
 """
 
@@ -31,10 +31,10 @@ KEY = TensorType(U32, (2,))
 
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (0x9E3779B9, 0xBB67AE85)
-"""The golden ratio and sqrt(3) - 1, as 32-bit fractions: what the key grows by in each round."""
+"""The golden ratio and sqrt(3) - 1, as 32-bit fractions: the increments of the key in each round."""
 ROUNDS = 10
 FOLD_TAG = 1
-"""The last word of the counter where a key is derived; it is 0 where numbers are drawn."""
+"""The last word of the counter when a key is derived; it is 0 when numbers are drawn."""
 
 Words = NDArray[np.uint64]
 
@@ -69,7 +69,7 @@ def check_key(op: Op, key: Value) -> None:
 
 
 def draws(op: Op, key: Value, dtype: DType, shape: Shape, *, floats: bool) -> TensorType:
-    """The type of what is drawn; raises D0302 for a dtype of the wrong kind."""
+    """The type of the random numbers; raises D0302 for a dtype of the wrong kind."""
     check_key(op, key)
     if dtype.is_float != floats or dtype is BOOL:
         raise op.fail(f"{op.name} has no meaning for {dtype.name}", code="D0302")
@@ -103,7 +103,7 @@ def _words(emit: Builder, number: Value) -> Value:
 
 @op("rng.fold")
 class Fold(Op):
-    """A new key from a key and a number, an i64 or u64 scalar: other numbers give unrelated keys."""
+    """A new key from a key and a number, an i64 or u64 scalar: different numbers give independent keys."""
 
     random_key: Value = operand()
     data: Value = operand()
@@ -130,7 +130,7 @@ class Fold(Op):
 
 @op("rng.bits")
 class Bits(Op):
-    """Independent random u32 of the shape, each with all values equally likely."""
+    """Independent random u32 of the given shape, uniform over all values."""
 
     random_key: Value = operand()
     shape: Shape = attribute()
@@ -152,7 +152,7 @@ class Bits(Op):
 
 
 def words(emit: Builder, key: Value, shape: Shape, count: int) -> list[Value]:
-    """`count` random u32 for each element, from neighbouring places of one `rng.bits`."""
+    """`count` random u32 for each element, from neighbouring elements of one `rng.bits`."""
     drawn = emit(Bits(key, (*shape, count)))
     last = len(shape)
     return [
@@ -207,9 +207,9 @@ class Uniform(Decomposed):
 
 @op("rng.normal")
 class Normal(Decomposed):
-    """Numbers of the normal distribution with mean 0 and deviation 1, by Box and Muller (1958).
+    """Numbers of the normal distribution with mean 0 and standard deviation 1 (Box and Muller, 1958).
 
-    `sqrt(-2 log u) cos(2 pi v)` of two uniforms; one word for each, for f64 two words. f16 and bf16 are
+    `sqrt(-2 log u) cos(2 pi v)` of two uniforms of one word each, for f64 of two words. f16 and bf16 are
     computed in f32 and rounded.
     """
 
@@ -238,7 +238,7 @@ class Normal(Decomposed):
 
 @op("rng.bernoulli")
 class Bernoulli(Decomposed):
-    """True with the probability at each place: where a uniform of the same dtype is below it."""
+    """True with the probability of each element: where a uniform of the same dtype is below it."""
 
     random_key: Value = operand()
     probability: Value = operand()
@@ -259,7 +259,7 @@ class Bernoulli(Decomposed):
 class Categorical(Decomposed):
     """An index along the axis, as an i32, with probability `softmax(logits)`, one for each row.
 
-    By Gumbel's trick, `argmax(logits - log(-log(u)))`, in f32 (f64 for f64 logits).
+    By the Gumbel-max trick, `argmax(logits - log(-log(u)))`, in f32 (f64 for f64 logits).
     """
 
     random_key: Value = operand()
@@ -288,7 +288,7 @@ class Categorical(Decomposed):
         return (emit(array.ArgMax(noisy, self.axis)),)
 
     def _open(self, emit: Builder, bits: Value, dtype: DType) -> Value:
-        """An odd multiple of a power of 2 in (0, 1): neither end, or a logarithm would be infinite."""
+        """An odd multiple of a power of 2 in (0, 1), without the ends, whose logarithms are infinite."""
         count = array.MANTISSA[dtype.name] - 1
         return plus(emit, fraction(emit, bits, count, dtype), 2.0 ** -(count + 1))
 
@@ -297,7 +297,7 @@ class Categorical(Decomposed):
 class RandInt(Decomposed):
     """Integers in [low, high), scalars of the result's dtype: a random u64 modulo their distance.
 
-    An empty range gives low. The likeliest and the unlikeliest number differ by 2**-64 times the distance.
+    An empty range gives low. The probabilities of two numbers differ by at most 2**-64.
     """
 
     random_key: Value = operand()
@@ -332,7 +332,7 @@ class RandInt(Decomposed):
 
 @op("rng.permutation")
 class Permutation(Decomposed):
-    """The numbers 0 to `count` - 1 in random order: sorted by random u64."""
+    """A random permutation of 0 to `count` - 1: the order of random u64."""
 
     random_key: Value = operand()
     count: Size = attribute()

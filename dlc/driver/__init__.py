@@ -1,7 +1,7 @@
-"""The whole way from a model to an artifact or a result, and every stop between them.
+"""What each verb does: from a model to an artifact, a result or a report.
 
-Each name loads on first use, so that a command pays only for what it does: running an artifact loads
-nothing of the compiler.
+Each name is imported on first use, so that a command loads only the modules that it needs: running an
+artifact loads nothing of the compiler.
 """
 
 # Used elsewhere, through `__getattr__`.
@@ -9,10 +9,11 @@ nothing of the compiler.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
     from dlc.driver.gradcheck.check import GradientRow, Gradients, check_gradients
@@ -57,60 +58,91 @@ if TYPE_CHECKING:
     from dlc.driver.source.importing import Imported, import_model
     from dlc.driver.source.new import new_model
 
-_NAMES = {
-    "dlc.driver.run.auto_device": ("automatic",),
-    "dlc.driver.report.bench": ("Timing", "measure"),
-    "dlc.driver.run.calls": ("CallRequest", "call", "load_model"),
-    "dlc.driver.report.check": ("Checked", "check_model"),
-    "dlc.driver.report.format": ("format_path",),
-    "dlc.driver.report.loss_curve": ("write_curve",),
-    "dlc.driver.report.doctor": ("Finding", "examine"),
-    "dlc.driver.gradcheck.check": ("GradientRow", "Gradients", "check_gradients"),
-    "dlc.driver.source.importing": ("Imported", "import_model"),
-    "dlc.driver.report.inspect": ("Inspection", "inspect_file"),
-    "dlc.driver.report.instances": ("PlacedInstance", "place_instance"),
-    "dlc.driver.run.request": (
-        "CompileRequest",
-        "CompileResult",
-        "evaluate_model",
-        "make_artifact",
-        "make_model",
-        "run_model",
-    ),
-    "dlc.driver.memory.asked": ("MemoryRequest", "ModelMemory", "memory_of"),
-    "dlc.driver.memory.compare": ("comparison_data", "comparison_text"),
-    "dlc.driver.memory.files": ("write_memory",),
-    "dlc.driver.memory.largest": ("fits_data", "fits_text", "largest_fits"),
-    "dlc.driver.memory.report": ("memory_data", "memory_text"),
-    "dlc.driver.source.new": ("new_model",),
-    "dlc.driver.compile.run_passes": ("optimise_file",),
-    "dlc.driver.run.outputs": (
-        "Ranking",
-        "as_data",
-        "as_text",
-        "ranking_text",
-        "read_labels",
-        "save_results",
-        "top_labels",
-        "write_text",
-    ),
-    "dlc.driver.reference": ("Entry", "documentation", "list_entries"),
-    "dlc.driver.run.results": ("Results", "named_values"),
-    "dlc.driver.compile.settings": ("Settings",),
-    "dlc.driver.report.show": ("Shown", "show_stage"),
-    "dlc.driver.run.train": ("check_last_step", "make_trained", "plan_training"),
-    "dlc.driver.run.watch": ("Watch",),
-    "dlc.driver.report.why": ("Decided", "decisions_data", "decisions_of", "decisions_text"),
-}
-"""The names of each module: what is imported above, where only a checker reads it."""
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-
 
 if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 
     def __getattr__(name: str) -> object:
-        if name not in _HOMES:
+        home = _home(name)
+        if home is None:
             raise AttributeError(f"module 'dlc.driver' has no attribute {name!r}")
-        value: object = getattr(import_module(_HOMES[name]), name)
+        value: object = getattr(home, name)
         globals()[name] = value
         return value
+
+
+def _home(name: str) -> ModuleType | None:
+    """The module that defines a name of this package; None for other names."""
+    match name:
+        case "optimise_file":
+            import dlc.driver.compile.run_passes as home
+        case "Settings":
+            import dlc.driver.compile.settings as home
+        case "GradientRow" | "Gradients" | "check_gradients":
+            import dlc.driver.gradcheck.check as home
+        case "MemoryRequest" | "ModelMemory" | "memory_of":
+            import dlc.driver.memory.asked as home
+        case "comparison_data" | "comparison_text":
+            import dlc.driver.memory.compare as home
+        case "write_memory":
+            import dlc.driver.memory.files as home
+        case "fits_data" | "fits_text" | "largest_fits":
+            import dlc.driver.memory.largest as home
+        case "memory_data" | "memory_text":
+            import dlc.driver.memory.report as home
+        case "Entry" | "documentation" | "list_entries":
+            import dlc.driver.reference as home
+        case "Timing" | "measure":
+            import dlc.driver.report.bench as home
+        case "Checked" | "check_model":
+            import dlc.driver.report.check as home
+        case "Finding" | "examine":
+            import dlc.driver.report.doctor as home
+        case "format_path":
+            import dlc.driver.report.format as home
+        case "Inspection" | "inspect_file":
+            import dlc.driver.report.inspect as home
+        case "PlacedInstance" | "place_instance":
+            import dlc.driver.report.instances as home
+        case "write_curve":
+            import dlc.driver.report.loss_curve as home
+        case "Shown" | "show_stage":
+            import dlc.driver.report.show as home
+        case "Decided" | "decisions_data" | "decisions_of" | "decisions_text":
+            import dlc.driver.report.why as home
+        case "automatic":
+            import dlc.driver.run.auto_device as home
+        case "CallRequest" | "call" | "load_model":
+            import dlc.driver.run.calls as home
+        case (
+            "Ranking"
+            | "as_data"
+            | "as_text"
+            | "ranking_text"
+            | "read_labels"
+            | "save_results"
+            | "top_labels"
+            | "write_text"
+        ):
+            import dlc.driver.run.outputs as home
+        case (
+            "CompileRequest"
+            | "CompileResult"
+            | "evaluate_model"
+            | "make_artifact"
+            | "make_model"
+            | "run_model"
+        ):
+            import dlc.driver.run.request as home
+        case "Results" | "named_values":
+            import dlc.driver.run.results as home
+        case "check_last_step" | "make_trained" | "plan_training":
+            import dlc.driver.run.train as home
+        case "Watch":
+            import dlc.driver.run.watch as home
+        case "Imported" | "import_model":
+            import dlc.driver.source.importing as home
+        case "new_model":
+            import dlc.driver.source.new as home
+        case _:
+            return None
+    return home

@@ -1,10 +1,11 @@
-"""Errors: places in text, diagnostics, and the exceptions that carry them.
+"""Errors: source locations, diagnostics, and the exceptions that carry them.
 
 Every error a user can cause is a `DlcError`; its class decides the exit code of the command line.
-A diagnostic names a place, the two things that disagree, and one way out; it has a code whose page
-`dlc explain CODE` prints (the pages are in `dlc.errors.catalog`). An `assert` is for our own mistakes.
+A diagnostic names a location, the two things that disagree, and one way out; it has a code whose
+page `dlc explain CODE` prints (the pages are in `dlc.errors.catalog`). An `assert` is for our own
+mistakes.
 
->>> place = Place("a.dlm", 2, 7, 8)
+>>> place = SourceLocation("a.dlm", 2, 7, 8)
 >>> error = Diagnostic("D0301", "the inner sizes 3 and 4 differ", place, help="transpose y")
 >>> print(render(error, {"a.dlm": "dlc 1\\nlet z = x @ y"}))
 error[D0301]: the inner sizes 3 and 4 differ
@@ -33,7 +34,7 @@ __all__ = [
     "Label",
     "ModelError",
     "NumbersDiffer",
-    "Place",
+    "SourceLocation",
     "Unsupported",
     "UsageError",
     "diagnostic_data",
@@ -52,8 +53,10 @@ MAX_TEXT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A stretch of one line of a text: lines and columns count from 1, `end` is exclusive."""
+class SourceLocation:
+    """A range of columns in one line of a text: lines and columns count from 1, `end` is
+    exclusive.
+    """
 
     file: str
     line: int
@@ -73,7 +76,7 @@ class Place:
 class Label:
     """A remark about a second place, drawn under the source line if it is the same line."""
 
-    place: Place
+    place: SourceLocation
     text: str
 
 
@@ -83,7 +86,7 @@ class Diagnostic:
 
     code: str
     message: str
-    place: Place | None = None
+    place: SourceLocation | None = None
     labels: tuple[Label, ...] = ()
     help: str | None = None
     severity: Literal["error", "warning", "note"] = "error"
@@ -108,7 +111,7 @@ class DlcError(Exception):
         message: str | Sequence[Diagnostic],
         *,
         code: str | None = None,
-        place: Place | None = None,
+        place: SourceLocation | None = None,
         help: str | None = None,
         sources: Mapping[str, str] | None = None,
     ) -> None:
@@ -233,7 +236,7 @@ def diagnostic_data(diagnostic: Diagnostic) -> dict[str, object]:
     }
 
 
-def _place_data(place: Place | None) -> dict[str, object]:
+def _place_data(place: SourceLocation | None) -> dict[str, object]:
     return {
         "file": place and place.file,
         "line": place and place.line,
@@ -300,7 +303,7 @@ def _excerpt(diagnostic: Diagnostic, sources: Mapping[str, str], width: int) -> 
 class _Window:
     """The part of a line that is shown: all of it, or what stands around the place if it is long."""
 
-    place: Place
+    place: SourceLocation
     text: str
     shift: int
     """The columns by which the visible part is shifted to the left."""
@@ -309,7 +312,7 @@ class _Window:
     """The columns of the text that are shown."""
 
     @classmethod
-    def around(cls, place: Place, line: str) -> _Window:
+    def around(cls, place: SourceLocation, line: str) -> _Window:
         """The visible part of the line that the place is in."""
         line = line.expandtabs(1)
         if len(line) <= MAX_LINE:
@@ -320,18 +323,18 @@ class _Window:
         text = f"{before}{line[start:stop]}{after}"
         return cls(place, text, start - len(before), start + 1, stop)
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: SourceLocation) -> bool:
         """Whether a place stands in what is shown."""
         same = (place.file, place.line) == (self.place.file, self.place.line)
         return same and self.first <= place.column <= self.last
 
-    def moved(self, place: Place) -> Place:
+    def moved(self, place: SourceLocation) -> SourceLocation:
         """The place in the visible part; one behind its line goes to the end."""
         column, end = min(place.column, self.last + 1), min(place.end, self.last + 1)
         return replace(place, column=column - self.shift, end=max(0, end - self.shift))
 
 
-def _source_line(place: Place, sources: Mapping[str, str]) -> str | None:
+def _source_line(place: SourceLocation, sources: Mapping[str, str]) -> str | None:
     text = sources.get(place.file)
     if text is None:
         try:
@@ -342,7 +345,7 @@ def _source_line(place: Place, sources: Mapping[str, str]) -> str | None:
     return line[0].rstrip("\r") if line else None
 
 
-def _marks(place: Place, labels: Sequence[Label]) -> list[str]:
+def _marks(place: SourceLocation, labels: Sequence[Label]) -> list[str]:
     """The caret line, then one line for each label whose text does not fit at the end of it."""
     stretch = [(label.place, "-") for label in labels] + [(place, "^")]
     end = max(mark.column - 1 + mark.width for mark, _ in stretch)

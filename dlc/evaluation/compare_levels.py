@@ -1,8 +1,8 @@
-"""Comparing kernels before and after they become loops, each on the memory that the plan gives it.
+"""Comparing kernels with the loops that they are lowered to, on the memory that the plan assigns.
 
-The plan is evaluated kernel by kernel. Of each, some tiles of its loops run on a copy of the memory; what
-they write must be what the kernel computes, and nothing else may change. Of kernels that are the same
-code only the first are compared; those one of whose tiles takes too long are left out, by name.
+The plan is evaluated kernel by kernel. Some tiles of the loops of each kernel run on a copy of its memory:
+they must write the elements that the kernel computes, and nothing else. If several calls run the same
+code, only the first are compared; a kernel with a tile that takes too long is skipped and listed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from dlc.ir.core import Array, Builder, Evaluation, Value
 from dlc.ir.types import DType
 
 STEPS = 5_000
-"""Operations that are run of each kernel; one takes some microseconds."""
+"""The most operations evaluated for a kernel; one takes some microseconds."""
 CALLS = 2
-"""Calls of one function whose loops are run: all of them run the same code."""
+"""The most calls compared for one function: all of them run the same code."""
 
 Compare = Callable[[kernel.Kernel, Array, Array, DType], None]
-"""Raises if what the kernel computes and what its loops write differ by more than rounding."""
+"""Raises if the results of a kernel and of its loops differ by more than rounding."""
 
 
 @dataclass(slots=True)
 class Compared:
-    """How many kernels were compared in how many tiles, and those of which no tile was."""
+    """The numbers of compared kernels and tiles, and the kernels of which no tile was compared."""
 
     kernels: int = 0
     tiles: int = 0
@@ -42,7 +42,7 @@ class Compared:
 
 
 def planned_copy(program: mem.Program) -> mem.Program:
-    """A copy of a program, to be compared with the program when its kernels have become loops."""
+    """A copy of a program, to compare with the program after its kernels are lowered to loops."""
     copy = clone(program, (), (clone_block(program.body),))
     assert isinstance(copy, mem.Program)
     module = Module.empty(program.location)
@@ -60,7 +60,7 @@ def compare_loops(
 ) -> Compared:
     """Compare the kernels of a program with the loops of its lowered form, for these inputs.
 
-    Raises what `compare` raises, and BadAccess where loops reach memory that is not theirs.
+    Raises what `compare` raises, and BadAccess if loops access memory outside their views.
     """
     kernels = [op for op in planned.walk() if isinstance(op, kernel.Kernel)]
     plans = [op for op in kernels if isinstance(_around(op), mem.Wave)]
@@ -105,58 +105,61 @@ class _Lockstep(PlanRun):
     def _compare(self, op: kernel.Kernel, call: mem.Call) -> None:
         results = self.results(op)
         reads = len(op.operands) - len(op.targets)
-        before = [self.stretch(view) for view in op.operands]
-        wanted = [
-            self._with(view, stretch, result)
-            for view, stretch, result in zip(op.targets, before[reads:], results, strict=True)
+        before = [self.memory_range(view) for view in op.operands]
+        expected = [
+            self._with_result(view, memory, result)
+            for view, memory, result in zip(op.targets, before[reads:], results, strict=True)
         ]
-        left: float = self.steps
-        done = 0
+        steps_left: float = self.steps
+        tiles_done = 0
         for tile in _sample(self.at.size(call.tiles)):
-            views = [*before[:reads], *[_copy(stretch) for stretch in before[reads:]]]
+            views = [*before[:reads], *[_copy(memory) for memory in before[reads:]]]
             try:
-                left = self._run(call, views, tile, left)
+                steps_left = self._run(call, views, tile, steps_left)
             except StepLimit:
                 break
-            done += 1
-            for target, right, stretch in zip(op.targets, wanted, views[reads:], strict=True):
-                self._look(op, target, stretch, right)
-        self.compared.kernels += done > 0
-        self.compared.tiles += done
-        if not done and self.at.size(call.tiles):
+            tiles_done += 1
+            for target, wanted, written in zip(op.targets, expected, views[reads:], strict=True):
+                self._compare_written(op, target, written, wanted)
+        self.compared.kernels += tiles_done > 0
+        self.compared.tiles += tiles_done
+        if not tiles_done and self.at.size(call.tiles):
             self.compared.left_out.append(f"{op.name} at {op.location.place}")
 
     def _run(self, call: mem.Call, views: Sequence[MemoryRange], tile: int, steps: float) -> float:
         sizes, scratch = self.at.shape(call.sizes), self.at.size(call.scratch)
         return run_tile(function_of(call), views, sizes, tile, scratch, steps)
 
-    def _with(self, view: Value, stretch: MemoryRange, result: Array) -> MemoryRange:
-        """The memory of a view with the result in it."""
+    def _with_result(self, view: Value, memory: MemoryRange, result: Array) -> MemoryRange:
+        """A copy of the memory of a view, with the result of the kernel written to it."""
         type = array_type(view)
         op = view.op
         assert isinstance(op, mem.View)
-        copy = _copy(stretch)
+        copy = _copy(memory)
         if result.size:
             steps = tuple([s * type.dtype.bytes for s in self.at.shape(op.type.strides)])
             np.ndarray(result.shape, type.dtype.numpy, copy.data.data, 0, steps)[...] = result
         return copy
 
-    def _look(
-        self, op: kernel.Kernel, view: Value, found: MemoryRange, wanted: MemoryRange
+    def _compare_written(
+        self, op: kernel.Kernel, view: Value, memory: MemoryRange, expected: MemoryRange
     ) -> None:
+        """Compare the elements that a tile has written with those of the kernel."""
         dtype = array_type(view).dtype
-        assert found.written is not None
-        written = found.written[:: dtype.bytes]
-        one, other = (stretch.data.view(dtype.numpy)[written] for stretch in (found, wanted))
-        self.compare(op, other, one, dtype)
+        assert memory.written is not None
+        written = memory.written[:: dtype.bytes]
+        from_loops, from_kernel = (
+            each.data.view(dtype.numpy)[written] for each in (memory, expected)
+        )
+        self.compare(op, from_kernel, from_loops, dtype)
 
 
-def _copy(stretch: MemoryRange) -> MemoryRange:
-    """The same bytes elsewhere, where writing is noted."""
-    written = np.zeros(stretch.data.size, np.bool_)
-    return replace(stretch, data=stretch.data.copy(), written=written)
+def _copy(memory: MemoryRange) -> MemoryRange:
+    """A copy of the bytes, with a mask that records writes."""
+    written = np.zeros(memory.data.size, np.bool_)
+    return replace(memory, data=memory.data.copy(), written=written)
 
 
 def _sample(tiles: int) -> list[int]:
-    """The last tile, which has the rests, the first, and some between."""
+    """The last tile, which has the remainders, the first one, and some in between."""
     return list(dict.fromkeys([tiles - 1, 0, tiles // 2, tiles // 3])) if tiles else []

@@ -1,9 +1,9 @@
 """Evaluating a plan with NumPy, in the arena that it lays out.
 
-Every value is written where the plan says and read from there, so a value that is overwritten too early
-shows as a wrong number. The arena starts out full of NaN. The kernels of a wave run in any order: here
-they all read before any of them writes what the others might read, and a value that one kernel of a wave
-writes where another one reads is a conflict. Kernels that are lowered run tile by tile.
+Every value is written at its planned address and read from there, so a value that is overwritten
+too early shows as a wrong number. The arena is initialised with NaN. The kernels of a wave may run
+in any order: here all of them read before any of them writes, and a kernel that writes memory which
+another kernel of the wave reads is a conflict. Lowered kernels run tile by tile.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def evaluate_plan(
 ) -> tuple[Array, ...]:
     """The results of an entry point whose kernels are in the plan, or lowered to loops.
 
-    Raises PlanConflict where the plan would let kernels of one wave disturb each other.
+    Raises PlanConflict if a kernel of a wave writes memory that another one of the wave uses.
     """
     return PlanRun(program, inputs, Evaluation(dims, weights)).run()
 
 
 def arena_offsets(roots: Iterable[mem.Root], at: Evaluation) -> dict[int, int]:
-    """Where each arena root lies in bytes, by its number: at its offset, or just above those below it.
+    """The offset in bytes of each arena root, by its number: as planned, or just above the roots below it.
 
-    What lies above what may be a chain of any length, so what is not known yet waits on a stack.
+    Roots may be stacked to any depth, so the traversal keeps a stack of its own instead of recursing.
     """
     arena = {root.number: root for root in roots if root.kind == "arena"}
     starts: dict[int, int] = {}
@@ -71,9 +71,9 @@ def function_of(call: mem.Call) -> Function:
     assert program.parent is not None
     module = program.parent.parent
     assert isinstance(module, Module)
-    found = module.symbol(call.kernel.name)
-    assert isinstance(found, loop.Func | simt.Func)
-    return found
+    function = module.symbol(call.kernel.name)
+    assert isinstance(function, loop.Func | simt.Func)
+    return function
 
 
 class PlanRun:
@@ -98,22 +98,24 @@ class PlanRun:
             updated = updates.get(number)
             memory = self.outputs[number] if updated is None else self.inputs[updated]
             shape = self.at.shape(type.shape)
-            count = int(np.prod(shape))  # fewer than there is room for, where the call measures
+            count = int(np.prod(shape))  # less than the memory has, where a size is measured
             results.append(memory.view(type.dtype.numpy)[:count].reshape(shape))
         return tuple(results)
 
     def _roots(self, inputs: Sequence[Array]) -> None:
         roots = [op for op in self.program.body if isinstance(op, mem.Root)]
-        places = arena_offsets(roots, self.at)
+        offsets = arena_offsets(roots, self.at)
         ends = [
-            places[root.number] + self.at.size(root.bytes) for root in roots if root.kind == "arena"
+            offsets[root.number] + self.at.size(root.bytes)
+            for root in roots
+            if root.number in offsets and root.kind == "arena"
         ]
         arena = np.full(max(ends, default=0), POISON, np.uint8)
         for root in roots:
             count = self.at.size(root.bytes)
             match root.kind:
                 case "arena":
-                    start = places[root.number]
+                    start = offsets[root.number]
                     self.memory[root.result] = arena[start : start + count]
                 case "input":
                     data = np.array(inputs[root.number], order="C").reshape(-1)
@@ -167,7 +169,7 @@ class PlanRun:
 
     def _call(self, call: mem.Call) -> None:
         """Run a lowered kernel."""
-        views = [self.stretch(view) for view in call.views]
+        views = [self.memory_range(view) for view in call.views]
         self.measure()
         sizes, scratch = self.at.shape(call.sizes), self.at.size(call.scratch)
         function = function_of(call)
@@ -182,25 +184,25 @@ class PlanRun:
                 launch.run(tile)
 
     def measure(self) -> None:
-        """Look at what was counted so far."""
+        """Update the measured sizes from the counts in memory."""
         for op in self.program.body:
             if isinstance(op, mem.MeasuredSize):
                 self.at.dims[op.dim] = int(self.array(op.view))
 
-    def stretch(self, view: Value) -> MemoryRange:
-        """The memory of a view: from its first element to its last, where there are most of them."""
+    def memory_range(self, view: Value) -> MemoryRange:
+        """The memory of a view from its first to its last element, at the limits of measured sizes."""
         op: Op | None = view.op
         if not isinstance(op, mem.View):
             return MemoryRange(str(op), self.array(view).reshape(-1).view(np.uint8), writable=False)
-        most = {name: self.at.size(limit) for name, limit in self.program.limit_of.items()}
-        at = Evaluation({**self.at.dims, **most})
+        limits = {name: self.at.size(limit) for name, limit in self.program.limit_of.items()}
+        at = Evaluation({**self.at.dims, **limits})
         shape, strides = at.shape(op.type.shape), at.shape(op.type.strides)
         elements = sum((n - 1) * by for n, by in zip(shape, strides, strict=True)) + 1
         size = 0 if 0 in shape else elements * op.type.dtype.bytes
         start = self._start(op)
         name = f"{view.name or 'a view'} of {op.type}"
         if not size:
-            # A formula may look at a place that it then does not choose: that reads what it likes.
+            # A formula may load an element that a select then discards: it may be any number.
             return MemoryRange(name, np.full(8, POISON, np.uint8), writable=False)
         root = op.root.op
         updated = self.program.updates.values()
@@ -208,14 +210,14 @@ class PlanRun:
         return MemoryRange(name, self._memory_of(op.root)[start : start + size], writable)
 
     def _start(self, view: mem.View) -> int:
-        """Where in its root a view begins at this point of the loops, in bytes."""
+        """The offset of a view in its root in bytes, in the current iterations of the loops."""
         start = self.at.size(view.offset)
         for counter, step in zip(view.counters, view.steps, strict=True):
             start += self.counters[counter] * self.at.size(step)
         return start
 
     def results(self, op: kernel.Kernel) -> tuple[Array, ...]:
-        """What a kernel computes from memory as it is."""
+        """The results of a kernel, computed from the current contents of memory."""
         reads = op.operands[: len(op.operands) - len(op.targets)]
         results = op.evaluate(self.at, *[self.array(view) for view in reads])
         return results if isinstance(results, tuple) else (results,)
@@ -234,16 +236,16 @@ class PlanRun:
                             raise PlanConflict(f"{writer} writes what {other} uses")
 
     def _is_in_place(self, op: kernel.Kernel, target: Value, used: Value) -> bool:
-        """Whether a kernel writes exactly the elements that it reads, each over itself."""
-        places = overwritable_operands(op)
+        """Whether a kernel reads and writes the same elements, each in the same place."""
+        overwritable = overwritable_operands(op)
         if target.type is not used.type:
             return False
         same = self.array(target).ctypes.data == self.array(used).ctypes.data
         reads = op.operands[: len(op.operands) - len(op.targets)]
-        return same and all(k in places for k, view in enumerate(reads) if view is used)
+        return same and all(k in overwritable for k, view in enumerate(reads) if view is used)
 
     def array(self, view: Value) -> Array:
-        """The window on memory that a view is at this point of the loops."""
+        """A view as a NumPy array over its memory, in the current iterations of the loops."""
         op: Op | None = view.op
         match op:
             case mem.Constant(value=value, type=type):
@@ -257,8 +259,8 @@ class PlanRun:
 
     def _memory_of(self, root: Value) -> Bytes:
         """The bytes of a root, or of the constant or weight that a view is a part of."""
-        found = self.memory.get(root)
-        return self.array(root).reshape(-1).view(np.uint8) if found is None else found
+        memory = self.memory.get(root)
+        return self.array(root).reshape(-1).view(np.uint8) if memory is None else memory
 
     def _window(self, memory: Bytes, type: ViewType, start: int) -> Array:
         shape = self.at.shape(type.shape)

@@ -54,9 +54,9 @@ SPECIALS["update"] = Special(
     "update",
     _update,
     'update(x, at=[i, ..], value, mode="set")',
-    "A copy of x with a value, which stretches, at a place that is written like an index. The modes add, "
-    "multiply, max and min combine it with what is there; where index tensors name a place several times, "
-    "each value counts, in order.",
+    "A copy of x with a value, which is broadcast, at an index. The modes add, multiply, max and min "
+    "combine the value with the element there; where index tensors name an element several times, the "
+    "updates take effect in order.",
     "update([1, 2, 3], 9, at=[0])",
     "[9, 2, 3]",
     "shapes",

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.errors import Diagnostic
-from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Size, evaluate, known_multiple, names, substitute, symbol
 from dlc.ir.equal_sizes import (
     highest_value,
@@ -21,6 +22,7 @@ from dlc.ir.equal_sizes import (
     not_negative,
     solution,
 )
+from dlc.ir.location import Location
 from dlc.ir.types import TensorType
 
 
@@ -47,12 +49,12 @@ class SolvedSizes:
     """Dims of the inputs that a model decides: as other sizes, or by bounds.
 
     A dim that is a multiple of a number keeps its name: `H` is `16*H`. Bounds are those of the names that
-    are left. `origins` has the operation that decides each dim.
+    are left. `origins` has the location of what decides each dim.
     """
 
     dims: Mapping[str, Size] = field(default_factory=dict[str, Size])
     bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
-    origins: Mapping[str, Op] = field(default_factory=dict[str, Op])
+    origins: Mapping[str, Location] = field(default_factory=dict[str, Location])
 
     def __bool__(self) -> bool:
         return bool(self.dims or self.bounds)
@@ -73,7 +75,7 @@ class SolvedSizes:
                 name, f"{name} is {low} or more" if high is None else _between(name, low, high)
             )
         return [
-            Diagnostic("D0522", text, self.origins[name].location.place, severity="note")
+            Diagnostic("D0522", text, self.origins[name].place, severity="note")
             for name, text in told.items()
         ]
 
@@ -88,32 +90,39 @@ def _between(name: str, low: int, high: int) -> str:
     return f"{name} is {high} at most" if low == 1 else f"{name} is between {low} and {high}"
 
 
-def solved_sizes(block: Block, bounds: Bounds, free: AbstractSet[str]) -> SolvedSizes:
+def solved_sizes(
+    block: Block,
+    bounds: Bounds,
+    free: AbstractSet[str],
+    required: Mapping[Size, Location] = MappingProxyType({}),
+) -> SolvedSizes:
     """What the conditions of a block say of the dims: equal sizes first, and if there are none, bounds.
 
-    `bounds` has the dims of the inputs; `free` are those whose bounds nobody has asked for.
+    `bounds` has the dims of the inputs; `free` are those whose bounds nobody has asked for; `required` has
+    sizes that must be 0 or more besides.
     """
     equal, at_least = _conditions(block)
+    at_least |= required
     solved = SolvedSizes()
-    for one, other, op in equal:
+    for one, other, location in equal:
         found = solution(substitute(one, solved.dims), substitute(other, solved.dims))
         if found is not None and found[0] in bounds and names(found[1]) <= bounds.keys():
             name, size = found
-            solved = solved.then(SolvedSizes({name: size}, {}, {name: op}))
+            solved = solved.then(SolvedSizes({name: size}, {}, {name: location}))
     if solved:
         return solved
-    for one, other, op in equal:
+    for one, other, location in equal:
         size = not_negative(one, other)
         if size is not None:
-            at_least.setdefault(size, op)
+            at_least.setdefault(size, location)
     narrower = {**bounds}
-    origins: dict[str, Op] = {}
-    for size, op in at_least.items():
+    origins: dict[str, Location] = {}
+    for size, location in at_least.items():
         if len(names(size)) == 1 and names(size) <= free:
             (name,) = names(size)
             bound = _narrower(size, name, *narrower[name])
             if bound != narrower[name]:
-                narrower[name], origins[name] = bound, op
+                narrower[name], origins[name] = bound, location
     return SolvedSizes({}, {name: narrower[name] for name in origins}, origins)
 
 
@@ -128,18 +137,18 @@ def _narrower(size: Size, name: str, low: int, high: int | None) -> tuple[int, i
     return low, most if high is None else min(high, most)
 
 
-def _conditions(block: Block) -> tuple[list[tuple[Size, Size, Op]], dict[Size, Op]]:
+def _conditions(block: Block) -> tuple[list[tuple[Size, Size, Location]], dict[Size, Location]]:
     """The sizes that operations need to be equal, and those that must be 0 or more."""
-    equal: list[tuple[Size, Size, Op]] = []
-    at_least: dict[Size, Op] = {}
+    equal: list[tuple[Size, Size, Location]] = []
+    at_least: dict[Size, Location] = {}
     for op in [inner for top in block for inner in top.walk(formulas=False)]:
         for need in op.needs():
             if need.equals is not None:
-                equal.append((need.size, need.equals, op))
+                equal.append((need.size, need.equals, op.location))
             elif need.code == "D0804" and highest_value(need.size) is None:
                 # That an axis may be too long to be numbered bounds nothing.
-                at_least.setdefault(need.size, op)
+                at_least.setdefault(need.size, op.location)
         for result in op.results:
             for size in result.type.shape if isinstance(result.type, TensorType) else ():
-                at_least.setdefault(size, op)
+                at_least.setdefault(size, op.location)
     return equal, at_least

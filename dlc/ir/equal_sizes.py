@@ -59,11 +59,33 @@ def solution(one: Size, other: Size) -> tuple[str, Size] | None:
     >>> h, n = symbol("H"), symbol("N")
     >>> solution(2 * (h // 2), h), solution(n + 1, 81), solution(h, n)
     (('H', <Dim 2*H>), ('N', 80), ('H', <Dim N>))
+    >>> solution(h, n - minimum(symbol("P"), n))
+    ('H', <Dim N - P>)
     """
     difference = one - other
     if not isinstance(difference, Dim):
         return None
+    chosen = _only_branch(difference)
+    if chosen is not None:
+        return solution(chosen, 0)
     return _multiple(difference) or _only_value(difference)
+
+
+def _only_branch(difference: Dim) -> Size | None:
+    """The difference with one size of an extreme in its place, where it is never 0 with the other one.
+
+    `S` is `T - min(P, T)` only where that is `T - P`, as S is 1 or more.
+    """
+    for monomial, factor in difference.terms:
+        match monomial:
+            case ((Extreme(which, sizes), 1),):
+                rest = difference - factor * _extreme(which, sizes)
+                for kept, other in (sizes, sizes[::-1]):
+                    if never_equal(rest + factor * other, 0):
+                        return rest + factor * kept
+            case _:
+                pass
+    return None
 
 
 def not_negative(one: Size, other: Size) -> Size | None:

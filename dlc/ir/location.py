@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dlc.errors import Place
+from dlc.errors import SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class FileLocation:
     end: int = 0
 
     @property
-    def place(self) -> Place:
-        return Place(self.file, self.line, self.column, self.end)
+    def place(self) -> SourceLocation:
+        return SourceLocation(self.file, self.line, self.column, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class FusedLocation:
     parts: tuple[FileLocation, ...]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         return self.parts[0].place
 
 
@@ -41,7 +41,7 @@ class UnknownLocation:
     reason: str = ""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SourceLocation | None:
         return None
 
 

@@ -243,7 +243,7 @@ class SimpleType(Type):
 
 
 ROOT = SimpleType("!mem.root")
-"""A stretch of memory: an input, an output, weights, or a place in the arena."""
+"""A block of memory: an input, an output, weights, or a place in the arena."""
 POINTER = SimpleType("!loop.pointer")
 """An address in the loop dialects."""
 

@@ -133,7 +133,7 @@ class FaultWord(IntEnum):
 
 
 class TraceWord(IntEnum):
-    """One trace record: one thread's stretch of one op."""
+    """A trace record: the work of a thread on an op."""
 
     OP = 0
     THREAD = 1
@@ -234,7 +234,7 @@ IMPORTS = (
     "sgemv_",
     "dgemv_",
 )
-"""The outside functions that code in an artifact may call; anything else is refused.
+"""The functions that code in an artifact may import; any other is refused.
 
 Those of BLAS have Fortran's interface with 32-bit integers (without the lengths of strings); the caller of
 a program that uses them wraps the call in `dlc.runtime.cpu.blas.single_threaded`.

@@ -6,7 +6,6 @@ What only a GPU needs is brought in with the first model that has code for one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from dlc.runtime.artifact.contents import Artifact
@@ -141,12 +140,16 @@ def load_machine(
     if native is None:
         return gpu
     tables = [(each.program, each.words) for each in programs]
-    return _mixed_machine()(native, gpu, tables, artifact.manifest.weights)
+    return _hetero_machine()(native, gpu, tables, artifact.manifest.weights)
 
 
 def _gpu_machine() -> type[GpuMachine]:
-    return import_module("dlc.runtime.gpu.machine").GpuMachine
+    from dlc.runtime.gpu.machine import GpuMachine
+
+    return GpuMachine
 
 
-def _mixed_machine() -> type[HeteroMachine]:
-    return import_module("dlc.runtime.hetero.machine").HeteroMachine
+def _hetero_machine() -> type[HeteroMachine]:
+    from dlc.runtime.hetero.machine import HeteroMachine
+
+    return HeteroMachine

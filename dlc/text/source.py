@@ -1,4 +1,4 @@
-"""Model text and stretches of it: what every node of the AST points back to."""
+"""Model text, and spans of it, to which every node of the AST refers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from dlc.errors import Diagnostic, ModelError, Place
+from dlc.errors import Diagnostic, ModelError, SourceLocation
 
 __all__ = ["MAX_BYTES", "Source", "Span"]
 
@@ -17,7 +17,7 @@ MAX_BYTES = 8 << 20
 
 
 class Span(NamedTuple):
-    """A stretch of a text by character offsets; `end` is exclusive."""
+    """A range of a text by character offsets; `end` is exclusive."""
 
     start: int
     end: int
@@ -31,12 +31,12 @@ class Source:
     text: str = field(repr=False)
     _line_starts: list[int] = field(default_factory=list[int], init=False, repr=False)
 
-    def place(self, span: Span) -> Place:
+    def place(self, span: Span) -> SourceLocation:
         """The line and columns of `span`; of several lines, the part on the first."""
         line, column = self.line_and_column(span.start)
         line_end = self.text.find("\n", span.start, span.end)
         stop = span.end if line_end < 0 else line_end
-        return Place(self.name, line, column, column + stop - span.start)
+        return SourceLocation(self.name, line, column, column + stop - span.start)
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Both count from 1; a tab, like any character, is one column wide."""
@@ -44,7 +44,7 @@ class Source:
         line = bisect_right(starts, offset)
         return line, offset - starts[line - 1] + 1
 
-    def offset(self, place: Place) -> int:
+    def offset(self, place: SourceLocation) -> int:
         """Where a place of this text begins."""
         return self._starts()[place.line - 1] + place.column - 1
 

@@ -122,7 +122,7 @@ def quick_ones(names: Iterable[str], *quick: str) -> list[ParameterSet]:
 def tiny(kind: gpu.Kind, name: str) -> GpuCase:
     """A network in bf16, so small that the evaluator runs it, and two or four examples."""
     sizes, count, known = TINY[name]
-    case = case_of(kind, name, "bf16")
+    case = case_of(kind, name.removeprefix("wide "), "bf16")
 
     def some() -> dict[str, gpu.Array]:
         cut = {
@@ -142,11 +142,12 @@ TINY: dict[str, tuple[dict[str, int], int, int]] = {
     "minilm": ({"V": 20, "D": 24, "L": 1}, 1, 20),
     "lstm": ({"V": 16, "D": 8}, 2, 16),
     "ncf": ({"users": 12, "items": 6, "width": 4}, 4, 6),
+    "wide ncf": ({"users": 20, "items": 10, "width": 8}, 4, 10),
 }
 """Sizes, examples, and how many tokens or items there are."""
 
 
-@pytest.mark.parametrize("name", quick_ones(TINY, "mlp", "ncf"))
+@pytest.mark.parametrize("name", quick_ones(TINY, "mlp"))
 def test_a_network_in_bf16_gives_what_it_gives_on_a_processor(
     name: str, fake: FakeGpu, tmp_path: Path
 ) -> None:
@@ -161,7 +162,7 @@ def test_a_network_in_bf16_gives_what_it_gives_on_a_processor(
     assert furthest({"result": found["result"]}, {"result": np.asarray(exact)}) > 0
 
 
-@pytest.mark.parametrize("name", quick_ones(("mlp", "gpt", "lstm", "ncf"), "ncf"))
+@pytest.mark.parametrize("name", quick_ones(("mlp", "gpt", "lstm", "ncf", "wide ncf"), "ncf"))
 def test_a_step_in_bf16_is_that_of_a_processor(name: str, fake: FakeGpu, tmp_path: Path) -> None:
     case = tiny("training", name)
     spec = spec_of(case, tmp_path)

@@ -15,6 +15,7 @@ from dlc.cli.app import VERBS
 from dlc.errors.catalog import PAGES
 from tests.cli.conftest import Command
 from tests.documents import ROOT
+from tests.suites import together
 
 Data = dict[str, object]
 
@@ -114,7 +115,7 @@ def test_a_result_is_one_json_value(dlc: Command, files: Path, verb: str) -> Non
     assert '"errors"' not in done.out
 
 
-@pytest.mark.parametrize("verb", FAIL)
+@together("verb", FAIL)
 def test_a_failure_is_one_json_value(dlc: Command, files: Path, verb: str) -> None:
     arguments, code = FAIL[verb]
     done = dlc(verb, *arguments.split(), "--json")

@@ -50,7 +50,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("where", every(2, ["2>&-", "2>/dev/full"]))
 def test_results_are_given_where_nothing_else_can_be_said(
     dlc: Command, folder: Path, where: str
 ) -> None:
@@ -122,7 +122,7 @@ def test_without_any_stdout_a_command_does_its_work_and_says_what_is_lost(
     assert command != "new first" or (folder / "first.dlm").exists()
 
 
-@pytest.mark.parametrize(("model", "spent"), [("endless.dlm", 250), ("endless.dlc", 100)])
+@pytest.mark.parametrize(("model", "spent"), every(2, [("endless.dlc", 100), ("endless.dlm", 250)]))
 def test_ctrl_c_ends_a_running_call_with_130(
     dlc: Command, folder: Path, model: str, spent: int
 ) -> None:
@@ -154,7 +154,7 @@ def test_two_processes_that_write_one_artifact_leave_a_whole_one(folder: Path) -
 @pytest.mark.parametrize(
     "changes",
     every(
-        2,
+        4,
         [
             {"DLC_CACHE": "/proc/nothing"},
             {"DLC_CACHE": "rows.dlm"},

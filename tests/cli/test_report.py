@@ -11,7 +11,7 @@ import time
 import pytest
 
 from dlc.cli.report import Interrupted, guarded, print_json, progress
-from dlc.errors import Diagnostic, Label, ModelError, Place, diagnostic_data
+from dlc.errors import Diagnostic, Label, ModelError, SourceLocation, diagnostic_data
 
 
 class Terminal(io.StringIO):
@@ -46,13 +46,13 @@ def test_a_person_sees_it_counting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_error_is_also_an_object_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     def fails() -> None:
-        declared = Label(Place("a.dlm", 1, 5, 6), "declared here")
+        declared = Label(SourceLocation("a.dlm", 1, 5, 6), "declared here")
         raise ModelError(
             [
                 Diagnostic(
                     "D0321",
                     "f32[3] returned where i32[3] is expected",
-                    Place("a.dlm", 2, 3, 9),
+                    SourceLocation("a.dlm", 2, 3, 9),
                     (declared,),
                     "yes",
                 )

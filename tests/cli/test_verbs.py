@@ -14,10 +14,10 @@ from dlc.cli import main
 from dlc.cli.app import VERBS
 from dlc.errors.catalog import PAGES
 from tests.cli.conftest import Command
-from tests.suites import every
+from tests.suites import every, together
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@together("verb", VERBS)
 def test_every_verb_has_help_and_json(dlc: Command, verb: str) -> None:
     done = dlc(verb, "--help")
     assert done.code == 0
@@ -30,7 +30,7 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
     assert all(verb in done.out for verb in VERBS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("command", "code", "said"),
     [
         ("run gone.dlm", 2, "cannot read gone.dlm"),
@@ -287,7 +287,7 @@ def test_functions_and_operations_are_listed_and_documented(dlc: Command) -> Non
     assert "scan x in xs" in dlc("doc", "scan").out
 
 
-@pytest.mark.parametrize("code", every(4, sorted(PAGES)))
+@together("code", every(4, sorted(PAGES)))
 def test_every_error_code_is_explained(capsys: pytest.CaptureFixture[str], code: str) -> None:
     assert main(["explain", code]) == 0
     assert PAGES[code].title in capsys.readouterr().out

@@ -23,6 +23,7 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.report.inspect import inspect_file
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.interpret import evaluate_entry
+from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.watch import Watch
 from dlc.errors import ModelError
 from dlc.runtime.artifact.certificate import read_certificate
@@ -354,7 +355,7 @@ def _with_threads(program: Program, count: int) -> dlc.Model:
     ids=lambda value: value.stem if isinstance(value, Path) else str(value),
 )
 def test_the_parameters_of_known_networks_are_counted(path: Path, parameters: int) -> None:
-    inspection = inspect_file(str(path))
+    inspection = inspect_file(CompileRequest(str(path)))
     assert inspection.parameters == parameters
     assert sum(layer.parameters for layer in inspection.layers) == parameters
 
@@ -429,8 +430,11 @@ def test_a_product_that_needs_more_memory_than_is_free_is_one_sentence_and_code_
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "cpu:1", "cuda:0"])
-def test_a_product_is_timed_on_each_device(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--set", "n=8", "--place", f"unit={device}", "--seconds", "0", "--json"]
+@pytest.mark.parametrize("n", every(2, (8, 24)))
+def test_a_product_is_timed_on_each_device(
+    n: int, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--set", f"n={n}", "--place", f"unit={device}", "--seconds", "0", "--json"]
     with fake_gpu() as gpu:
         assert main(["bench", str(EXAMPLES / "matrices.dlm"), *given]) == 0
     timing = json.loads(capsys.readouterr().out)

@@ -12,6 +12,7 @@ from dlc.ir.core import Block, Builder, Evaluation
 from dlc.ir.dims import Shape, symbol
 from dlc.ir.types import F64, TensorType
 from tests.op_examples.example import HERE, Numbers
+from tests.suites import together
 
 SIZES = {letter: size for size, letter in enumerate("ijkbhd", 2)}
 
@@ -28,7 +29,7 @@ def run(block: Block, arrays: list[Numbers]) -> Numbers:
     return result
 
 
-@pytest.mark.parametrize(
+@together(
     "equation",
     [
         "ij,jk->ik",

@@ -12,6 +12,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType, TensorType
 from tests.op_examples.example import HERE
+from tests.suites import together
 
 Build = Callable[[Builder, Value], Op]
 
@@ -54,7 +55,7 @@ SAME: list[Build] = [
 ]
 
 
-@pytest.mark.parametrize("build", SAME)
+@together("build", SAME)
 def test_what_changes_nothing_is_its_operand(build: Build) -> None:
     x, result = folded(build)
     assert result is x

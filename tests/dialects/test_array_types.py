@@ -15,6 +15,7 @@ from dlc.ir.core import Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import Shape, symbol
 from dlc.ir.types import BOOL, F32, F64, I32, I64, U8, U32, TensorType
 from tests.op_examples.example import HERE, Build, Example, given
+from tests.suites import together
 
 B, T = symbol("B"), symbol("T")
 
@@ -141,7 +142,7 @@ WRONG: list[tuple[str, list[TensorType], Build, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "types", "build", "says"), WRONG)
+@together(("code", "types", "build", "says"), WRONG)
 def test_a_wrong_operation_says_what_disagrees(
     code: str, types: list[TensorType], build: Build, says: str
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from dlc.driver.source.open import read_ir
 from dlc.errors import ModelError
+from tests.suites import together
 
 FUNCTION = """\
 "func.func"() <{{sym_name = "f", function_type = (tensor<?x3xf32, #dlc.dims<"B, 3">>, tensor<3xf32>)
@@ -36,7 +37,7 @@ def test_attributes_that_fit_are_accepted() -> None:
     read_ir(text(inputs=None, results=None, defaults=None, updates=None, doc=None), "f.dlir")
 
 
-@pytest.mark.parametrize(
+@together(
     ("changed", "message"),
     [
         ({"dims": None}, "@f mentions the size B, which dlc.dims does not bound"),

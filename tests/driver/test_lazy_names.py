@@ -1,20 +1,39 @@
-"""The names of `dlc.driver`: what a checker reads is what is loaded on first use."""
+"""The names of `dlc` and `dlc.driver`: those that a checker reads are imported on first use."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import sys
+from collections.abc import Iterator
+from types import ModuleType
 
+import pytest
+
+import dlc
 from dlc import driver
 
 
-def test_the_table_of_names_is_what_is_imported_for_a_checker() -> None:
-    imported = {
-        statement.module: tuple(alias.name for alias in statement.names)
-        for statement in ast.walk(ast.parse(inspect.getsource(driver)))
-        if isinstance(statement, ast.ImportFrom)
-        and (statement.module or "").startswith("dlc.driver.")
-    }
-    assert imported == driver._NAMES  # pyright: ignore[reportPrivateUsage] - the table itself
-    for names in imported.values():
-        assert all(hasattr(driver, name) for name in names)
+def names_for_a_checker(package: ModuleType) -> Iterator[tuple[str, str]]:
+    """The module and the name of each import under `if TYPE_CHECKING`."""
+    for statement in ast.parse(inspect.getsource(package)).body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+            for imported in ast.walk(statement):
+                if isinstance(imported, ast.ImportFrom) and imported.module != "types":
+                    yield from ((str(imported.module), alias.name) for alias in imported.names)
+
+
+@pytest.mark.parametrize("package", [dlc, driver])
+def test_the_names_that_a_checker_reads_are_imported_from_their_modules(
+    package: ModuleType,
+) -> None:
+    names = list(names_for_a_checker(package))
+    assert names
+    for module, name in names:
+        assert getattr(package, name) is getattr(sys.modules[module], name)
+
+
+@pytest.mark.parametrize("package", [dlc, driver])
+def test_other_names_are_refused(package: ModuleType) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'unheard_of'"):
+        getattr(package, "unheard_of")  # noqa: B009 - a checker would refuse the attribute

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.driver.python_arguments import bounds_of, settings_of
 from dlc.frontend.elaboration.values import Items
+from tests.suites import together
 
 TEXT = "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32[B] = 2 * x\n"
 MODULES = """\
@@ -34,7 +35,7 @@ def model() -> dlc.Model:
     return dlc.compile(text=MODULES, module="A", settings={"n": 2})
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "said"),
     [
         (lambda: compile(5), "the path of a model is a str or a pathlib.Path, found 5"),

@@ -21,6 +21,7 @@ from dlc.ir.passes import PASSES
 from dlc.ir.types import LANGUAGE_DTYPES
 from dlc.text.model import words
 from tests.frontend.programs import Program
+from tests.suites import together
 
 OWN = {name for name, kind in OPS.items() if kind.__module__.startswith("dlc.")}
 """Operations that are not those of other packages, or of other tests."""
@@ -34,7 +35,7 @@ def of_group(*groups: str) -> list[str]:
     return [entry.name for entry in ENTRIES if entry.group.startswith(groups)]
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@together("name", sorted(NAMES))
 def test_every_page_has_a_signature_an_example_and_a_derivative(name: str) -> None:
     page = documentation(name)
     assert page.name == name
@@ -60,7 +61,7 @@ def test_every_name_of_the_compiler_is_listed() -> None:
     assert {f"nn.{name}" for name in library_names()} < NAMES
 
 
-@pytest.mark.parametrize(
+@together(
     "word", sorted(words.OPENERS | words.TRAIN_WORDS | words.EXPRESSION_WORDS | words.NEVER_NAMES)
 )
 def test_every_keyword_has_a_page(word: str) -> None:
@@ -69,7 +70,7 @@ def test_every_keyword_has_a_page(word: str) -> None:
     assert word in f"{page.signature} {page.summary} {page.example}"
 
 
-@pytest.mark.parametrize("name", [page.name for page in keywords.pages()])
+@together("name", [page.name for page in keywords.pages()])
 def test_the_example_of_a_keyword_is_a_right_text(name: str) -> None:
     text = documentation(name).example
     assert name in text
@@ -101,7 +102,7 @@ def check_call(page: Page, items: str = "") -> None:
     )
 
 
-@pytest.mark.parametrize("name", of_group("library: "))
+@together("name", of_group("library: "))
 def test_the_example_of_the_library_gives_what_it_says(name: str) -> None:
     page = documentation(name)
     group, _, short = name.partition(".")

@@ -21,6 +21,7 @@ from dlc.importers.onnx import OnnxModel
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.text.model.fmt import format_source
+from tests.importers.onnx.cases import Case, ids, model_and_inputs
 from tests.importers.onnx.models import (
     Array,
     evaluated,
@@ -31,12 +32,16 @@ from tests.importers.onnx.models import (
     results,
     written,
 )
-from tests.importers.onnx.test_operators import CASES, Case, ids, model_and_inputs
+from tests.importers.onnx.test_more_operators import CASES as MORE
+from tests.importers.onnx.test_operators import CASES
+from tests.importers.onnx.test_picture_operators import CASES as PICTURES
+from tests.suites import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
+ALL = (*CASES, *PICTURES, *MORE)
 
 
-@pytest.mark.parametrize("one", CASES, ids=ids(CASES))
+@together("one", ALL, ids=ids(ALL))
 def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
     inputs, made = imported_case(one)
     text = written(made)
@@ -261,7 +266,7 @@ def test_an_imported_file_lies_beside_its_weights(tmp_path: Path) -> None:
     source.write_bytes(
         model_of(nodes, {"x": X}, ["y"], weights, shapes={"x": ["N", 4]}).SerializeToString()
     )
-    made = import_model(source, tmp_path / "other.dlm", dims={"N": 3})
+    made = import_model(source, tmp_path / "other.dlm", dims={"N": (3, 3)})
     assert made.weights == tmp_path / "other.safetensors"
     assert made.parameters == 8
     assert "x: f32[3, 4]" in made.text.read_text()
@@ -288,13 +293,13 @@ def test_an_import_replaces_the_weights_of_an_import_and_no_others(tmp_path: Pat
 @pytest.mark.parametrize(
     ("dims", "shapes", "message"),
     [
-        ({"M": 3}, {}, "no size M"),
+        ({"M": (3, 3)}, {}, "no size M"),
         ({}, {"z": "3,4"}, "no input z"),
         ({}, {"x": "3,,4"}, "--shape x=3,,4"),
     ],
 )
 def test_sizes_that_are_not_there_are_refused(
-    dims: dict[str, int], shapes: dict[str, str], message: str, tmp_path: Path
+    dims: dict[str, tuple[int, int]], shapes: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "net.onnx"
     node = helper.make_node("Neg", ["x"], ["y"])

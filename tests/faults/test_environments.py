@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ STRANGER = 54321
 """A user that no system has: without a name and without a home."""
 
 AS_USER = """
-import contextlib, io, os, pathlib, shutil, sys, tempfile
+import contextlib, io, json, os, pathlib, shutil, sys, tempfile
 from dlc.cli import main
 # Python and its packages may lie where only root can read: what is imported late is imported before.
 here, cached = os.getcwd(), os.environ.pop("DLC_CACHE", None)
@@ -45,9 +47,24 @@ user = int(sys.argv[1])
 os.setgroups([])
 os.setgid(user)
 os.setuid(user)
-sys.exit(main(sys.argv[2:]))
+done = []
+for words in json.loads(sys.argv[2]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    done.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(done))
 """
-"""A command line as another user."""
+"""Command lines as another user: what each returned and printed."""
+
+
+class Done(NamedTuple):
+    """How a command has ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount and be another user")
 
@@ -60,33 +77,47 @@ class Place:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     user: int | None = None
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str) -> Done:
         """A command of dlc, which ends as it should or with an error of dlc's own."""
+        (done,) = self.run_each(words)
+        return done
+
+    def run_each(self, *commands: Sequence[str]) -> list[Done]:
+        """Commands one after the other; those of another user run in one process."""
+        if self.user is None:
+            every = [self._process("-m", "dlc", *words) for words in commands]
+        else:
+            said = self._process("-c", AS_USER, str(self.user), json.dumps(commands))
+            assert said.code == 0, said.err
+            every = [Done(*one) for one in json.loads(said.out)]
+        for done in every:
+            assert "Traceback" not in done.err and "D0999" not in done.err, done.err
+        return every
+
+    def _process(self, *words: str) -> Done:
         packages = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         kept = {"PATH": os.environ["PATH"], "PYTHONPATH": packages}
-        start = ["-m", "dlc"] if self.user is None else ["-c", AS_USER, str(self.user)]
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-B", *start, *words],
+            [sys.executable, "-W", "error", "-B", *words],
             cwd=self.folder,
             env={**kept, **self.variables},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert "Traceback" not in done.stderr and "D0999" not in done.stderr, done.stderr
-        return done
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def good(self, *words: str) -> str:
         done = self.run(*words)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.code == 0, done.err
+        return done.out
 
     def refused(self, *words: str) -> str:
         """What a command says that cannot write its file."""
         done = self.run(*words)
-        assert done.returncode == 2, done.stderr
-        assert "error[D0502]: cannot write" in done.stderr
-        return done.stderr
+        assert done.code == 2, done.err
+        assert "error[D0502]: cannot write" in done.err
+        return done.err
 
 
 def fill(folder: Path) -> None:
@@ -167,13 +198,19 @@ def test_a_full_disk_stops_files_and_nothing_else(small_disk: Path) -> None:
 def check_nothing_can_be_written(place: Place, elsewhere: Path) -> None:
     """In a folder that is for reading only; `elsewhere` the user may write."""
     there = names(place.folder)
-    place.good(*RUN)
-    assert "loss" in place.good(*TRAIN)
-    place.refused("compile", "line.dlm", "-o", "line.dlc")
-    place.refused(*TRAIN, "--checkpoint", "c.safetensors")
-    place.good("compile", "line.dlm", "-o", str(elsewhere / "line.dlc"))
-    place.good("run", str(elsewhere / "line.dlc"), "--random-inputs", "0")
-    place.good(*TRAIN, "--checkpoint", str(elsewhere / "c.safetensors"))
+    compiled, trained = str(elsewhere / "line.dlc"), str(elsewhere / "c.safetensors")
+    done = place.run_each(
+        RUN,
+        TRAIN,
+        ("compile", "line.dlm", "-o", "line.dlc"),
+        (*TRAIN, "--checkpoint", "c.safetensors"),
+        ("compile", "line.dlm", "-o", compiled),
+        ("run", compiled, "--random-inputs", "0"),
+        (*TRAIN, "--checkpoint", trained),
+    )
+    assert [one.code for one in done] == [0, 0, 2, 2, 0, 0, 0], done
+    assert "loss" in done[1].out
+    assert all("error[D0502]: cannot write" in one.err for one in done[2:4])
     assert names(place.folder) == there
     assert names(elsewhere) == {"line.dlc", "c.safetensors"}
 

@@ -21,7 +21,7 @@ from dlc.runtime.system.pages import Pages
 from tests.faults.injection import ERRORS, Faults, failing
 from tests.faults.operations import OPERATIONS, Operation
 
-SHARE = 15
+SHARE = 5
 """Of the requests of an operation, so many fail in `make test`; all do in `make test-all`."""
 
 

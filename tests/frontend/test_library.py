@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dlc.frontend.sources.imports import library_names
 from tests.frontend.programs import Program, as_list
+from tests.suites import every
 
 Floats: TypeAlias = NDArray[np.float64]
 Weights: TypeAlias = Mapping[str, Floats]
@@ -30,13 +31,12 @@ class Layer:
     after: str = ""
     """What is taken from its result."""
     dtype: str = "f64"
-    levels: tuple[int, ...] = (0, 2)
 
     @property
     def name(self) -> str:
         return self.made.partition("(")[0]
 
-    def program(self, weights: Weights) -> Program:
+    def program(self, weights: Weights, level: int) -> Program:
         x = f"{self.dtype}{list(self.shape)}"
         y = f"{self.dtype}[{', '.join(['_'] * self.rank)}]"
         shape = list(self.reference(np.ones(self.shape), weights).shape)
@@ -52,7 +52,7 @@ module Root() {{
 """
         kind = np.float64 if self.dtype == "f64" else np.float32
         given = {f"layer.{name}": array.astype(kind) for name, array in weights.items()}
-        return Program(text, weights=given, levels=self.levels)
+        return Program(text, weights=given, levels=(level,))
 
 
 def sigmoid(x: Floats) -> Floats:
@@ -244,10 +244,11 @@ def test_every_name_of_the_library_is_tested() -> None:
     assert tested == library_names()
 
 
+@pytest.mark.parametrize("level", every(2, [2, 0]))
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.made)
-def test_a_layer_computes_what_it_says_and_so_does_its_gradient(layer: Layer) -> None:
+def test_a_layer_computes_what_it_says_and_so_does_its_gradient(layer: Layer, level: int) -> None:
     x, weights = drawn(layer)
-    program = layer.program(weights)
+    program = layer.program(weights, level)
     exact = layer.dtype == "f64"
     given = x if exact else x.astype(np.float32)
     rtol = 1e-9 if exact else 1e-5

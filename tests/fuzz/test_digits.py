@@ -5,6 +5,7 @@ Python's `int` raises ValueError for more than 4,300 digits; nothing but a DlcEr
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from dlc.errors import DlcError, InternalError
 from dlc.runtime.model import Model
 from tests.runtime import building
 from tests.runtime.artifact.sealing import Json, put_together, take_apart
-from tests.suites import every
+from tests.suites import every, together
 
 NUMBERS = {
     "5,000 digits": "9" * 5000,
@@ -108,8 +109,15 @@ def artifacts_with(text: str) -> Iterator[bytes]:
                 yield put_together(manifest, {**sections, name: spelled.encode()})
 
 
-@every_number
-@pytest.mark.parametrize("untrusted", every(2, [True, False]))
+@pytest.mark.parametrize(
+    ("number", "untrusted"),
+    every(
+        3,
+        itertools.product(
+            [pytest.param(number, id=name) for name, number in NUMBERS.items()], [True, False]
+        ),
+    ),
+)
 def test_every_size_of_an_artifact_may_be_any_number(number: str, untrusted: bool) -> None:
     files = list(artifacts_with(number))
     assert len(files) > 20
@@ -125,15 +133,18 @@ def test_a_place_that_a_certificate_names_may_have_any_number(number: str) -> No
 # Models.
 
 
-@every_number
-@pytest.mark.parametrize(
-    ("old", "new"),
+@together(
+    ("number", "old", "new"),
     [
-        ("1..8", "1..{}"),
-        ("w: f32[3]", "w: f32[{}]"),
-        ("normal(1.0)", "normal({})"),
-        ("x * w", "x * {}"),
-        ("x * w", "(x, w).{} * w"),
+        (number, old, new)
+        for number in NUMBERS.values()
+        for old, new in (
+            ("1..8", "1..{}"),
+            ("w: f32[3]", "w: f32[{}]"),
+            ("normal(1.0)", "normal({})"),
+            ("x * w", "x * {}"),
+            ("x * w", "(x, w).{} * w"),
+        )
     ],
 )
 def test_numbers_of_a_text_may_be_any(number: str, old: str, new: str) -> None:
@@ -142,18 +153,21 @@ def test_numbers_of_a_text_may_be_any(number: str, old: str, new: str) -> None:
     survives(lambda: dlc.compile(text=text, weights="init:0"))
 
 
-@every_number
-@pytest.mark.parametrize(
-    ("old", "new"),
+@together(
+    ("number", "old", "new"),
     [
-        ("tensor<3x", "tensor<{}x"),
-        ("?x3x", "?x{}x"),
-        ('"B, 3"', '"B, {}"'),
-        ('"B, 3"', '"{}*B, 3"'),
-        ("B = 1..8", "B = 1..{}"),
-        ("i64: 1", "i64: {}"),
-        ("0 : i64", "{} : i64"),
-        ("normal(1.0)", "normal({})"),
+        (number, old, new)
+        for number in NUMBERS.values()
+        for old, new in (
+            ("tensor<3x", "tensor<{}x"),
+            ("?x3x", "?x{}x"),
+            ('"B, 3"', '"B, {}"'),
+            ('"B, 3"', '"{}*B, 3"'),
+            ("B = 1..8", "B = 1..{}"),
+            ("i64: 1", "i64: {}"),
+            ("0 : i64", "{} : i64"),
+            ("normal(1.0)", "normal({})"),
+        )
     ],
 )
 def test_numbers_of_ir_may_be_any(number: str, old: str, new: str, folder: Path) -> None:

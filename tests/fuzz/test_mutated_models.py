@@ -25,7 +25,7 @@ from tests.fuzz.corpus import dumps, networks, texts
 from tests.fuzz.mutation import mutated_bytes, mutated_text
 
 SECONDS = 2.0
-FEW, MANY = 200, 10_000
+FEW, MANY = 80, 10_000
 SETTINGS = Settings(2, "cpu:x86-64-v3")
 
 

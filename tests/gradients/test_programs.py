@@ -31,27 +31,37 @@ SECOND = {
     *("a_choice_in_a_loop", "until", "until_with_two", "a_loop_in_until"),
 }
 """Functions of `control`, one of each kind, whose second order is in every run; that takes long."""
+FIRST = {"control", "layers", "windows"}
+"""Texts of which every other function is in every run: they take longest."""
 EFFORT = Effort(directions=2, samples=6)
 
 
 def cases() -> Iterator[ParameterSet]:
     """Every function of every text, with each order."""
     for name in NAMES:
-        text = (FOLDER / f"{name}.dlm").read_text("utf-8")
         for order in (1, 2):
-            for function in re.findall(r"export fn (\w+)", text):
-                marks = [] if order == 1 or is_quick(name, function) else [pytest.mark.long]
+            for function in functions(name):
+                marks = [] if is_quick(name, function, order) else [pytest.mark.long]
                 yield pytest.param(name, function, order, marks=marks)
 
 
-def is_quick(name: str, function: str) -> bool:
-    """Whether the second order of a function is in every run."""
-    return name == "control" and function in SECOND
+@cache
+def functions(name: str) -> list[str]:
+    """The functions of a text that are checked."""
+    text = (FOLDER / f"{name}.dlm").read_text("utf-8")
+    return re.findall(r"export fn (\w+)", text)
+
+
+def is_quick(name: str, function: str, order: int) -> bool:
+    """Whether a derivative of a function is in every run."""
+    if order == 2:
+        return name == "control" and function in SECOND
+    return name not in FIRST or functions(name).index(function) % 2 == 0
 
 
 @pytest.mark.parametrize(("name", "function", "order"), list(cases()))
 def test_its_gradient_is_that_of_differences(name: str, function: str, order: int) -> None:
-    quick = is_quick(name, function) if order == 2 else None
+    quick = is_quick(name, function, order)
     checks, model = compiled(name, order, LEVELS.get(name, 2), quick)
     check(checks[function], model)
 
@@ -83,7 +93,7 @@ def compiled(
     opened = CompileRequest(path).open()
     checks: dict[str, Check] = {}
     for function in entry_functions(opened.module):
-        if quick is not None and quick != is_quick(name, function.sym_name):
+        if quick is not None and quick != is_quick(name, function.sym_name, order):
             continue
         values = values_of(opened, function, CallRequest(path, function.sym_name, seed=3), None)
         checks[function.sym_name] = Check(opened.module, function, values, order)

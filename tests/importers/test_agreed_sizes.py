@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -166,6 +167,36 @@ def test_a_window_bounds_the_size_that_it_needs(
     assert "error[D0715]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("factor", "least", "start"),
+    [(1, 3, True), (-1, 3, True), (1, 3, False), (-1, 3, False)],
+)
+def test_an_index_made_of_sizes_counts_from_one_end_only(
+    factor: int, least: int, start: bool, tmp_path: Path
+) -> None:
+    """`x[:, i:]` or `x[:, :i]` with `i = factor * (T - 2)`: at T = 1 it would count from the other end."""
+    nodes = [
+        helper.make_node("Shape", ["y"], ["n"]),
+        helper.make_node("Sub", ["n", "two"], ["less"]),
+        helper.make_node("Mul", ["less", "factor"], ["i"]),
+        helper.make_node("Slice", ["x", *(["i", "end"] if start else ["zero", "i"]), "one"], ["z"]),
+    ]
+    numbers = {"two": 2, "factor": factor, "zero": 0, "one": 1, "end": 1 << 40}
+    tensors = {name: np.asarray([value]) for name, value in numbers.items()}
+    y = np.zeros(5, np.float32)
+    shapes = {"x": ["B", "S"], "y": ["T"]}
+    net = model_of(nodes, {"x": X, "y": y}, ["z"], tensors, shapes=shapes)
+    model = opened(net, tmp_path)
+    for length in range(1, 7):
+        y = np.zeros(length, np.float32)
+        if length < (2 if factor > 0 else least):
+            with pytest.raises(CallError, match="D0804"):
+                model["run"](X, y)
+        else:
+            wanted = expected(net, {"x": X, "y": y})[0]
+            np.testing.assert_array_equal(result(model, X, y), wanted)
+
+
 def test_sizes_that_surely_differ_are_refused(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Concat", ["x", "x"], ["xx"], axis=0),
@@ -176,6 +207,34 @@ def test_sizes_that_surely_differ_are_refused(tmp_path: Path) -> None:
     net = model_of(nodes, {"x": X}, ["y"], row, shapes={"x": ["N", 4]})
     with pytest.raises(ModelError, match=r"combines axes of the sizes 2\*N and 2\*N \+ 1"):
         opened(net, tmp_path)
+
+
+def test_a_refusal_names_options_that_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slice that runs backwards from a place in the middle needs numbers."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Div", ["n", "two"], ["half"]),
+        helper.make_node("Slice", ["x", "half", "zero", "one", "back"], ["y"]),
+    ]
+    tensors = {
+        name: np.asarray([value])
+        for name, value in {"two": 2, "zero": 0, "one": 1, "back": -1}.items()
+    }
+    net = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["B", "S"]})
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.SerializeToString())
+    for verb in ("check", "inspect", "compile", "run"):
+        inputs = ["--random-inputs", "1"] if verb == "run" else []
+        out = ["-o", str(tmp_path / "net.dlc")] if verb == "compile" else []
+        assert main([verb, str(path), *inputs, *out]) == 4
+        (told,) = re.findall(r"= help: (--dim .*) lets it in", capsys.readouterr().err)
+        assert told == "--dim B=8 --dim S=8"
+        assert main([verb, str(path), *inputs, *out, *told.split()]) == 0
+        capsys.readouterr()
+    found = compile(path, dims={"B": (3, 3), "S": (4, 4)})
+    np.testing.assert_array_equal(result(found, X), expected(net, {"x": X})[0])
 
 
 def test_the_interpreter_checks_a_call_as_compiled_code_does(

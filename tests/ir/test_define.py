@@ -11,6 +11,7 @@ from dlc.ir.dims import symbol
 from dlc.ir.signature import signature_of
 from dlc.ir.types import F32, Type
 from tests.ir import toy
+from tests.suites import together
 
 
 def arguments(count: int) -> list[Value]:
@@ -168,7 +169,7 @@ FACTS: list[tuple[str, Attribute, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "fits"), FACTS)
+@together(("name", "value", "fits"), FACTS)
 def test_an_attribute_fits_its_declared_type_or_not(
     name: str, value: Attribute, fits: bool
 ) -> None:

@@ -23,6 +23,7 @@ from dlc.ir.dims import (
     symbol,
 )
 from dlc.text.sizes import parse_size
+from tests.suites import together
 
 B, T, H = symbol("B"), symbol("T"), symbol("H")
 
@@ -57,7 +58,7 @@ def random_dims(choose: random.Random) -> dict[str, int]:
     return {name: choose.randrange(1, 9) for name in ("B", "T", "H")}
 
 
-@pytest.mark.parametrize(
+@together(
     ("size", "text"),
     [
         (B, "B"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.dialects.programs import Build, emitted, gradient, region
 from tests.lowering.everywhere import Program, check
+from tests.suites import every
 
 
 def f32(*shape: int) -> TensorType:
@@ -105,20 +107,20 @@ def test_second_derivatives_through_loops(name: str) -> None:
     check(slope(build, 2), *types, rtol=1e-4)
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("level", "name"), every(3, itertools.product([2, 0, 1], NETWORKS)))
 def test_derivatives_of_networks(name: str, level: int) -> None:
     build, types = NETWORKS[name]
     check(slope(build), *types, level=level)
 
 
-@pytest.mark.parametrize("dims", ["nhwc", "nchw"])
-@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
-def test_the_gradient_of_a_convolution_by_its_kernel(strides: tuple[int, int], dims: str) -> None:
+@pytest.mark.parametrize(
+    ("stride", "dims"), every(3, [(1, "nhwc"), (1, "nchw"), (2, "nhwc"), (2, "nchw")])
+)
+def test_the_gradient_of_a_convolution_by_its_kernel(stride: int, dims: str) -> None:
     """Its window is the whole result, and with a batch of any size its channels are symbolic."""
 
     def convolved(emit: Builder, x: Value, w: Value) -> Value:
-        y = emit(array.Convolution(x, w, strides, ((1, 1), (1, 1)), (1, 1), (1, 1), 1, dims))
+        y = emit(array.Convolution(x, w, (stride,) * 2, ((1, 1),) * 2, (1, 1), (1, 1), 1, dims))
         axes = tuple(range(4))
         return emit(array.ReduceSum(emit(array.Multiply(y, y)), axes))
 

@@ -26,7 +26,7 @@ from dlc.runtime.model import Model
 from tests.lowering.everywhere import OBJECTS
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers
-from tests.suites import every
+from tests.suites import every, together
 
 CASES = [
     pytest.param(example, id=f"{name}-{number}")
@@ -74,8 +74,7 @@ def _stored(result: object) -> Numbers:
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
 
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("example", CASES)
+@together(("example", "level"), every(5, itertools.product(CASES, (2, 0))), parts=6)
 def test_its_machine_code_gives_what_its_evaluation_gives(example: Example, level: int) -> None:
     compare(example, Settings(level))
 
@@ -95,7 +94,7 @@ def test_its_products_are_right_whoever_computes_them(name: str, matmul: str) ->
         compare(example, Settings(2, matmul=matmul))
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@together("name", OPERATORS)
 def test_it_is_no_product_unless_it_is_tested_as_one(name: str) -> None:
     module = EXAMPLES[name][0].module()
     context = Context(options=Settings(2, matmul="generated").options())

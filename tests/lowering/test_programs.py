@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.types import F32, F64, I8, I32, I64, U8, TensorType
 from tests.lowering.everywhere import check
+from tests.suites import every
 
 LEVELS = (0, 1, 2, 3)
 
@@ -135,8 +137,9 @@ def test_pooling(level: int) -> None:
 PRODUCTS = [(1, 5, 3), (7, 13, 17), (6, 16, 16), (100, 300, 50), (13, 64, 100), (64, 1, 33)]
 
 
-@pytest.mark.parametrize("matmul", ["blas", "generated"])
-@pytest.mark.parametrize(("m", "k", "n"), PRODUCTS)
+@pytest.mark.parametrize(
+    ("m", "k", "n", "matmul"), every(3, itertools.product(PRODUCTS, ["blas", "generated"]))
+)
 def test_products_with_an_epilogue(m: int, k: int, n: int, matmul: str) -> None:
     def product(emit: Builder, x: Value, w: Value, b: Value) -> Sequence[Value]:
         return (relu(emit, bias(emit, emit(array.MatMul(x, w)), b)),)
@@ -165,8 +168,10 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize("matmul", ["blas", "generated"])
-@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize(
+    ("case", "matmul"),
+    every(3, itertools.product(map(pytest.param, CONVOLUTIONS), ["blas", "generated"])),
+)
 def test_convolutions_with_an_epilogue(
     case: tuple[int, int, int, int, int, int, int, int], matmul: str
 ) -> None:

@@ -188,6 +188,11 @@ for dtype in INTEGERS:
     table("shift_left", shift_left(dtype.bits), (dtype,))
     table("shift_right", shift_right(dtype.bits), (dtype,))
 
+for dtype in FLOATS:
+    # Halves become the even neighbour.
+    halves = given(dtype, [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5])
+    examples("array.round", Example(array.Round, [halves], each(round), exact=True, orders=0))
+
 COMPARISONS: dict[str, Pair] = {
     "eq": lambda x, y: x == y,
     "ne": lambda x, y: x != y,

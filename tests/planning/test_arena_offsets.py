@@ -16,7 +16,18 @@ PARTS = {"residual"}
 """Texts without an entry point."""
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in PARTS])
+LARGE = ("byte_lm", "char_gpt", "lenet")
+"""Examples whose plans take long."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name in LARGE else ())
+        for name in NAMES
+        if name not in PARTS
+    ],
+)
 def test_an_example_takes_no_more_than_is_in_use_at_once(name: str) -> None:
     for entry in memory_of(MemoryRequest(CompileRequest(str(FOLDER / f"{name}.dlm")))).entries:
         assert entry.arena == entry.order_bound, entry.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,6 @@ ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).standard_normal((16, closings.WIDTH)).astype(np.float32)
 NARROW = 24
 """The width where the evaluator computes what a GPU would."""
-SMALL = closings.TEXT.replace(str(closings.WIDTH), str(NARROW))
-MIXED = SMALL.replace("tanh(x @ (2.0 * w))", "on cuda:0 { tanh(x @ (2.0 * w)) }")
 
 
 def close_at_random_moments(count: int, seed: int) -> None:
@@ -66,14 +65,21 @@ def test_a_closed_model_gives_back_the_weights_when_its_last_call_has_ended() ->
     assert lives() is None
 
 
-@pytest.mark.parametrize(("text", "target"), [(SMALL, "cuda:sm_80"), (MIXED, "cpu")])
+@pytest.mark.parametrize(
+    ("width", "target"),
+    every(4, itertools.product((NARROW, closings.WIDTH), ("cuda:sm_80", "cpu"))),
+)
 def test_a_model_on_a_gpu_is_closed_during_a_call(
-    text: str, target: str, monkeypatch: pytest.MonkeyPatch
+    width: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a GPU alone, and with a part on one beside a processor."""
+    text = closings.TEXT.replace(str(closings.WIDTH), str(width))
+    if target == "cpu":
+        text = text.replace("tanh(x @ (2.0 * w))", "on cuda:0 { tanh(x @ (2.0 * w)) }")
     with fake_gpu() as gpu:
         opened = open_model("net.dlm", text=text)
         model = Model(compile_model(opened, Settings(target=target), "init:0"))
-        x = X[:, :NARROW].copy()
+        x = X[:, :width].copy()
         expected = np.asarray(model.f(x))
         closed = close_while_waiting(gpu, model, monkeypatch)
         np.testing.assert_array_equal(np.asarray(model.f(x)), expected)

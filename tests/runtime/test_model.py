@@ -32,6 +32,7 @@ from dlc.runtime.cpu import blas
 from dlc.runtime.model import Model, load
 from tests.runtime import building
 from tests.runtime.artifact.sealing import Json, put_together, take_apart
+from tests.suites import together
 
 F32 = NDArray[np.float32]
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -261,7 +262,7 @@ HOLDS_ITSELF: list[object] = []
 HOLDS_ITSELF.append(HOLDS_ITSELF)
 
 
-@pytest.mark.parametrize(
+@together(
     ("x", "code", "why"),
     [
         (

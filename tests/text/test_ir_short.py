@@ -20,6 +20,7 @@ from tests import example_models, op_examples
 from tests.ir import toy
 from tests.ir.random_modules import RandomModule
 from tests.op_examples.example import EXAMPLES
+from tests.suites import every, together
 from tests.text.ir.test_printer import ATTRIBUTES, CONSTANTS, holding, same
 
 assert op_examples.__doc__, "importing it makes the examples known"
@@ -61,7 +62,7 @@ def test_random_modules_are_read_back() -> None:
     assert len(made) > 120, "the random modules have too few operations to say something"
 
 
-@pytest.mark.parametrize("name", ["poly", "lenet", "byte_lm"])
+@pytest.mark.parametrize("name", every(2, ["poly", "byte_lm", "lenet"]))
 def test_a_model_is_read_back_at_every_level(name: str) -> None:
     opened = example_models.opened(name)
     for stage in STAGES:
@@ -69,7 +70,7 @@ def test_a_model_is_read_back_at_every_level(name: str) -> None:
         assert_read_back(opened.module)
 
 
-@pytest.mark.parametrize("value", [value for value, _ in (*ATTRIBUTES, *CONSTANTS)], ids=repr)
+@together("value", [value for value, _ in (*ATTRIBUTES, *CONSTANTS)], ids=repr)
 def test_an_attribute_is_read_back_equal(value: Attribute) -> None:
     (found,) = parse_short(print_short(holding(value)), "a.dlir")
     assert same(found.attributes["test.value"], value)

@@ -7,11 +7,12 @@ import pytest
 from dlc.ir.dims import MAX_NESTING, Size, maximum, minimum, symbol
 from dlc.runtime.artifact.size_expressions import MAX_DEPTH
 from dlc.text.sizes import MAX_DIVISIONS, MAX_TERMS, parse_size
+from tests.suites import together
 
 B, T = symbol("B"), symbol("T")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "complaint"),
     [
         ("", "expected a number or a name"),

@@ -1,10 +1,10 @@
 """The engine: native code that runs the programs of `dlc.runtime.abi`, the same in every artifact.
 
-It is LLVM text for the plainest processor of its kind. What only computes, `engine_decisions`, is Python
-that is compiled into it; threads, atomics, system calls and the floating-point state are written as text.
-`engine_pool` has the threads: starting, waking and parking them, and the barrier; `engine_waves` how they
-share the work, `engine_steps` the way through a program, `engine_walk` what both use. Here are the entry
-that ties them together and the few lines that differ between processors.
+The engine is LLVM text for the baseline processor of an architecture. Integer functions (`decisions`) are
+written in Python and compiled into it; threads, atomics, system calls and the floating-point state are
+written as LLVM text. `pool` starts, wakes and parks threads, and has the barrier; `waves` divides the work
+of a wave; `steps` interprets the step table; `walk` has the state of a thread. This module has the entry,
+and the few lines that depend on the processor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlc.runtime.abi import ABI_VERSION, MAX_THREADS, CallWord, Status
 from dlc.target.cpu import CpuTarget
 
 ENTRY = "dlc_enter"
-"""The function of the image that takes a `dlc_call` and returns its status."""
+"""The exported function of the image: it takes a `dlc_call` and returns its status."""
 
 _WORDS = """
 ; ---- words: everything the engine shares with Python is an array of 64-bit words
@@ -152,7 +152,7 @@ declare i64 @llvm.smin.i64(i64, i64)
 
 
 def engine_text() -> str:
-    """The engine for x86-64 as LLVM text."""
+    """The LLVM text of the engine for x86-64."""
     decisions = internal_functions(*FUNCTIONS)
     parts = (_WORDS, _X86_64, POOL, WALK, WAVES, STEPS, _ENTER, decisions)
     return "; The engine of dlc, x86-64.\n" + "".join(parts)

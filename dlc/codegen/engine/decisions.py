@@ -1,9 +1,9 @@
-"""What the engine decides: who computes which tiles, which step is next, what an argument is.
+"""Decisions of the engine: which thread computes which tiles, the next step, the value of an argument.
 
-These are functions about integers, which `dlc.codegen.integer_functions` compiles into the engine, and
-which run in Python as they are. A `program` is the words of `dlc.runtime.abi`, `sizes` and `roots` are
-those of the call, and `walk` is the state of one thread, `WalkWord`. A step, and an argument, is the word
-of the program at which it begins. Costs are in nanoseconds.
+These are functions of integers: `dlc.codegen.integer_functions` compiles them into the engine, and they
+run unchanged in Python. A `program` is an array of words of `dlc.runtime.abi`, `sizes` and `roots` are
+those of the call, and `walk` is the state of a thread, indexed by `WalkWord`. A step or an argument is
+given by the index of its first word in the program. Costs are in nanoseconds.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dlc.runtime.abi import (
 
 
 class WalkWord(IntEnum):
-    """What a thread knows on its way through a program."""
+    """The words of the state of a thread in a program."""
 
     CALL = 0
     POOL = 1
     THREAD = 2
     THREADS = 3
     BARRIERS = 4  # passed so far
-    OWED = 5  # 1 if a barrier is to be passed before anything that it could matter to
-    SHARED = 6  # 1 if more than thread 0 has worked, or read, since the last barrier
+    OWED = 5  # 1 if a barrier is pending, to be passed before the first step that depends on it
+    SHARED = 6  # 1 if other threads than thread 0 have computed, or read, since the last barrier
     FAILED = 7  # 1 if this thread has seen a failure: it computes no more tiles
     ORDER = 8  # waves begun and limits tested, shifted left by `ORDER_SHIFT`
     FAULT = 9
@@ -50,7 +50,7 @@ class WalkWord(IntEnum):
 
 
 def useful_threads(program: Sequence[int], sizes: Sequence[int], allowed: int) -> int:
-    """How many threads the busiest wave of a program employs, of those allowed; at least 1."""
+    """The largest number of threads that a wave of a program employs, of those allowed; at least 1."""
     useful = 1
     if program[HeaderWord.IS_SHARED] == 0:
         return useful
@@ -65,7 +65,7 @@ def useful_threads(program: Sequence[int], sizes: Sequence[int], allowed: int) -
 
 
 def wave_cost(program: Sequence[int], sizes: Sequence[int], wave: int) -> int:
-    """What all tiles of a wave cost together."""
+    """The total cost of the tiles of a wave."""
     cost = 0
     call = wave
     for _ in range(program[wave + StepWord.A]):
@@ -75,12 +75,12 @@ def wave_cost(program: Sequence[int], sizes: Sequence[int], wave: int) -> int:
 
 
 def employed_threads(cost: int, threads: int) -> int:
-    """How many threads, of so many, a wave of this cost employs; at least 1."""
+    """The number of threads, up to `threads`, that a wave of this cost employs; at least 1."""
     return max(min(cost // GRAIN, threads), 1)
 
 
 def share_begin(cost: int, thread: int, threads: int) -> int:
-    """Where a thread's equal share of a wave begins, in cost from the beginning of the wave."""
+    """The start of a thread's equal share of a wave, as cost from the beginning of the wave."""
     return cost * thread // threads
 
 
@@ -113,14 +113,14 @@ def step_word(number: int) -> int:
 
 
 def enter_loop(walk: MutableSequence[int], counter: int, trips: int) -> bool:
-    """LOOP: set the counter to 0 and remember the trip count; whether there is a round."""
+    """LOOP: set the counter to 0 and store the trip count; whether the loop has an iteration."""
     walk[WalkWord.COUNTERS + counter] = 0
     walk[WalkWord.COUNTS + counter] = trips
     return trips > 0
 
 
 def next_round(walk: MutableSequence[int], counter: int) -> bool:
-    """NEXT: count a round of a loop; whether another one follows."""
+    """NEXT: count an iteration of a loop; whether another one follows."""
     rounds = walk[WalkWord.COUNTERS + counter] + 1
     walk[WalkWord.COUNTERS + counter] = rounds
     return rounds < walk[WalkWord.COUNTS + counter]
@@ -129,7 +129,7 @@ def next_round(walk: MutableSequence[int], counter: int) -> bool:
 def combine(
     program: Sequence[int], sizes: Sequence[int], walk: MutableSequence[int], step: int
 ) -> None:
-    """COMBINE: a counter is the sum of two others, each times a size."""
+    """COMBINE: set a counter to the sum of two others, each multiplied by a size."""
     outer = walk[WalkWord.COUNTERS + program[step + StepWord.B]]
     inner = walk[WalkWord.COUNTERS + program[step + StepWord.D]]
     combined = outer * sizes[program[step + StepWord.C]]
@@ -152,7 +152,7 @@ def argument_value(
     walk: Sequence[int],
     argument: int,
 ) -> int:
-    """The value of an argument; of a LOADED one, the address that it is to be loaded from."""
+    """The value of an argument; for a LOADED one, the address to load it from."""
     kind = program[argument + ArgWord.KIND]
     counter = program[argument + ArgWord.COUNTER]
     if kind == ArgKind.COUNTER:
@@ -171,7 +171,7 @@ def argument_value(
 
 
 def is_earlier(order: int, tile: int, first_order: int, first_tile: int) -> bool:
-    """Whether a failure comes before the first one known so far, in the order of the program."""
+    """Whether a failure precedes the first failure so far in the order of the program."""
     return order < first_order or (order == first_order and tile < first_tile)
 
 
@@ -190,4 +190,4 @@ FUNCTIONS = (
     argument_value,
     is_earlier,
 )
-"""What the engine calls."""
+"""The functions that are compiled into the engine."""

@@ -1,9 +1,9 @@
-"""The engine's threads, as LLVM text: enlist, wake and park workers; the barrier between waves.
+"""The thread pool of the engine as LLVM text: enlist, wake and park workers; the barrier between waves.
 
-The pool's memory is one row of 256 bytes for each thread. Workers are started when first needed and
-never end. A worker watches its own letter box: the address of a call in it means work; it looks for a
-while, then sleeps on a futex. Memory that is all zero is a pool without workers, so a forked child, which
-finds zeros there, simply starts its own.
+The memory of the pool is a row of 256 bytes for each thread. Workers are started when first needed and
+never end. A worker polls its mailbox, which receives the address of a call to work on; after a while it
+sleeps on a futex. Memory of zeros is a pool without workers, so a forked child, which finds zeros there,
+starts its own.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ ROW_WORDS = 32
 
 
 class PoolWord(IntEnum):
-    """The first words of row 0 (the caller's, who needs no letter box)."""
+    """The first words of row 0, that of the calling thread, which needs no mailbox."""
 
-    BUSY = 0  # 1 while a call has the workers
+    BUSY = 0  # 1 while a call uses the workers
     BARRIERS = 1  # passed so far
     WORKERS = 2  # started so far
 
 
 class RowWord(IntEnum):
-    """The words of a row: a line for the letter box, and two with what other threads say at barriers."""
+    """The words of a row: a cache line for the mailbox, and two for the messages of barriers."""
 
-    CALL = 0  # address of the call the worker is to do, or does; `EMPTY`, or `ASLEEP`
+    CALL = 0  # the mailbox: address of the call to work on, `EMPTY`, or `ASLEEP`
     POOL = 1
     THREAD = 2
     HEARD = 8  # by parity of the barrier's number, then by round
@@ -49,7 +49,7 @@ _NOT_BLOCKED = (
     8,
     11,
     31,
-)  # ILL TRAP ABRT BUS FPE SEGV SYS: raised by the thread itself
+)  # ILL TRAP ABRT BUS FPE SEGV SYS: signals that the thread itself causes
 _BLOCKED = -1 - sum(1 << (signal - 1) for signal in _NOT_BLOCKED)
 
 _FUTEXES = f"""

@@ -1,6 +1,7 @@
-"""How the engine walks a program, as LLVM text.
+"""The interpreter of the step table as LLVM text.
 
-Every thread of a call walks the same steps in the same order; only the tiles it computes differ.
+Every thread of a call executes the same steps in the same order; the threads differ only in the tiles that
+they compute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a thread of the engine does all along its way through a program, its *walk*, as LLVM text.
+"""The state of a thread in a program, its *walk*, as LLVM text.
 
-The walk is words on the thread's own stack, `WalkWord`. Here are the values of arguments, and how a
-failure is written into the call.
+The walk is an array of words on the stack of the thread, indexed by `WalkWord`. This module evaluates
+arguments and writes failures into the call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dlc.runtime.abi import ArgKind, ArgWord, CallWord, FaultWord, Status, StepW
 
 ORDER_SHIFT = 24
 LAST_IN_WAVE = (1 << ORDER_SHIFT) - 1
-"""In the order of failures: after every op of the wave."""
+"""The position of a failure after every op of a wave."""
 
 
 def step_words(*names: str) -> str:

@@ -1,7 +1,7 @@
-"""How the engine does a wave, as LLVM text: sharing its tiles, running kernels, the barrier before it.
+"""Waves of the engine as LLVM text: dividing the tiles, running kernels, the barrier before a wave.
 
-Barriers are paid late: a wave leaves behind that one is owed, and it is passed before the first step
-that another thread's work could matter to. So waves that thread 0 does alone need none between them.
+Barriers are lazy: a wave only marks a barrier as pending, and threads pass it before the first step that
+depends on the work of other threads. So consecutive waves of thread 0 alone need no barrier between them.
 """
 
 from __future__ import annotations

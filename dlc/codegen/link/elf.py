@@ -1,4 +1,4 @@
-"""Reads ELF64 relocatable object files, as far as the linker of `dlc.codegen.link.image` needs them."""
+"""A reader of ELF64 relocatable object files, limited to the needs of `dlc.codegen.link.image`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Machine(IntEnum):
 
 
 class SectionKind(IntEnum):
-    """Kinds of section that matter here (`sh_type`)."""
+    """Kinds of sections that the linker handles (`sh_type`)."""
 
     PROGBITS = 1
     SYMTAB = 2
@@ -70,14 +70,14 @@ class SectionFlag(IntFlag):
 
 
 class Special(IntEnum):
-    """Section numbers of symbols that no section holds (`st_shndx`)."""
+    """Special section numbers of symbols outside all sections (`st_shndx`)."""
 
     UNDEFINED = 0
     RESERVED = 0xFF00  # from here on: absolute, common ...
 
 
 class Binding(IntEnum):
-    """Who sees a symbol."""
+    """The visibility of a symbol."""
 
     LOCAL = 0
     GLOBAL = 1
@@ -85,7 +85,7 @@ class Binding(IntEnum):
 
 
 class SymbolKind(IntEnum):
-    """What a symbol names; other kinds are refused by the linker."""
+    """The kind of entity that a symbol names; the linker refuses other kinds."""
 
     NOTYPE = 0
     OBJECT = 1
@@ -99,7 +99,7 @@ class SymbolKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of the object file; `data` is empty where it stands for zeros."""
+    """A section of an object file; `data` is empty for a section of zeros (`.bss`)."""
 
     name: str
     kind: int
@@ -111,7 +111,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name for a place: `value` bytes into section number `section`, unless that is a `Special`."""
+    """A named address: offset `value` in section number `section`, unless that is a `Special`."""
 
     name: str
     kind: int
@@ -123,7 +123,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """Bytes at `offset` of section number `section` that depend on where `symbol` ends up."""
+    """Bytes at `offset` of section number `section` that depend on the final address of `symbol`."""
 
     section: int
     offset: int
@@ -143,7 +143,7 @@ class ObjectFile:
 
 
 def read_object(data: bytes) -> ObjectFile:
-    """The parts of a little-endian ELF64 relocatable object file that our own compiler wrote."""
+    """Parse a little-endian ELF64 relocatable object file, which must come from our own compiler."""
     first: int
     names: int
     ident, kind, machine, first, count, names = _FILE.unpack_from(data)

@@ -1,9 +1,10 @@
-"""Links object files into one flat, position-independent image that a loader only has to copy.
+"""Linking object files into one flat, position-independent image, which a loader only has to copy.
 
-The image is: the import table (8 bytes for each outside function, zero until the loader fills it in), a
-stub for each of them, the code, then the constants. References between these are relative, so they are
-resolved here, once. Whatever would make loading more than a copy is refused by name: absolute
-addresses, thread-local storage, writable data, initialisers, functions that nobody promised.
+An image consists of the import table (8 bytes for each imported function, zero until the loader writes the
+address), a stub for each imported function, the code, and the constants. References between these are
+relative, so the linker resolves all of them. Anything that needs more work of the loader is refused by
+name: absolute addresses, thread-local storage, writable data, initialisers, functions outside the list of
+imports.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ PAGE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Code and constants as they lie in memory, from any page boundary on.
+    """The bytes of code and constants in memory, from any page boundary on.
 
-    `entries` maps each global function to its offset. `imports` names the outside functions: the
-    address of number k goes into the 8 bytes at offset 8 * k, which are zero here.
+    `entries` maps each global function to its offset. `imports` names the imported functions: the loader
+    writes the address of number k to the 8 bytes at offset 8 * k, which are zero in the image.
     """
 
     code: bytes
@@ -48,15 +49,15 @@ class Image:
 
 
 class Reach(Enum):
-    """What a relocation measures the distance to."""
+    """The target of the distance that a relocation stores."""
 
-    PLACE = auto()  # the symbol itself, or the stub of an outside function
+    PLACE = auto()  # the symbol itself, or the stub of an imported function
     SLOT = auto()  # the eight bytes that hold the symbol's address
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one kind of relocation is resolved: a signed 32-bit distance is written at its offset."""
+    """The rule for a kind of relocation, which stores a signed 32-bit distance at its offset."""
 
     name: str
     reach: Reach
@@ -88,10 +89,10 @@ _MOV, _LEA = 0x8B, 0x8D
 
 
 def link(objects: Mapping[str, bytes]) -> Image:
-    """The image of several object files, laid out in the order of the mapping; names are for messages.
+    """Link object files, given by name in the order of their layout, into an image.
 
-    Global functions of one file can be called from the others. Raises `InternalError`, naming file
-    and symbol, for two functions of one name and for anything that the image cannot hold.
+    Global functions of a file can be called from the others. Raises `InternalError`, naming file and
+    symbol, for two functions of the same name and for anything that an image cannot hold.
     """
     linker = _Linker({name: read_object(data) for name, data in objects.items()})
     return linker.link()
@@ -99,7 +100,7 @@ def link(objects: Mapping[str, bytes]) -> Image:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A symbol's file, for looking up where its section went."""
+    """A symbol with its file, to look up the offset of its section."""
 
     file: str
     symbol: Symbol
@@ -119,7 +120,7 @@ class _Linker:
         for name, found in self.objects.items():
             _refuse_sections(name, found)
             self._export(name, found)
-        self.imports = self._outside_functions()
+        self.imports = self._imported_functions()
         self._write_imports()
         self._write_sections(SectionFlag.EXEC, filler=b"\xcc")
         self._write_sections(SectionFlag(0), filler=b"\x00")
@@ -144,7 +145,7 @@ class _Linker:
                 if earlier.symbol is not symbol:
                     raise InternalError(f"{file} and {earlier.file} both define {symbol.name}")
 
-    def _outside_functions(self) -> tuple[str, ...]:
+    def _imported_functions(self) -> tuple[str, ...]:
         names: set[str] = set()
         for file, found in self.objects.items():
             for relocation in found.relocations:
@@ -153,13 +154,13 @@ class _Linker:
                     continue
                 if symbol.name not in IMPORTS:
                     raise InternalError(
-                        f"{file} uses {symbol.name}, which is not on the list of outside functions"
+                        f"{file} uses {symbol.name}, which is not on the list of imports"
                     )
                 names.add(symbol.name)
         return tuple(sorted(names))
 
     def _write_imports(self) -> None:
-        """The table, then for each function `jmp *slot(%rip)` and two bytes that trap."""
+        """Write the import table, then the stub of each function: `jmp *slot(%rip)` and two trap bytes."""
         self.code += bytes(SLOT_BYTES * len(self.imports))
         for slot in range(len(self.imports)):
             after_jump = len(self.code) + 6
@@ -167,7 +168,7 @@ class _Linker:
             self.code += b"\xff\x25" + distance.to_bytes(4, "little", signed=True) + b"\xcc\xcc"
 
     def _write_sections(self, wanted: SectionFlag, filler: bytes) -> None:
-        """All executable sections, or all others that the image holds."""
+        """Write all executable sections, or all other sections of the image."""
         for file, found in self.objects.items():
             for number, section in enumerate(found.sections):
                 if not _is_loaded(section) or section.flags & SectionFlag.EXEC != wanted:
@@ -193,7 +194,7 @@ class _Linker:
         self.code[place : place + 4] = distance.to_bytes(4, "little", signed=True)
 
     def _target(self, file: str, symbol: Symbol, rule: Rule, place: int) -> int:
-        """The offset in the image that a relocation at `place` leads to."""
+        """The offset in the image of the target of a relocation at `place`."""
         if symbol.section == Special.UNDEFINED and symbol.name not in self.exported:
             slot = self.imports.index(symbol.name)
             if rule.reach is Reach.SLOT:
@@ -208,14 +209,14 @@ class _Linker:
         return self._offset(file, symbol)
 
     def _relax(self, file: str, symbol: Symbol, rule: Rule, place: int) -> None:
-        """Our own symbols have no slot: `mov slot(%rip), %reg` becomes `lea symbol(%rip), %reg`."""
+        """Symbols of the image have no slot: `mov slot(%rip), %reg` becomes `lea symbol(%rip), %reg`."""
         if self.code[place - 2] != _MOV:
             raise InternalError(f"{file} refers to {symbol.name} by {rule.name} outside a move")
         self.code[place - 2] = _LEA
 
 
 def _is_loaded(section: Section) -> bool:
-    """Whether the image holds it: unwind tables and notes are of no use to anyone there."""
+    """Whether the image holds the section: unwind tables and notes are left out."""
     loaded = SectionFlag.ALLOC in section.flags and section.kind == SectionKind.PROGBITS
     return loaded and section.name != ".eh_frame"
 

@@ -1,1 +1,1 @@
-"""LLVM: the text of lowered kernels, and machine code made of it."""
+"""LLVM: the text of lowered kernels, and its compilation to machine code."""

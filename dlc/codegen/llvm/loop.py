@@ -1,6 +1,6 @@
-"""LLVM text of a lowered kernel: one line or a few for each operation, no analysis.
+"""LLVM text of a lowered kernel: one or a few lines for each operation, without analysis.
 
-The function's signature is the kernel's of `dlc.runtime.abi`: `void(ptr args, i64 first, i64 last,
+The function has the signature of kernels in `dlc.runtime.abi`: `void(ptr args, i64 first, i64 last,
 ptr fault)`; `args` has the pointers and sizes in the order of the arguments.
 """
 
@@ -16,7 +16,7 @@ from dlc.runtime.abi import FaultWord
 
 
 def function_text(function: loop.Func, name: str) -> str:
-    """A module's text with the one function, named `name`."""
+    """The text of a module with the function, under the name `name`."""
     text = FunctionText(name)
     _prologue(function, text)
     write_block(function.body, text)
@@ -36,7 +36,7 @@ def _prologue(function: loop.Func, text: FunctionText) -> None:
 
 
 def write_block(block: Block, text: FunctionText) -> tuple[str, ...]:
-    """Write a block; the names of what its terminator hands over."""
+    """Write a block and return the names of the values that its terminator yields."""
     for op in block:
         if op.terminator:
             if isinstance(op, loop.Return):
@@ -217,7 +217,7 @@ def _store(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 def _alignment(op: Op, type: Type) -> int:
-    """What the address of an access is known to be a multiple of, in bytes."""
+    """The known alignment of an access in bytes."""
     known = op.alignment if isinstance(op, vec.Load | vec.Store) else None
     return known or element(type).bytes
 

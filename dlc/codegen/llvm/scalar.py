@@ -18,7 +18,7 @@ Two = Callable[[FunctionText, Type, str, str], str]
 
 
 def _by_kind(floating: str, signed: str, unsigned: str) -> Two:
-    """One instruction, chosen by the kind of element; an intrinsic if it starts with a dot."""
+    """An instruction for each kind of element; names that start with a dot are intrinsics."""
 
     def write(text: FunctionText, type: Type, lhs: str, rhs: str) -> str:
         kind = element(type).kind
@@ -94,7 +94,7 @@ def _unary(op: Op, text: FunctionText) -> tuple[str, ...]:
         return (text.intrinsic(spelled, intrinsic, (spelled, name)),)
     if element(type).kind == "uint":
         return (name,)
-    zero = ("i1", "false")  # the lowest number stays as it is: integers wrap
+    zero = ("i1", "false")  # not poison for the lowest number, which stays as it is: integers wrap
     return (text.intrinsic(spelled, f"llvm.abs.{suffix(type)}", (spelled, name), zero),)
 
 
@@ -134,7 +134,7 @@ def _constant(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 def constant_text(value: float, type: Type) -> str:
-    """A number as an operand."""
+    """A constant as an operand."""
     dtype = element(type)
     one = _number(value, dtype)
     if isinstance(type, VectorType):

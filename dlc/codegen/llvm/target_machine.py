@@ -1,8 +1,8 @@
-"""LLVM for processors: text of LLVM IR goes in, an object file or assembly comes out.
+"""LLVM's target machines for processors: from the text of LLVM IR to an object file or assembly.
 
-Our text says explicitly what it wants (vector widths, unrolling, tiles), so the optimiser only tidies
-up: helper functions are inlined, stack variables become registers, blocks merge. No vectoriser and
-no loop pass runs. Code is position-independent; `dlc.codegen.link.image` links it.
+Vector widths, unrolling and tiles are explicit in the text, so LLVM's optimiser only cleans up: it inlines
+helper functions, promotes stack variables to registers and merges blocks. No vectoriser and no loop pass
+runs. The code is position-independent; `dlc.codegen.link.image` links it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from dlc.target.cpu import HOST, CpuTarget
 
 
 def cpu_name(target: CpuTarget) -> str:
-    """LLVM's name of a processor, which `host` is the short form of."""
+    """LLVM's name of the processor of a target; `host` is resolved to that of this machine."""
     return _host_cpu() if target.name == HOST else target.name
 
 
 def facts_of(target: CpuTarget) -> tuple[str, ...]:
-    """What code for a processor depends on besides the kernels."""
+    """The facts that the code for a processor depends on besides its kernels, for cache keys."""
     return target.triple, cpu_name(target), flags_of(target), "addresses as written"
 
 
 def flags_of(target: CpuTarget) -> str:
-    """Every feature switched on or off, as LLVM wants it: the processor's name implies nothing."""
+    """LLVM's feature string, which enables or disables every feature: the processor name implies none."""
     has = [f"+{feature}" for feature in target.features]
     lacks = [f"-{f}" for f in (*FEATURES, *UNUSED) if f not in target.features]
     return ",".join(has + lacks)
@@ -40,8 +40,8 @@ def flags_of(target: CpuTarget) -> str:
 def compile_object(text: str, target: CpuTarget, level: int = 2) -> bytes:
     """The ELF object file for a module of LLVM IR.
 
-    `level` 0 to 3 is how hard LLVM's instruction selection tries. Raises `InternalError` with the
-    offending line if LLVM refuses the text.
+    `level` is LLVM's optimization level, 0 to 3. Raises `InternalError` with the offending line if LLVM
+    refuses the text.
     """
     machine = _machine(target, level)
     module = parsed(text, target.triple, machine, level)
@@ -50,7 +50,7 @@ def compile_object(text: str, target: CpuTarget, level: int = 2) -> bytes:
 
 
 def assembly(text: str, target: CpuTarget, level: int = 2) -> str:
-    """The assembly code that `compile_object` turns into an object file, for people to read."""
+    """The assembly code of the object file of `compile_object`, for people to read."""
     machine = _machine(target, level)
     module = parsed(text, target.triple, machine, level)
     with own_pointers(False):
@@ -58,15 +58,15 @@ def assembly(text: str, target: CpuTarget, level: int = 2) -> str:
 
 
 _OPTIONS = Lock()
-"""Held while LLVM works with options, which are those of the whole process."""
+"""Held while LLVM runs with changed options, which are global in the process."""
 
 
 @contextmanager
 def own_pointers(allowed: bool) -> Generator[None]:
-    """Whether LLVM may give the accesses in a loop pointers of their own (loop strength reduction).
+    """A context that enables or disables LLVM's loop strength reduction, which adds pointers to a loop.
 
-    On a CPU our loops count with the fewest registers already: more pointers are spilled, products take a
-    tenth longer, and finding them is a third to a half of the time that LLVM takes.
+    On a CPU our loops already need the fewest registers: further pointers are spilled, which makes
+    products a tenth slower, and the pass takes a third to a half of LLVM's time.
     """
     with _OPTIONS:
         llvm.set_option("dlc", f"-disable-lsr={'false' if allowed else 'true'}")
@@ -82,7 +82,7 @@ def version() -> str:
 def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()  # LLVM ends the process where inline assembly meets no parser
+    llvm.initialize_native_asmparser()  # without a parser, LLVM ends the process at inline assembly
 
 
 @cache
@@ -100,7 +100,7 @@ def _machine(target: CpuTarget, level: int) -> llvm.TargetMachine:
 
 
 def parsed(text: str, triple: str, machine: llvm.TargetMachine, level: int) -> llvm.ModuleRef:
-    """The text parsed, verified and tidied up. Raises InternalError if LLVM refuses it."""
+    """The module of a text, verified and cleaned up. Raises InternalError if LLVM refuses the text."""
     try:
         module = llvm.parse_assembly(text)
         module.triple = triple

@@ -1,4 +1,4 @@
-"""The parts of LLVM text: types, names, and which operation is written how."""
+"""LLVM text: types, names, the text of a function, and the table of writers of operations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ LLVM_TYPES = {
     "index": "i64",
     "bool": "i1",
 }
-"""How LLVM spells a type that it does not call by its bits.
+"""LLVM's types of dtypes that are not integers of the same number of bits.
 
-16-bit floats are their bits, and floats for the one instruction that converts them: given `half` or
-`bfloat`, LLVM may move them by converting there and back, through functions that nobody provides.
+16-bit floats are integers, except in the instruction that converts them: LLVM may move values of type
+`half` or `bfloat` by converting them back and forth, with calls of library functions that do not exist.
 """
 
 
 def llvm_type(type: Type) -> str:
-    """The type as LLVM spells it."""
+    """A type in LLVM's syntax."""
     match type:
         case VectorType(dtype, lanes):
             return f"<{lanes} x {llvm_type(dtype)}>"
@@ -51,7 +51,7 @@ def suffix(type: Type) -> str:
 
 
 class FunctionText:
-    """Collects the lines of one function, the intrinsics it declares and the variables that it has."""
+    """The text of a function under construction: its lines, declared intrinsics and stack variables."""
 
     def __init__(self, function: str) -> None:
         self.function = function
@@ -76,7 +76,7 @@ class FunctionText:
         self.lines.append(f"  {text}")
 
     def assign(self, text: str) -> str:
-        """A line that computes something; the name of it."""
+        """Write an instruction and return the name of its result."""
         name = self.fresh()
         self.lines.append(f"  {name} = {text}")
         return name
@@ -87,11 +87,11 @@ class FunctionText:
         self.label = label
 
     def intrinsic(self, result: str, name: str, *arguments: tuple[str, str]) -> str:
-        """A call of an LLVM intrinsic with (type, value) arguments."""
+        """Call an LLVM intrinsic with (type, value) arguments and return the name of the result."""
         return self.assign(self._call(result, name, arguments))
 
     def call(self, name: str, *arguments: tuple[str, str]) -> None:
-        """A call of a function that gives nothing."""
+        """Call a function without a result."""
         self.line(self._call("void", name, arguments))
 
     def _call(self, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> str:
@@ -106,11 +106,11 @@ class FunctionText:
 
 Write = Callable[[Op, FunctionText], tuple[str, ...]]
 WRITERS: dict[type[Op], Write] = {}
-"""How each operation is written; it gives the names of its results."""
+"""The writer of each class of operations, which returns the names of the results."""
 
 
 def writes(*classes: type[Op]) -> Callable[[Write], Write]:
-    """Register the text of operations of these classes."""
+    """Register a writer for operations of these classes."""
 
     def apply(write: Write) -> Write:
         WRITERS.update(dict.fromkeys(classes, write))

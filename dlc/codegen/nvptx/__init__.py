@@ -1,1 +1,1 @@
-"""PTX for NVIDIA GPUs: the text of GPU kernels, and what `ptxas` makes of it."""
+"""PTX and machine code for NVIDIA GPUs, from LLVM text."""

@@ -1,6 +1,6 @@
-"""LLVM text of what the threads of a warp do with matrices, of wide accesses, and of copies that go on.
+"""LLVM text of matrix instructions, wide memory accesses and asynchronous copies of NVIDIA GPUs.
 
-The names of NVIDIA's intrinsics say shapes and types; the operations are in `dlc.dialects.simt`.
+The names of NVIDIA's intrinsics contain shapes and types; the operations are in `dlc.dialects.simt`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.types import F16, F32, DType
 
 WORD = "i32"
-"""How LLVM sees a register of a matrix, but for f16 in products."""
+"""LLVM's type of a matrix register, except for f16 in products."""
 FOUR_WORDS = "{ i32, i32, i32, i32 }"
 FOUR_SUMS = "{ float, float, float, float }"
 GLOBAL, SHARED = 1, 3
@@ -34,7 +34,7 @@ def _place(text: FunctionText, pointer: Value, index: Value, dtype: DType) -> st
 
 
 def _within(text: FunctionText, place: str, space: int) -> str:
-    """A pointer that says in which kind of memory it points."""
+    """A pointer cast to an address space."""
     return text.assign(f"addrspacecast ptr {place} to ptr addrspace({space})")
 
 
@@ -72,13 +72,13 @@ def _store(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 @writes(simt.Copy)
 def _copy(op: Op, text: FunctionText) -> tuple[str, ...]:
-    """The number of bytes that are read is an operand of its own: the rest is filled with zeros."""
+    """`cp.async`: the number of bytes to read is an operand; the remaining bytes are filled with zeros."""
     assert isinstance(op, simt.Copy)
     size = op.count * op.dtype.bytes
     source = _within(text, _place(text, op.source, op.source_index, op.dtype), GLOBAL)
     target = _within(text, _place(text, op.target, op.target_index, op.dtype), SHARED)
     read = text.assign(f"select i1 {text.name(op.predicate)}, i32 {size}, i32 0")
-    # Only whole lines may go past the first cache, where what is read once is of no use.
+    # Only copies of 16 bytes can bypass L1, where data that is read once is of no use.
     cache = "cg" if size == simt.WIDE else "ca"
     text.call(
         f"llvm.nvvm.cp.async.{cache}.shared.global.{size}.s",
@@ -132,7 +132,7 @@ def _multiply_add(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 def _factor(text: FunctionText, value: Value, dtype: DType) -> tuple[str, str]:
-    """A register as the product takes it; LLVM computes what several products read once."""
+    """A register in the type of the matrix instruction; LLVM merges equal conversions."""
     name = text.name(value)
     if dtype is F32:
         return WORD, text.intrinsic(WORD, "llvm.nvvm.f2tf32.rna", ("float", name))

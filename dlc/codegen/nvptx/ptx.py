@@ -1,4 +1,4 @@
-"""PTX and machine code for NVIDIA GPUs: LLVM makes the one, `ptxas` the other where it is installed.
+"""PTX and machine code for NVIDIA GPUs: LLVM generates PTX, and `ptxas` assembles it.
 
 `ptxas` comes with NVIDIA's toolkit, or as the wheel `nvidia-cuda-nvcc`. Without it an artifact has PTX
 only, which the driver compiles when the artifact is loaded.
@@ -23,7 +23,7 @@ from dlc.errors import InternalError, UsageError
 from dlc.target.gpu import TRIPLE, GpuTarget
 
 GPU_LEVEL = 3
-"""How hard LLVM tries; what a thread does is short."""
+"""LLVM's optimization level; the code of a thread is short."""
 
 _HEAD = re.compile(r"^(//.*|\.version.*|\.target.*|\.address_size.*|)$")
 _FUNCTION = re.compile(r"Compiling entry function '(\w+)' for")
@@ -34,7 +34,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one kernel takes of the processor, as `ptxas` says: registers of a thread, bytes."""
+    """Resources of a kernel as `ptxas` reports them: registers of a thread, bytes of memory."""
 
     registers: int
     shared: int
@@ -43,12 +43,12 @@ class Usage:
 
 
 def facts_of(gpu: GpuTarget) -> tuple[str, ...]:
-    """What code for a GPU depends on besides the kernels."""
+    """The facts that the code for a GPU depends on besides its kernels, for cache keys."""
     return TRIPLE, gpu.name, str(gpu.ptx)
 
 
 def kernel_ptx(text: str, architecture: str) -> str:
-    """The PTX of a module of LLVM IR, without what stands once at the head of a file."""
+    """The PTX of a module of LLVM IR, without the header of a file."""
     machine = _machine(architecture)
     module = parsed(text, TRIPLE, machine, GPU_LEVEL)
     with own_pointers(True):
@@ -65,9 +65,9 @@ def whole_ptx(kernels: Sequence[str], architecture: str) -> str:
 
 
 def assemble(ptx: str, architecture: str) -> tuple[bytes, dict[str, Usage]]:
-    """Machine code ("cubin") for a file of PTX, and what each kernel takes.
+    """Machine code ("cubin") for a file of PTX, and the resources of each kernel.
 
-    Raises UsageError (D0926) where `ptxas` is not installed, InternalError where it refuses our text.
+    Raises UsageError (D0926) if `ptxas` is not installed, InternalError if it refuses the PTX.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
@@ -89,7 +89,7 @@ def has_ptxas() -> bool:
 
 
 def find_ptxas() -> str:
-    """The assembler's path: of the installed wheel, else of the toolkit. Raises UsageError (D0926)."""
+    """The path of `ptxas`, in the wheel or else in the toolkit. Raises UsageError (D0926) without it."""
     spec = find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for found in sorted(Path(folder).glob("*/bin/ptxas")):
@@ -105,7 +105,7 @@ def find_ptxas() -> str:
 
 
 def _usage(report: str) -> dict[str, Usage]:
-    """What `ptxas -v` tells of each kernel."""
+    """The resources of each kernel in the report of `ptxas -v`."""
     usage: dict[str, Usage] = {}
     name, stack, spilled = "", 0, 0
     for line in report.splitlines():

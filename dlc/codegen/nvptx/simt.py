@@ -1,7 +1,7 @@
-"""LLVM text of a kernel for NVIDIA GPUs: the loop level's, and what threads of a block do together.
+"""LLVM text of a kernel for NVIDIA GPUs: the operations of the loop level, and those of a block of threads.
 
-The kernel takes its pointers and sizes one by one, 8 bytes each, and last the address of the words in which
-it notes a failure. A block of threads does the tile that has the block's number.
+The parameters of a kernel are its pointers and sizes, 8 bytes each, and the address of the words to which
+it writes a failure. A block of threads computes the tile with the number of the block.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dlc.ir.types import DType
 ALL = -1
 """The mask of all threads of a warp."""
 WHOLE_WARP = 31
-"""What `shfl` is told for pieces of 32 threads."""
+"""The operand of `shfl` for segments of 32 threads."""
 SHARED_ALIGNMENT = 16
 
 
 def kernel_text(function: simt.Func, name: str) -> str:
-    """A module's text with the one kernel, named `name`."""
+    """The text of a module with the kernel, under the name `name`."""
     text = FunctionText(name)
     tile, thread, *arguments = function.body.arguments
     for value, register in ((tile, "ctaid.x"), (thread, "tid.x")):
@@ -33,7 +33,7 @@ def kernel_text(function: simt.Func, name: str) -> str:
         parameters.append(f"{llvm_type(argument.type)} %a{position}")
     write_block(function.body, text)
     head = f"define ptx_kernel void @{name}({', '.join([*parameters, 'ptr %fault'])}) #0 {{"
-    # Left to itself, ptxas aims at 64 registers and rather spills a few bytes than take some more.
+    # By default ptxas aims at 64 registers, and spills a few bytes rather than use some more.
     bounds = f'"nvvm.maxntid"="{function.threads}" "nvvm.minctasm"="{function.blocks}"'
     attributes = f"attributes #0 = {{ nounwind {bounds} }}"
     body = [*text.entry, *text.lines]
@@ -81,7 +81,7 @@ def _exchange(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 def _moved(text: FunctionText, word: str, distance: int) -> str:
-    """A word of 32 bits from the thread at that distance."""
+    """A 32-bit word of the thread whose lane differs in the bits of `distance`."""
     numbers = [("i32", str(number)) for number in (distance, WHOLE_WARP)]
     return text.intrinsic(
         "i32", "llvm.nvvm.shfl.sync.bfly.i32", ("i32", str(ALL)), ("i32", word), *numbers

@@ -1,13 +1,13 @@
-"""Tensor mathematics: the operations that every model becomes, and that passes reason about.
+"""Tensor mathematics: the operations to which every model is reduced, and on which passes work.
 
-Operands of one element-wise operation have the same type: broadcasting and conversion are operations of
-their own.
+The operands of an element-wise operation have the same type: broadcasting and conversion are separate
+operations.
 
-`elementwise` what all of them share, constants, comparing, choosing, converting · `arithmetic` ·
-`functions` · `shape` rearranging without arithmetic · `reduce` broadcasting and summing · `pieces` slice,
-pad, concatenate · `index` gather and scatter · `cumulative` · `extremes` maxima and where they stand ·
-`linear` products · `einsum` · `convolution` · `window` pooling · `order` sorting · `dynamic` sizes that
-depend on values · `extent` sizes as numbers.
+`elementwise`: the base classes, constants, comparison, selection, conversion · `arithmetic` · `functions`
+· `shape`: rearranging without arithmetic · `reduce`: broadcast and sum · `pieces`: slice, pad, concatenate
+· `index`: gather and scatter · `cumulative` · `extremes`: maxima and their indices · `linear`: products ·
+`einsum` · `convolution` · `window`: pooling · `order`: sorting · `dynamic`: data-dependent sizes ·
+`extent`: sizes as numbers.
 """
 
 from dlc.dialects.array.arithmetic import *  # noqa: F403

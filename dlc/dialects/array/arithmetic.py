@@ -50,14 +50,14 @@ def reciprocal(emit: Builder, x: Value) -> Value:
 
 
 def _without(op: Binary, number: float) -> Value | None:
-    """The other operand, where one is the number that changes nothing."""
+    """The other operand, if one is `number`, the identity of the operation."""
     if is_number(op.rhs, number):
         return op.lhs
     return op.rhs if is_number(op.lhs, number) else None
 
 
 def _dominant(op: Binary, number: float) -> Value | None:
-    """The operand that is the number which decides the result alone."""
+    """The operand that is `number`, which absorbs the other operand."""
     return next((value for value in op.operands if is_number(value, number)), None)
 
 
@@ -98,7 +98,7 @@ class Abs(Unary):
 
 
 class Flat(Unary):
-    """A function whose derivative is 0 wherever it has one, and that changes nothing when repeated."""
+    """A piecewise constant function, whose derivative is 0, and which is idempotent."""
 
     def simplified(self) -> Value | None:
         return self.source if type(self.source.op) is type(self) else None
@@ -144,7 +144,7 @@ class Trunc(Flat):
 
 @op("array.not")
 class Not(Unary):
-    """The complement: logical for bool, of each bit for integers."""
+    """The complement: logical for bool, bitwise for integers."""
 
     scalar = scalar.Not
     not_differentiable = "its operand is a bool or an integer"
@@ -289,7 +289,7 @@ class Bitwise(Binary):
 
 @op("array.and")
 class And(Bitwise):
-    """Logical for bool, of each bit for integers."""
+    """Logical and for bool, bitwise and for integers."""
 
     scalar = scalar.And
     commutative = True
@@ -302,7 +302,7 @@ class And(Bitwise):
 
 @op("array.or")
 class Or(Bitwise):
-    """Logical for bool, of each bit for integers."""
+    """Logical or for bool, bitwise or for integers."""
 
     scalar = scalar.Or
     commutative = True
@@ -315,7 +315,7 @@ class Or(Bitwise):
 
 @op("array.xor")
 class Xor(Bitwise):
-    """Exclusive or: logical for bool, of each bit for integers."""
+    """Exclusive or: logical for bool, bitwise for integers."""
 
     scalar = scalar.Xor
     commutative = True

@@ -1,6 +1,6 @@
-"""Convolution in one, two or three dimensions, plain, dilated, transposed and grouped.
+"""Convolution in one, two or three dimensions: plain, dilated, transposed and grouped.
 
-Everything follows from one formula; the derivatives are convolutions again.
+One formula covers all of them, and the derivatives are convolutions again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Padding = tuple[tuple[Size, Size], ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which axis of pictures (batch, channels, spatial) and of kernels is what."""
+    """The order of the axes of pictures (batch, channels, spatial) and of kernels."""
 
     rank: int
     channels_last: bool
@@ -79,7 +79,7 @@ LAYOUTS = {
 
 
 def _apart(extent: Size, step: int) -> Size:
-    """How long so many elements are that stand `step` apart: of none, less than one by a step."""
+    """The length that `extent` elements `step` apart span; for none, `1 - step`."""
     return (extent - 1) * step + 1
 
 
@@ -87,9 +87,9 @@ def _apart(extent: Size, step: int) -> Size:
 class Convolution(Op):
     """`y[n, p, o] = sum over k, c of x[n, p * stride + k * dilation - low, c] * w[k, c, o]`.
 
-    x is 0 outside; with a source dilation t only every t-th place of x is an element, the others are 0.
-    With g groups, the g-th part of the input channels makes the g-th part of the output channels.
-    Paddings may be negative: so many elements are left out. f16 and bf16 accumulate in f32 and round once.
+    x is 0 outside its bounds; with a source dilation t, t - 1 zeros stand between neighbouring elements of
+    x. With several groups, each group of input channels gives one group of output channels. A negative
+    padding cuts elements off. f16 and bf16 accumulate in f32 and round once.
     """
 
     source: Value = operand()
@@ -103,7 +103,7 @@ class Convolution(Op):
 
     @property
     def layout(self) -> Layout:
-        """Which axis is what."""
+        """The layout of the axes."""
         return LAYOUTS[self.dims]
 
     def infer(self) -> TensorType:
@@ -190,7 +190,7 @@ class Convolution(Op):
 
     @property
     def _is_depthwise(self) -> bool:
-        """Whether each channel is by itself, and they are next to each other in memory."""
+        """Whether each group has one channel, and the channels are last."""
         kernel = tensor_type(self.kernel)
         return (
             self.layout.channels_last
@@ -201,7 +201,7 @@ class Convolution(Op):
         )
 
     def source_gradient(self, emit: Builder, dy: Value) -> Value:
-        """By its source: dy, as far apart as the strides, with the kernel turned around."""
+        """The gradient of the source: dy, dilated by the strides, convolved with the flipped kernel."""
         source, kernel, result = (tensor_type(v) for v in (self.source, self.kernel, dy))
         layout = self.layout
         padding: list[tuple[Size, Size]] = []
@@ -226,7 +226,7 @@ class Convolution(Op):
         )
 
     def _kernel_gradient(self, emit: Builder, dy: Value) -> Value:
-        """The source with batch and channels swapped, and dy as the kernel."""
+        """The gradient of the kernel: the source, with batch and channels swapped, convolved with dy."""
         source, kernel, result = (tensor_type(v) for v in (self.source, self.kernel, dy))
         layout = self.layout
         if self._is_depthwise:
@@ -254,7 +254,7 @@ class Convolution(Op):
                 self.dims,
             )
         )
-        # A picture [input channels, spatial, output channels]: to the order of a kernel.
+        # The result is a picture [input channels, spatial, output channels]: transpose it to a kernel.
         order = [0] * layout.rank
         order[layout.kernel_in], order[layout.kernel_out] = 0, layout.channel
         for kernel_axis, axis in zip(layout.kernel_spatial, layout.spatial, strict=True):
@@ -266,8 +266,8 @@ class Convolution(Op):
 class DepthwiseGradient(Op):
     """`w[k, 0, c] = sum over n, p of x[n, p * stride + k * dilation - low, c] * dy[n, p, c]`.
 
-    The gradient of a convolution whose groups have one channel each, by its kernel: the channels are last,
-    and every channel is by itself, so nothing has to change places. x is 0 outside.
+    The gradient of the kernel of a depthwise convolution with the channels last: the channels are
+    independent, so nothing has to be transposed. x is 0 outside its bounds.
     """
 
     source: Value = operand()
@@ -280,7 +280,7 @@ class DepthwiseGradient(Op):
 
     @property
     def layout(self) -> Layout:
-        """Which axis is what."""
+        """The layout of the axes."""
         return LAYOUTS[self.dims]
 
     def infer(self) -> TensorType:
@@ -307,7 +307,7 @@ class DepthwiseGradient(Op):
         return source.with_shape((*self.window, 1, channels))
 
     def _convolution(self, source: Value, kernel: Value) -> Convolution:
-        """The convolution that it belongs to."""
+        """The convolution whose gradient this is."""
         ones = (1,) * len(self.strides)
         groups = tensor_type(kernel).shape[-1]
         assert isinstance(groups, int)
@@ -359,7 +359,7 @@ def _places(
     window: Sequence[Size],
     source_dilations: Sequence[int],
 ) -> list[Size]:
-    """In how many places a kernel is put along each spatial axis."""
+    """The number of positions of a kernel along each spatial axis."""
     extents: list[Size] = []
     for number, need in enumerate(_fitting(op, source, window, source_dilations)):
         if is_negative(need.size):
@@ -375,9 +375,9 @@ def _fitting(
     window: Sequence[Size],
     source_dilations: Sequence[int],
 ) -> Iterator[Need]:
-    """That a kernel fits along each spatial axis: the elements that are left where it stands first.
+    """The conditions that a kernel fits along each spatial axis: elements left after the first position.
 
-    One that is a single element wide fits into an axis without elements, too, in no place.
+    A kernel of one element fits an empty axis, too, at no position.
     """
     for number, axis in enumerate(op.layout.spatial):
         low, high = op.padding[number]
@@ -412,7 +412,7 @@ def _windows(
 def _padded(
     source: numeric.Array, padding: Sequence[Sequence[int]], dilations: Sequence[int]
 ) -> numeric.Array:
-    """Zeros between and around the elements of the spatial axes; negative paddings cut off."""
+    """Insert zeros between and around the elements of the spatial axes; negative paddings cut off."""
     for axis, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True), 1):
         size = source.shape[axis]
         length = max(size - 1, 0) * dilation + min(size, 1)
@@ -432,14 +432,14 @@ def _padded(
 
 
 def _split(emit: Builder, value: Value, axis: int, groups: int) -> Value:
-    """One axis as two: the group and the place in it."""
+    """Split an axis into two: the group, and the index in it."""
     shape = tensor_type(value).shape
     split = (groups, shape[axis] // groups)
     return reshape(emit, value, (*shape[:axis], *split, *shape[axis + 1 :]))
 
 
 def _swap_channels(emit: Builder, kernel: Value, layout: Layout, groups: int) -> Value:
-    """The kernel that takes what this one makes: [k, i, (g, o)] becomes [k, o, (g, i)]."""
+    """The kernel with input and output channels swapped: [k, i, (g, o)] becomes [k, o, (g, i)]."""
     if groups == 1:
         order = list(range(layout.rank))
         order[layout.kernel_in], order[layout.kernel_out] = layout.kernel_out, layout.kernel_in
@@ -495,7 +495,7 @@ def convolution(
     groups: int = 1,
     dims: str = "nhwc",
 ) -> Value:
-    """A convolution; strides and dilations that are left out are 1, paddings 0."""
+    """A convolution; strides and dilations are 1 by default, paddings 0."""
     rank = len(dims) - 2
     return emit(
         Convolution(

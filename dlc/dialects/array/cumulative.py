@@ -1,4 +1,4 @@
-"""Running sums and products along an axis, and the product of whole axes, whose derivative needs them."""
+"""Prefix sums and products along an axis, and the product of axes, whose derivative needs them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = ["Cumulative", "CumulativeProduct", "CumulativeSum", "ReduceProduct"]
 
 
 class Cumulative(Op):
-    """The function `scalar` over all elements up to each one along the axis, from the first.
+    """A prefix scan: for each element, the function `scalar` over all elements up to it along the axis.
 
-    `reverse` begins at the last; `exclusive` leaves the element itself out, so that the first is the
-    function of nothing. f16 and bf16 accumulate in f32 and round each result once.
+    `reverse` begins at the last element; `exclusive` leaves the element itself out, so that the first
+    result is the identity. f16 and bf16 accumulate in f32 and round each result once.
     """
 
     source: Value = operand()
@@ -60,12 +60,12 @@ class Cumulative(Op):
 
     @classmethod
     def identity(cls, dtype: DType) -> float | int | bool:
-        """What the function of nothing is."""
+        """The identity of the function."""
         raise NotImplementedError
 
     @classmethod
     def accumulate(cls, array: Array, axis: int) -> Array:
-        """The inclusive results from the first on, in NumPy."""
+        """The inclusive forward scan in NumPy."""
         raise NotImplementedError
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
@@ -82,7 +82,7 @@ class Cumulative(Op):
         return numeric.in_single(accumulated, dtype, inputs[0])
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
-        """By that of the inclusive, forward function: turn and shift, differentiate, turn back."""
+        """Reverse and shift to an inclusive forward scan, differentiate that, and reverse back."""
         source, dy = self.source, cotangents[0]
         if self.reverse:
             source, dy = (emit(Reverse(value, (self.axis,))) for value in (source, dy))
@@ -92,22 +92,22 @@ class Cumulative(Op):
         return (emit(Reverse(dx, (self.axis,))) if self.reverse else dx,)
 
     def _one_earlier(self, emit: Builder, dy: Value) -> Value:
-        """Each result of the exclusive function is the inclusive one before it."""
+        """Shift cotangents: each exclusive result is the inclusive result before it."""
         type = tensor_type(dy)
         high = tuple([int(axis == self.axis) for axis in range(type.rank)])
         zero = fill(emit, 0, type.with_shape(()))
         none = (0,) * type.rank
-        # Longer first: an empty axis has no element to leave out.
+        # Pad before slicing: an empty axis has no element to leave out.
         longer = emit(Pad(dy, zero, none, high, none))
         return slice_axis(emit, longer, self.axis, 1, type.shape[self.axis] + 1)
 
     def inclusive_gradient(self, emit: Builder, source: Value, dy: Value) -> Value:
-        """The derivative of the inclusive function from the first on."""
+        """The derivative of the inclusive forward scan."""
         raise NotImplementedError
 
 
 def shifted(array: Array, axis: int, first: float) -> Array:
-    """The elements one place later along the axis, `first` in front, the last one left out."""
+    """The elements shifted by one along the axis: `first` in front, the last one left out."""
     result = np.full_like(array, first)
     moved = np.moveaxis(result, axis, 0)
     moved[1:] = np.moveaxis(array, axis, 0)[:-1]
@@ -136,8 +136,8 @@ class CumulativeSum(Cumulative):
 class CumulativeProduct(Cumulative):
     """`y[i] = product over j <= i of x[j]` along the axis; integers wrap.
 
-    The derivative divides by nothing, so it is right where x is 0, and takes a matrix of n * n for an
-    axis of size n.
+    The derivative has no division, so it is right where x is 0; it computes an n by n matrix for an axis
+    of size n.
     """
 
     scalar = scalar.Multiply
@@ -169,7 +169,7 @@ class CumulativeProduct(Cumulative):
 
 @op("array.reduce_product")
 class ReduceProduct(Reduction):
-    """The product along the axes; integers wrap. The order of multiplications is not stated."""
+    """The product along the axes; integers wrap. The order of multiplications is unspecified."""
 
     scalar = scalar.Multiply
 
@@ -177,7 +177,7 @@ class ReduceProduct(Reduction):
         return np.asarray(np.multiply.reduce(array, axis=axes, dtype=array.dtype))
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
-        # The product of the others, without a division: those before times those after.
+        # The product of the other elements without a division: those before times those after.
         merged = merge_axes(emit, self.source, self.axes)
         type = tensor_type(merged)
         last = type.rank - 1

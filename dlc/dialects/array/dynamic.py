@@ -1,4 +1,4 @@
-"""Results whose size depends on values: they name a new dim, and have storage for its bound."""
+"""Operations with data-dependent sizes: they define a new dim, and reserve memory for its bound."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["NonZero", "compress"]
 
 @op("array.nonzero")
 class NonZero(Measuring):
-    """The indices of the elements that are not 0, in row-major order, one in each row; and how many.
+    """The indices of the non-zero elements in row-major order, one in each row, and their number.
 
-    `dim` names their number, a size that later types refer to. More than `bound` of them fail the call.
+    `dim` names the number, a size that later types refer to. A call with more than `bound` of them fails.
     """
 
     source: Value = operand()
@@ -36,7 +36,7 @@ class NonZero(Measuring):
 
     @property
     def limit(self) -> Size:
-        """How many rows there is storage for."""
+        """The number of rows for which memory is reserved."""
         return tensor_type(self.source).size if self.bound is None else self.bound
 
     def infer(self) -> tuple[TensorType, ...]:
@@ -53,9 +53,9 @@ class NonZero(Measuring):
 def compress(
     emit: Builder, source: Value, mask: Value, axis: int, dim: str, bound: Size | None = None
 ) -> tuple[Value, Value]:
-    """The parts of the source along the axis where the mask, a bool[n], is true; and how many.
+    """The slices of the source along the axis where the mask, a bool[n], is true, and their number.
 
-    `dim` names their number; there is storage for `bound` of them.
+    `dim` names the number; memory is reserved for `bound` slices.
     """
     type = tensor_type(source)
     if not 0 <= axis < type.rank or mask.type is not TensorType(BOOL, (type.shape[axis],)):
@@ -68,6 +68,6 @@ def compress(
     rows, count = emit.all(NonZero(mask, dim, bound))
     index = reshape(emit, rows, (symbol(dim),))
     taken = emit(Gather(source, (index,), (axis,)))
-    # The gathered axis came first: bring it back.
+    # The gather puts the axis in front: move it back.
     order = (*range(1, axis + 1), 0, *range(axis + 1, type.rank))
     return transpose(emit, taken, order), count

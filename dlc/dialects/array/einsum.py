@@ -36,11 +36,11 @@ class Term:
 
 
 def einsum(emit: Builder, equation: str, operands: Sequence[Value]) -> Value:
-    """The sum over all labels that are not in the output of the product of the operands.
+    """The product of the operands, summed over all labels that are not in the output.
 
-    As in NumPy: `"bij,bjk->bik"`, a label twice in one operand is a diagonal, `...` (or `..`) stands for
-    any leading axes, and without `->` the output has the labels that occur once, in order of the
-    alphabet. Products are taken from left to right. Raises D0311.
+    As in NumPy, for example `"bij,bjk->bik"`: a repeated label in one operand selects the diagonal, `...`
+    (or `..`) stands for any leading axes, and without `->` the output has the labels that occur once, in
+    alphabetical order. Products are taken from left to right. Raises D0311.
     """
     inputs, output = _read(emit, equation, operands)
     pairs = zip(operands, inputs, strict=True)
@@ -96,7 +96,7 @@ def _fail(emit: Builder, equation: str, why: str) -> ModelError:
 
 
 def _diagonal(emit: Builder, value: Value, labels: Labels) -> Term:
-    """Each label once: where one occurs again, the elements whose indices are equal."""
+    """The term with each label once: of repeated labels, the elements with equal indices."""
     for label in dict.fromkeys(labels):
         axes = tuple([axis for axis, other in enumerate(labels) if other == label])
         if len(axes) == 1:
@@ -116,8 +116,7 @@ def _diagonal(emit: Builder, value: Value, labels: Labels) -> Term:
 
 
 def _unstretched(emit: Builder, equation: str, terms: list[Term]) -> list[Term]:
-    """Check that labels agree on their sizes; axes of `...` of size 1 are left out where others are
-    longer."""
+    """Check that labels agree on their sizes; broadcast axes of `...` of size 1 are left out."""
     sizes: dict[str, Size] = {}
     for term in terms:
         for label, size in term.sizes.items():
@@ -146,7 +145,7 @@ def _summed(emit: Builder, term: Term, wanted: set[str]) -> Term:
 
 
 def _product(emit: Builder, lhs: Term, rhs: Term, later: set[str]) -> Term:
-    """The product of two terms, summed over the labels that nothing later needs."""
+    """The product of two terms, summed over the labels that are not in `later`."""
     lhs = _summed(emit, lhs, later.union(rhs.labels))
     rhs = _summed(emit, rhs, later.union(lhs.labels))
     both = [label for label in lhs.labels if label in rhs.labels]
@@ -174,7 +173,7 @@ def _product(emit: Builder, lhs: Term, rhs: Term, later: set[str]) -> Term:
 
 
 def _outer(emit: Builder, lhs: Term, rhs: Term, labels: Labels) -> Term:
-    """The product of each element of one with those of the other that agree in the common labels."""
+    """The element-wise product over the union of the labels, without a sum."""
     sizes = lhs.sizes | rhs.sizes
     shape = tuple([sizes[label] for label in labels])
     spread: list[Value] = []

@@ -1,8 +1,8 @@
-"""What all element-wise operations share; constants; comparing, choosing and converting elements.
+"""The base classes of element-wise operations; constants; comparison, selection and conversion.
 
-An element-wise operation applies one function of `dlc.dialects.scalar` to every element: its numbers,
-dtypes and lowering come from there. `arithmetic` and `functions` hold the operations themselves, with
-what they mean for derivatives and algebra.
+An element-wise operation applies a function of `dlc.dialects.scalar` to every element, which defines its
+values, dtypes and lowering. `arithmetic` and `functions` have the operations, with their derivatives and
+algebraic rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Constant(Op):
 
 @op("array.fill")
 class Fill(Op):
-    """A tensor of the given type with one number in every place; the type may be symbolic."""
+    """A tensor of the given type with the same number in every element; the type may be symbolic."""
 
     value: bool | int | float = attribute()
     type: TensorType = attribute()
@@ -77,7 +77,7 @@ def constant_like(emit: Builder, value: float, like: Value) -> Value:
 
 
 def show(value: Value) -> str:
-    """The type of a value as the user writes it."""
+    """The type of a value in the syntax of the language."""
     return value.type.text if isinstance(value.type, TensorType) else str(value.type)
 
 
@@ -93,9 +93,9 @@ def is_number(value: Value, number: float) -> bool:
 
 
 def folded(op: Op) -> Dense | None:
-    """The single result, if all operands are constants and it is small enough to be one.
+    """The result as a constant, if all operands are constants and the result is small enough.
 
-    Of operations whose bits do not depend on who computes them: sums of floats are none.
+    Only for operations whose bits are the same on every target, which excludes sums of floats.
     """
     arrays: list[Array] = []
     at = Evaluation()
@@ -122,7 +122,7 @@ class Elementwise(Op):
 
     scalar: ClassVar[type[scalar.Elementary]]
     approximate: ClassVar[bool] = False
-    """Its last bit for floats is that of the target's own formula: it is not computed early."""
+    """Whether the last bit for floats depends on the formula of the target: then it is not folded."""
 
     def infer(self) -> TensorType:
         operands = self.operands
@@ -141,14 +141,14 @@ class Elementwise(Op):
 
     @property
     def is_exact(self) -> bool:
-        """Whether NumPy gives the bits that every target gives."""
+        """Whether NumPy gives the same bits as every target."""
         return not (self.approximate and tensor_type(self.result).dtype.is_float)
 
     def fold(self) -> Value | Dense | None:
         return self.simplified() or (folded(self) if self.is_exact else None)
 
     def simplified(self) -> Value | None:
-        """An operand, or a value behind it, that the result equals by algebra; else None."""
+        """An operand, or a value it is computed from, that equals the result by algebra; or None."""
         return None
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
@@ -228,11 +228,11 @@ class Select(Op):
 
 
 MANTISSA = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
-"""Bits of the significand: integers of so many bits are exact."""
+"""Bits of the significand: integers of up to so many bits are exact."""
 
 
 def holds(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`, so that casting there and back is nothing."""
+    """Whether `wide` represents every value of `narrow`, so that a cast there and back is the identity."""
     if wide is narrow or narrow is BOOL:
         return True
     if narrow.is_float:

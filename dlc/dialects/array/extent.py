@@ -18,7 +18,7 @@ __all__ = ["Extent"]
 
 @op("array.extent")
 class Extent(Op):
-    """The number that a size is in this call, as an i64, or as an i32 for sizes that fit it."""
+    """The value of a size in the current call, as an i64, or as an i32 for sizes that fit it."""
 
     size: Size = attribute()
     dtype: DType = attribute(default=I64)

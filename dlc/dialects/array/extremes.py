@@ -1,8 +1,7 @@
-"""The largest and the smallest: of axes, where it stands, and so far along an axis.
+"""Maxima and minima: reductions over axes, the indices of the extremes, and prefix scans.
 
-A NaN is larger than all numbers to the maximum and smaller than all to the minimum: either is NaN if
-any element is, and its place is that of the first NaN. The derivative goes to one element, the first of
-equals in row-major order of the axes.
+A maximum or minimum is NaN if any element is, and its index is then that of the first NaN. The derivative
+goes to one element: of equal elements, the first in row-major order of the axes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = [
 
 
 class ArgExtreme(Op):
-    """Where along the axis the chosen element stands; the first of equals."""
+    """The index of the extreme along the axis; of equal elements, the first."""
 
     source: Value = operand()
     axis: int = attribute()
@@ -81,7 +80,7 @@ class ArgExtreme(Op):
         return folded(self)
 
     def choose(self, array: Array) -> Array:
-        """The places in NumPy."""
+        """The indices in NumPy."""
         raise NotImplementedError
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
@@ -122,7 +121,7 @@ class ReduceExtreme(Reduction):
         return (emit(Select(mask, dy, constant_like(emit, 0, dy))),)
 
     def _chosen(self, emit: Builder) -> Value:
-        """Which elements of the source are the results."""
+        """A mask of the elements of the source that are the results."""
         if len(self.axes) == 1:
             return _is_at(emit, self.place, self.source, self.axes[0])
         merged = merge_axes(emit, self.source, self.axes)
@@ -132,7 +131,7 @@ class ReduceExtreme(Reduction):
 
 
 def _is_at(emit: Builder, place: type[ArgExtreme], source: Value, axis: int) -> Value:
-    """Which elements are the chosen ones of an axis."""
+    """A mask of the extremes along an axis."""
     type = tensor_type(source)
     extent = type.shape[axis]
     dtype = I32 if isinstance(extent, int) and extent <= LARGEST_I32 else I64
@@ -166,10 +165,10 @@ class ReduceMin(ReduceExtreme):
 
 
 class CumulativeExtreme(Cumulative):
-    """The maximum or minimum so far."""
+    """The prefix maximum or minimum."""
 
     better: ClassVar[str]
-    """How an element compares to those before it where it takes their place."""
+    """The predicate by which an element replaces the extreme of those before it."""
 
     def inclusive_gradient(self, emit: Builder, source: Value, dy: Value) -> Value:
         before = emit(type(self)(source, self.axis, False, True))

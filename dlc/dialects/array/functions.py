@@ -1,4 +1,4 @@
-"""Functions of the calculus, of each element: each one's derivative is a formula of x and of y."""
+"""Elementary functions, element-wise: each derivative is a formula of the argument x and the result y."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Reading and writing single places of a tensor whose indices are computed.
+"""Gather and scatter: reading and writing elements of a tensor at computed indices.
 
-An index outside its axis fails the call, also a negative one: counting from the end is written out
-before. Where several updates meet in one place the order is that of the index tensors, row-major.
+A call with an index outside its axis fails; this includes negative indices, since counting from the end is
+a separate computation. Several updates of the same element take effect in row-major order of the index
+tensors.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["Gather", "Scatter", "put_along", "take_along"]
 def gathered(
     op: Op, source: TensorType, indices: Sequence[Value], axes: tuple[int, ...]
 ) -> TensorType:
-    """The type of what index tensors take from a tensor. Raises D0305, D0308."""
+    """The type of a gather from a tensor by index tensors. Raises D0305, D0308."""
     check_axes(op, axes, source)
     first = indices[0].type if indices else None
     if (
@@ -75,7 +76,7 @@ def in_front(array: Array, axes: tuple[int, ...]) -> Array:
 
 @op("array.gather")
 class Gather(Op):
-    """The places of the source that index tensors name, one tensor for each of `axes`.
+    """The elements of the source at the indices of index tensors, one tensor for each of `axes`.
 
     With axes (0,): `y[i.., r..] = x[index[i..], r..]`. The result has the shape of the index tensors,
     then the other axes of the source in order.
@@ -101,16 +102,15 @@ class Gather(Op):
 
 Places: TypeAlias = NDArray[np.int64]
 MODES = ("set", "add", "multiply", "max", "min")
-"""What a scatter does with an update and the element in its place."""
+"""How a scatter combines an update with the element that it updates."""
 
 
 @op("array.scatter")
 class Scatter(Op):
-    """The target with the updates put, added, multiplied, or compared into the places that index
-    tensors name.
+    """The target with updates written to, or combined with, the elements at the indices of index tensors.
 
-    The updates have the type that `array.gather` of these places has. `set`: the last update of a
-    place stays. `unique` promises that no place is named twice.
+    The updates have the type of an `array.gather` at these indices. With the mode `set`, the last update
+    of an element counts. `unique` promises that no index occurs twice.
     """
 
     target: Value = operand()
@@ -156,7 +156,7 @@ COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.
 
 
 def in_order(mode: str, view: Array, places: tuple[Places, ...], updates: Array) -> None:
-    """Put updates into places of a view, one by one, as `mode` says."""
+    """Apply updates to the elements of a view in order, as `mode` states."""
     with np.errstate(all="ignore"):
         if mode == "set":
             _set_in_order(view, places, updates)
@@ -165,7 +165,7 @@ def in_order(mode: str, view: Array, places: tuple[Places, ...], updates: Array)
 
 
 def _set_in_order(view: Array, places: tuple[Places, ...], updates: Array) -> None:
-    """Write the last update of each place: NumPy does not promise which of several stays."""
+    """Write the last update of each element: NumPy does not specify which of several counts."""
     count = places[0].size
     if count == 0:
         return
@@ -194,7 +194,7 @@ def _gradient_set(scatter: Scatter, emit: Builder, dy: Value) -> tuple[Value, Va
     dupdates = _read(scatter, emit, dy)
     if not scatter.unique:
         wins = _extreme(scatter.indices, scatter.axes, emit, scatter.target, None, "max")
-        # The places of the indexed axes are won as a whole: repeat that along the other axes.
+        # The gradient is chosen for indices of the indexed axes: broadcast it along the other axes.
         type = tensor_type(dupdates)
         mask = emit(Broadcast(wins, type.shape, tuple(range(tensor_type(wins).rank))))
         dupdates = emit(Select(mask, dupdates, zero))
@@ -214,7 +214,7 @@ def _gradient_multiply(scatter: Scatter, emit: Builder, dy: Value) -> tuple[Valu
 
 
 def _gradient_choice(scatter: Scatter, emit: Builder, dy: Value) -> tuple[Value, Value]:
-    """The derivative goes to the element that was chosen: the target's first, then the first update."""
+    """The derivative goes to the chosen element: of equal ones, the target's, then the first update's."""
     zero = constant_like(emit, 0, dy)
     kept = emit(Compare(scatter.target, scatter.result, "eq"))
     dtarget = emit(Select(kept, dy, zero))
@@ -256,7 +256,7 @@ def _all_places(scatter: Scatter, emit: Builder) -> tuple[tuple[Value, ...], tup
 
 
 def _wide(emit: Builder, index: Value) -> Value:
-    """Indices in a dtype that numbers every axis."""
+    """Indices in a dtype that can index every axis."""
     return index if tensor_type(index).dtype is I64 else emit(Cast(index, I64))
 
 
@@ -268,7 +268,7 @@ def _extreme(
     among: Value | None,
     mode: str,
 ) -> Value:
-    """Which index is the last (`max`) or first (`min`) that names its place, of those in `among`."""
+    """A mask of the updates in `among` that are the last (`max`) or first (`min`) of their element."""
     type = tensor_type(indices[0]).with_dtype(I64)
     shape: Shape = tuple([tensor_type(target).shape[axis] for axis in axes])
     worst = numeric.lowest(I64) if mode == "max" else numeric.highest(I64)
@@ -283,7 +283,7 @@ def _extreme(
 
 
 def take_along(emit: Builder, source: Value, index: Value, axis: int) -> Value:
-    """`y[.., i, ..] = x[.., index[.., i, ..], ..]`: along one axis, the other indices as they are."""
+    """`y[.., i, ..] = x[.., index[.., i, ..], ..]`: a gather along one axis."""
     indices, axes = _along(emit, index, axis)
     return emit(Gather(source, indices, axes))
 
@@ -298,7 +298,7 @@ def put_along(
     *,
     unique: bool,
 ) -> Value:
-    """The target with updates put at `index` along one axis, the other indices as they are."""
+    """The target with updates scattered to `index` along one axis."""
     indices, axes = _along(emit, index, axis)
     return emit(Scatter(target, updates, indices, axes, mode, unique))
 

@@ -147,7 +147,7 @@ class DotGeneral(Decomposed):
         of_rhs = tuple(range(middle, tensor_type(dy).rank))
         dlhs = emit(DotGeneral(dy, self.rhs, batch, self.rhs_batch, of_rhs, self.rhs_free))
         drhs = emit(DotGeneral(dy, self.lhs, batch, self.lhs_batch, of_lhs, self.lhs_free))
-        # The contracted axes came last, in the order that they have in the other operand.
+        # The contracted axes come last, in the order of the other operand.
         lhs_last = _matching(self.rhs_contract, self.lhs_contract)
         rhs_last = _matching(self.lhs_contract, self.rhs_contract)
         return (
@@ -161,5 +161,5 @@ def _others(value: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _matching(present: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """The partners in `wanted` of the axes in `present`, in rising order of the latter."""
+    """The axes in `wanted` that correspond to those in `present`, in ascending order of the latter."""
     return tuple([partner for _, partner in sorted(zip(present, wanted, strict=True))])

@@ -1,7 +1,7 @@
-"""Sorting along an axis, and the first of the sorted.
+"""Sorting along an axis, and the k largest or smallest elements.
 
-The order is that of the numbers, with NaN above all of them and -0 equal to 0. Sorting is stable:
-elements with equal keys stay in the order they had, also when it descends.
+The order is numeric, with NaN above all numbers and -0 equal to 0. Sorting is stable: elements with equal
+keys keep their order, also in descending order.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def sorting(array: Array, dtype: DType, axis: int, *, descending: bool) -> NDArr
     values = decode(array, dtype)
     if not descending:
         return np.argsort(values, axis, kind="stable")
-    # From behind, equal elements are in the wrong order twice.
+    # Reversing both the input and the result keeps the order of equal elements.
     backwards = np.argsort(np.flip(values, axis), axis, kind="stable")
     return np.flip(array.shape[axis] - 1 - backwards, axis)
 
 
 @op("array.sort")
 class Sort(Op):
-    """The keys in rising (or `descending`) order along the axis, and all values in the same order."""
+    """The keys in ascending (or `descending`) order along the axis, and all values in the same order."""
 
     keys: Value = operand()
     values: Sequence[Value] = operands(doc="tensors of the shape of the keys")
@@ -76,7 +76,7 @@ class Sort(Op):
 class TopK(Op):
     """The k largest (or smallest) elements along the axis, best first, and their indices as i32.
 
-    Of equal elements the first comes first.
+    Equal elements keep their order.
     """
 
     source: Value = operand()

@@ -1,7 +1,7 @@
-"""Taking parts of tensors and putting tensors together: slice, pad, concatenate, dynamic slices.
+"""Slices, padding, concatenation, and dynamic slices.
 
-Slices and pads are each other's derivatives. Places that are known when compiling are attributes and
-may be symbolic sizes; places that are computed are operands, and outside the tensor they fail the call.
+Slices and pads are each other's derivatives. Positions that are known at compile time are attributes and
+may be symbolic sizes; computed positions are operands, and a call with one outside the tensor fails.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _is_always_negative(size: Dim) -> bool:
 
 
 def spread(extent: Size, interior: int) -> Size:
-    """How long `extent` elements are with `interior` others between each two."""
+    """The length of `extent` elements with `interior` others between each two neighbours."""
     return extent if interior == 0 else extent + maximum(extent - 1, 0) * interior
 
 
@@ -54,8 +54,8 @@ def spread(extent: Size, interior: int) -> Size:
 class Slice(Op):
     """Every `steps`-th element from `starts` up to, not including, `limits`, along each axis.
 
-    That is `(limit - start + step - 1) // step` elements, which may be none but not fewer. Steps are
-    positive; a slice that runs backwards is a slice and a `reverse`.
+    That is `(limit - start + step - 1) // step` elements, at least 0. Steps are positive; a slice with a
+    negative step is a slice and a `reverse`.
     """
 
     source: Value = operand()
@@ -153,8 +153,10 @@ def slice_axis(emit: Builder, source: Value, axis: int, start: Size, limit: Size
 
 @op("array.pad")
 class Pad(Op):
-    """The source with `low` copies of the scalar `value` before, `high` after, and `interior` between
-    each two elements, along each axis."""
+    """The source padded with the scalar `value` along each axis.
+
+    `low` copies stand before the elements, `high` after them, and `interior` between each two.
+    """
 
     source: Value = operand()
     value: Value = operand()
@@ -299,7 +301,7 @@ def check_starts(op: Op, starts: Sequence[Value], type: TensorType) -> None:
 def placed(
     op: Op, starts: Sequence[Array], sizes: Sequence[int], whole: Sequence[int]
 ) -> tuple[slice, ...]:
-    """The index of a part of a tensor in NumPy. Raises CallError where it is not inside."""
+    """The NumPy index of a slice of a tensor. Raises CallError if it is not inside the tensor."""
     index: list[slice] = []
     for axis, (start, size, extent) in enumerate(zip(starts, sizes, whole, strict=True)):
         first = int(start)
@@ -315,9 +317,9 @@ def placed(
 
 @op("array.dynamic_slice")
 class DynamicSlice(Op):
-    """The part of the source of the given sizes that begins at the computed starts, one for each axis.
+    """The slice of the source of the given sizes at computed starts, one for each axis.
 
-    A part that is not inside the source fails the call.
+    A call whose slice is not inside the source fails.
     """
 
     source: Value = operand()
@@ -349,9 +351,9 @@ class DynamicSlice(Op):
 
 @op("array.dynamic_update_slice")
 class DynamicUpdateSlice(Op):
-    """The target with `update` in the place that begins at the computed starts, one for each axis.
+    """The target with the slice at computed starts, one for each axis, replaced by `update`.
 
-    An update that is not inside the target fails the call.
+    A call whose slice is not inside the target fails.
     """
 
     target: Value = operand()

@@ -1,5 +1,4 @@
-"""Repeating along axes and summing along axes: each is the other's derivative; and, or; what all
-reductions share."""
+"""Broadcast and sum, which are each other's derivatives; logical reductions; the base of reductions."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ __all__ = ["Broadcast", "ReduceAnd", "ReduceOr", "ReduceSum", "Reduction"]
 class Broadcast(Op):
     """The source repeated along new axes: its axis k is axis `axes[k]` of the result.
 
-    Sizes are never stretched here: an axis of size 1 is first taken away by a reshape.
+    An axis of size 1 is not repeated: a reshape removes it first.
     """
 
     source: Value = operand()
@@ -72,12 +71,12 @@ def split_axes(emit: Builder, merged: Value, shape: Shape, axes: tuple[int, ...]
 
 
 def adds_floats(combine: type[scalar.Binary], dtype: DType) -> bool:
-    """Whether the order in which elements are combined shows in the bits of the result."""
+    """Whether the bits of the result depend on the order in which elements are combined."""
     return dtype.is_float and combine in (scalar.Add, scalar.Multiply)
 
 
 class Reduction(Op):
-    """The elements along `axes` combined by the function `scalar`; the axes vanish from the result.
+    """The elements along `axes` combined by the function `scalar`; the result lacks these axes.
 
     f16 and bf16 accumulate in f32 and round once at the end.
     """
@@ -122,7 +121,7 @@ class Reduction(Op):
 
 @op("array.reduce_sum")
 class ReduceSum(Reduction):
-    """The sum along the axes; integers wrap. The order of additions is not stated."""
+    """The sum along the axes; integers wrap. The order of additions is unspecified."""
 
     scalar = scalar.Add
 
@@ -135,7 +134,7 @@ class ReduceSum(Reduction):
 
 @op("array.reduce_and")
 class ReduceAnd(Reduction):
-    """Whether all bools along the axes are true; for integers the bits that all have."""
+    """Whether all bools along the axes are true; for integers the bitwise and."""
 
     scalar = scalar.And
     not_differentiable = "its operand is a bool or an integer"
@@ -146,7 +145,7 @@ class ReduceAnd(Reduction):
 
 @op("array.reduce_or")
 class ReduceOr(Reduction):
-    """Whether any bool along the axes is true; for integers the bits that any has."""
+    """Whether any bool along the axes is true; for integers the bitwise or."""
 
     scalar = scalar.Or
     not_differentiable = "its operand is a bool or an integer"

@@ -1,4 +1,4 @@
-"""Rearranging a tensor without arithmetic, and counting along an axis."""
+"""Rearranging a tensor without arithmetic, and indices along an axis (iota)."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def is_order(axes: tuple[int, ...]) -> bool:
-    """Whether these are all axes of a tensor with as many, each once."""
+    """Whether the axes are a permutation of 0 to their number."""
     return sorted(axes) == list(range(len(axes)))
 
 
 @lru_cache(maxsize=1024)
 def are_rising(axes: tuple[int, ...]) -> bool:
-    """Whether each is greater than the one before it."""
+    """Whether the axes are strictly ascending."""
     return all(first < second for first, second in pairwise(axes))
 
 
 def check_axes(op: Op, axes: tuple[int, ...], type: TensorType) -> None:
-    """Raise D0305 unless the axes are some of the tensor's, none twice, in rising order."""
+    """Raise D0305 unless the axes are axes of the tensor, each once, in ascending order."""
     if axes and not (axes[0] >= 0 and axes[-1] < len(type.shape) and are_rising(axes)):
         raise op.fail(
             f"{list(axes)} are no axes of {type.text} in rising order, each once; "
@@ -58,11 +58,11 @@ def check_axis(op: Op, axis: int, type: TensorType) -> None:
 
 
 LARGEST_I32 = (1 << 31) - 1
-"""How long an axis may be whose places, or whose length, are an i32."""
+"""The largest size of an axis whose indices or length are an i32."""
 
 
 def check_numbered(op: Op, axis: int, type: TensorType) -> None:
-    """Raise D0308 for an axis that is known to be longer than an i32 can say."""
+    """Raise D0308 for an axis that is known to be too long for an i32."""
     extent = type.shape[axis]
     if isinstance(extent, int) and extent > LARGEST_I32:
         raise op.fail(
@@ -71,7 +71,7 @@ def check_numbered(op: Op, axis: int, type: TensorType) -> None:
 
 
 def numbered(axis: int, type: TensorType) -> Need:
-    """That an axis of a call is no longer than an i32 can say."""
+    """The condition of a call that an axis is not too long for an i32."""
     return Need(LARGEST_I32 - type.shape[axis], _not_numbered(axis, type))
 
 
@@ -83,7 +83,7 @@ def _not_numbered(axis: int, type: TensorType) -> str:
 
 @lru_cache(maxsize=4096)
 def elements(shape: Shape) -> Size:
-    """How many elements a tensor has: a product that is the same for many operations of a model."""
+    """The number of elements of a tensor; cached, since many operations of a model share it."""
     return product(shape)
 
 
@@ -103,9 +103,9 @@ def _differing(before: Shape, after: Shape) -> tuple[Size, Size]:
 
 @op("array.reshape")
 class Reshape(Op):
-    """The same elements in row-major order under another shape of the same size.
+    """The same elements in row-major order in another shape of the same size.
 
-    Where only the sizes of a call can tell whether it is the same size, the call is checked.
+    Where only the sizes of a call tell whether the sizes are the same, the call is checked.
     """
 
     source: Value = operand()
@@ -147,7 +147,7 @@ class Reshape(Op):
 
 @op("array.transpose")
 class Transpose(Op):
-    """The axes in another order: axis k of the result is axis `axes[k]` of the source."""
+    """The axes permuted: axis k of the result is axis `axes[k]` of the source."""
 
     source: Value = operand()
     axes: tuple[int, ...] = attribute()
@@ -183,7 +183,7 @@ def reshape(emit: Builder, value: Value, shape: Shape) -> Value:
 
 
 def transpose(emit: Builder, value: Value, axes: tuple[int, ...]) -> Value:
-    """The value with its axes in another order; itself if that is the order they have."""
+    """The value with its axes permuted; itself if the permutation is the identity."""
     return value if axes == tuple(range(len(axes))) else emit(Transpose(value, axes))
 
 
@@ -219,7 +219,7 @@ class Reverse(Op):
 class Iota(Op):
     """The index along one axis, `y[.., i, ..] = i`, as a number of the dtype; integers wrap.
 
-    An i32, the dtype of places, never does: an axis that is too long for it is refused.
+    An i32, the dtype of indices, never wraps: an axis that is too long for it is refused.
     """
 
     shape: Shape = attribute()

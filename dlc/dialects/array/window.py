@@ -1,4 +1,4 @@
-"""Pooling: reducing a window that moves over a tensor, and bringing a value back to its origin."""
+"""Pooling: reducing windows that slide over a tensor, and the derivatives."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from dlc.ir.dims import Size
 from dlc.ir.needs import Need
 from dlc.ir.types import I64, DType, TensorType
 
-__all__ = ["ReduceWindow", "SelectAndScatter", "WindowIndex"]
+__all__ = ["ReduceWindow", "SelectAndScatter", "WindowIndex", "Windowed"]
 
 FUNCTIONS = {"max": scalar.Maximum, "min": scalar.Minimum, "sum": scalar.Add}
 
 
 class Windowed(Op):
-    """A window of `window` elements, `dilations` apart, that moves in `strides`, along every axis.
+    """A window of `window` elements, `dilations` apart, that slides by `strides` along each axis.
 
-    The padding counts elements before and after that the window may cover but that do not exist.
+    The padding is the number of elements before and after the tensor that a window may cover.
     """
 
     source: Value = operand()
@@ -52,7 +52,7 @@ class Windowed(Op):
         return tuple([(size - 1) * dilation for size, dilation in pairs])
 
     def places(self, functions: Sequence[str]) -> TensorType:
-        """The type of the source with one element for each place of the window."""
+        """The type of the source with one element for each position of the window."""
         type = tensor_type(self.source)
         self._check(type, functions)
         shape: list[Size] = []
@@ -63,7 +63,7 @@ class Windowed(Op):
                 shape.append(size)
                 continue
             need = _fitting(type, size, (low, high), reach)
-            if reach and is_negative(need.size):  # one element of an empty axis: in no place
+            if reach and is_negative(need.size):  # one element fits an empty axis, at no position
                 raise self.fail(need.told, code="D0312")
             shape.append(need.size // stride + 1)
         return type.with_shape(tuple(shape))
@@ -98,7 +98,7 @@ class Windowed(Op):
                 )
 
     def windows(self, at: Evaluation, array: Array, outside: float) -> Array:
-        """A view with the places of the window in front and its elements behind."""
+        """A view whose first axes are the positions of the window, the last ones its elements."""
         shape = at.shape(self.places(tuple(FUNCTIONS)).shape)
         if 0 in shape:
             return np.zeros((*shape, *self.window), array.dtype)
@@ -115,12 +115,12 @@ class Windowed(Op):
         return every[tuple(slice(None, None, step) for step in (*self.strides, *self.dilations))]
 
     def behind(self) -> tuple[int, ...]:
-        """The axes of `windows` that are elements of one window."""
+        """The axes of `windows` that index the elements of a window."""
         return tuple(range(len(self.window), 2 * len(self.window)))
 
 
 def _fitting(type: TensorType, size: Size, padding: tuple[Size, Size], reach: int) -> Need:
-    """That a window fits: the elements that are left where it stands first."""
+    """The condition that a window fits: the elements left after its first position."""
     low, high = padding
     told = f"a window over {reach + 1} elements does not fit into an axis of {size} of {type.text}"
     padded = "" if low == high == 0 else f" padded by {low} and {high}"
@@ -129,7 +129,7 @@ def _fitting(type: TensorType, size: Size, padding: tuple[Size, Size], reach: in
 
 @op("array.reduce_window")
 class ReduceWindow(Windowed):
-    """The maximum, minimum or sum of each window; elements that do not exist are left out.
+    """The maximum, minimum or sum of each window; elements of the padding are left out.
 
     f16 and bf16 accumulate in f32 and round once. The derivative of a maximum or minimum goes to the
     element that `array.window_index` names.
@@ -139,7 +139,7 @@ class ReduceWindow(Windowed):
         return self.places(("max", "min", "sum"))
 
     def identity(self, dtype: DType) -> float | int | bool:
-        """What the function of no elements is."""
+        """The identity of the function."""
         match self.function:
             case "max":
                 return numeric.lowest(dtype)
@@ -175,7 +175,7 @@ class ReduceWindow(Windowed):
         return (emit(dx),)
 
     def _spread_sum(self, emit: Builder, dy: Value) -> Value:
-        """Each element receives the sum over the windows that it is in."""
+        """The derivative of a sum: each element receives the sum over the windows that contain it."""
         interior = tuple([stride - 1 for stride in self.strides])
         low = tuple([reach - pair[0] for reach, pair in zip(self.reach, self.padding, strict=True)])
         high = tuple(
@@ -200,10 +200,10 @@ class ReduceWindow(Windowed):
 
 @op("array.window_index")
 class WindowIndex(Windowed):
-    """Which element of the source each window's maximum or minimum is: its row-major index.
+    """The row-major index in the source of the maximum or minimum of each window.
 
-    The first NaN, else the first of equals in the order of the window; -1 for a window that covers no
-    element.
+    The first NaN, or else the first of equal elements in the order of the window; -1 for a window that
+    covers no element.
     """
 
     not_differentiable = "its result is an index"
@@ -221,7 +221,7 @@ class WindowIndex(Windowed):
         values, origin = (
             windows.reshape(*places, math.prod(self.window)) for windows in (values, origin)
         )
-        # A NaN makes the extreme NaN, which equals nothing: then only the NaNs are candidates.
+        # With a NaN the extreme is NaN, which equals nothing: then the NaNs are the candidates.
         best = (values.max if self.function == "max" else values.min)(-1, keepdims=True)
         candidate = (origin >= 0) & ((values == best) | (values != values))
         first = np.argmax(candidate, -1)[..., None]
@@ -230,9 +230,9 @@ class WindowIndex(Windowed):
 
 @op("array.select_and_scatter")
 class SelectAndScatter(Decomposed, Windowed):
-    """For each window its update, added to the element that `array.window_index` names; else 0.
+    """Zeros, with the update of each window added to the element that `array.window_index` names.
 
-    This is how the derivative of a window maximum or minimum comes back.
+    The derivative of a window maximum or minimum.
     """
 
     updates: Value = operand()

@@ -435,7 +435,7 @@ class Generic(Kernel):
         )
 
 
-def folds_along_memory(op: Generic) -> bool:
+def reduces_along_memory(op: Generic) -> bool:
     """Whether a reduction runs over neighbouring elements of an array (loop index on the last axis)."""
     for inner in op.walk():
         if isinstance(inner, Reduce) and inner.extents:

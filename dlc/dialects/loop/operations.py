@@ -224,7 +224,7 @@ class Buffer(Op):
 
 @op("loop.call")
 class Call(Op):
-    """Call an outside function on the allow-list, with pointers and scalars; no result is used."""
+    """Call an imported function on the allow-list, with pointers and scalars; its result is not used."""
 
     arguments: Sequence[Value] = operands()
     callee: str = attribute()

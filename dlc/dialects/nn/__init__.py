@@ -1,8 +1,8 @@
-"""Operations of neural networks, all defined by what they decompose into.
+"""Operations of neural networks, all defined by their decomposition.
 
-What a fused kernel can do better is an operation: `softmax` · `normalize` · `loss` · `linear` products
-with a bias · `attention` · `recurrent`. Everything else is a function that places a few array operations:
-`activations` · `pooling` · `resize` · `functions`. `rows` are steps that all of them share.
+A computation is an operation if a fused kernel computes it better: `softmax` · `normalize` · `loss` ·
+`linear`: products with a bias · `attention` · `recurrent`. Any other is a function that emits a few array
+operations: `activations` · `pooling` · `resize` · `functions`. `rows` has steps that all of them share.
 """
 
 from dlc.dialects.nn.activations import *  # noqa: F403

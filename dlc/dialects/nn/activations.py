@@ -1,7 +1,7 @@
 """Functions applied to each element between layers.
 
-At a kink the derivative is what `array.maximum`, `array.minimum` and `array.select` make of it; each
-function says which of the two it is.
+At a kink the derivative is that of `array.maximum`, `array.minimum` or `array.select`; each docstring
+states its value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = [
 
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
-"""Of Klambauer et al., "Self-Normalizing Neural Networks", 2017, section 2."""
+"""G. Klambauer et al., "Self-Normalizing Neural Networks", 2017, section 2."""
 
 
 def relu(emit: Builder, x: Value) -> Value:
@@ -28,13 +28,13 @@ def relu(emit: Builder, x: Value) -> Value:
 
 
 def clip(emit: Builder, x: Value, low: float, high: float) -> Value:
-    """x, at least `low` and at most `high`; the derivative at the bounds is 1."""
+    """x clamped to `low` and `high`; the derivative at the bounds is 1."""
     above = emit(array.Maximum(x, array.constant_like(emit, low, x)))
     return emit(array.Minimum(above, array.constant_like(emit, high, x)))
 
 
 def gelu(emit: Builder, x: Value, *, tanh: bool = False) -> Value:
-    """`x * Phi(x)`, Phi being the normal distribution; with `tanh` its approximation by tanh."""
+    """`x * Phi(x)` with the normal distribution function Phi; with `tanh` its approximation by tanh."""
     half = times(emit, x, 0.5)
     if tanh:
         # Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
@@ -59,7 +59,7 @@ def softplus(emit: Builder, x: Value) -> Value:
     (source,) = primal.arguments
     tail = at(array.Log1p(at(array.Exp(at(array.Negate(at(array.Abs(source))))))))
     at.place(flow.Yield((at(array.Add(relu(at, source), tail)),)))
-    # Of the two terms above each has a kink at 0, and only their sum has none.
+    # Each of the two terms above has a kink at 0; their sum has none.
     at = Builder(rule, emit.location)
     source, _, dy = rule.arguments
     at.place(flow.Yield((at(array.Multiply(dy, at(array.Sigmoid(source)))),)))

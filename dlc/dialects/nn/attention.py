@@ -1,8 +1,8 @@
-"""Attention: a weighted mean of values, the weights by how well keys match a query.
+"""Scaled dot-product attention: means of values, weighted by the match of keys and queries.
 
-Its gradient is an operation, too. What it needs of the scores are two numbers for each query, so that no
-array of all scores has to be kept between the two: the weights are computed again, from the scores and the
-logarithm of the sum of their powers. (T. Dao, "FlashAttention-2", 2023, section 3.1.)
+The gradient is an operation, too. It recomputes the weights from the scores and two numbers for each query,
+one of them the logarithm of the sum of exponentials, so no array of all scores has to be kept between the
+forward and the backward pass. (T. Dao, "FlashAttention-2", 2023, section 3.1.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dlc.ir.types import BOOL, I32, TensorType, wide
 __all__ = ["Attention", "AttentionGradient"]
 
 MOST_APART = (1 << 31) - 1
-"""How far apart a query and a key can be."""
+"""The largest distance between a query and a key."""
 
 
 @op("nn.attention")
@@ -64,7 +64,7 @@ class Attention(Structured, Decomposed):
     def backward(
         self, emit: Backward, cotangents: Sequence[Value | None], active: Sequence[bool]
     ) -> tuple[Value | None, ...]:
-        """By `nn.attention_gradient`, to which the logarithms are handed over."""
+        """By `nn.attention_gradient`, which gets the logarithms."""
         dy, *more = cotangents
         if not self.logarithms:
             self.attributes["logarithms"] = True
@@ -80,10 +80,10 @@ class Attention(Structured, Decomposed):
 
 @op("nn.attention_gradient")
 class AttentionGradient(Decomposed):
-    """What query, keys, values and a mask of floats receive when the results of an attention do.
+    """The cotangents of query, keys, values and a float mask, from those of the results of an attention.
 
-    `logarithms` are those of `nn.attention`; `means` has for each query `sum(dy * y)`, less what its
-    logarithm receives. With p and ds, which are [.., m, n] and in at least f32,
+    `logarithms` are those of `nn.attention`; `means` has for each query `sum(dy * y)` minus the cotangent
+    of its logarithm. With p and ds, which are [.., m, n] and in at least f32,
 
         p = exp(scale * query @ keys.T + mask - logarithms)
         ds = p * (dy @ values.T - means)
@@ -138,7 +138,7 @@ class AttentionGradient(Decomposed):
 def check_attention(
     op: Op, query: Value, keys: Value, values: Value, masks: Sequence[Value]
 ) -> TensorType:
-    """The type of the queries of an attention; raises D0301 where its operands do not fit."""
+    """The type of the queries of an attention; raises D0301 if its operands do not fit."""
     match query.type, keys.type, values.type:
         case (
             TensorType(dtype, (*batch, m, d)) as type,
@@ -168,12 +168,12 @@ def _check_mask(op: Op, scores: TensorType, masks: Sequence[Value]) -> None:
 
 
 def _a_number_each(query: TensorType) -> TensorType:
-    """The type of a number for each query, in the dtype in which attention is computed."""
+    """The type of one number for each query, in the dtype in which attention is computed."""
     return TensorType(wide(query.dtype), query.shape[:-1])
 
 
 def _scores(emit: Builder, query: Value, keys: Value, op: Attention | AttentionGradient) -> Value:
-    """How well each key matches each query, scaled and masked."""
+    """The scores of all queries and keys, scaled and masked."""
     products = emit(array.MatMul(query, swap_last(emit, keys)))
     scores = times(emit, products, op.scale)
     for mask in op.mask:
@@ -191,9 +191,9 @@ def _masked(emit: Builder, scores: Value, mask: Value) -> Value:
 
 
 def _seen(emit: Builder, type: TensorType, causal: Size) -> Value:
-    """Where key j is one of those up to i + causal of query i.
+    """The causal mask: whether key j is at most i + causal, for query i.
 
-    Places are numbers of 32 bits, of which registers have more: there are never so many keys.
+    The indices are 32-bit integers, of which a vector register holds more; there are fewer keys than 2^31.
     """
     i = array.iota(emit, type, type.rank - 2, I32)
     j = array.iota(emit, type, type.rank - 1, I32)
@@ -203,7 +203,7 @@ def _seen(emit: Builder, type: TensorType, causal: Size) -> Value:
 
 
 def _means(emit: Builder, y: Value, dy: Value, dlogarithms: Value | None) -> Value:
-    """The mean of what a query's scores receive, by weight."""
+    """The mean of the cotangents of the scores of a query, weighted by the attention weights."""
     last = tensor_type(y).rank - 1
     products = emit(array.Multiply(widened(emit, dy), widened(emit, y)))
     means = total(emit, products, (last,))

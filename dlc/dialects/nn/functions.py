@@ -1,4 +1,4 @@
-"""Functions that are a few array operations, which need no operation of their own."""
+"""Functions that consist of a few array operations, and therefore are not operations themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def moments(emit: Builder, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
-    """Mean and variance over the axes, which vanish; the variance divides by the whole number."""
+    """Mean and variance over the axes, which are reduced; the variance divides by the element count."""
     dtype, wide = tensor_type(x).dtype, widened(emit, x)
     middle = mean(emit, wide, axes)
     apart = emit(array.Subtract(wide, spread(emit, middle, wide, axes)))
@@ -37,14 +37,14 @@ def layer_norm(
     axis: int,
     eps: float = 1e-5,
 ) -> Value:
-    """`nn.layer_norm` with a scale and a shift that may be missing."""
+    """`nn.layer_norm` with an optional scale and shift."""
     return emit(LayerNorm(x, _some(scale), _some(shift), axis, eps))
 
 
 def rms_norm(
     emit: Builder, x: Value, scale: Value | None = None, *, axis: int, eps: float = 1e-5
 ) -> Value:
-    """`nn.rms_norm` with a scale that may be missing."""
+    """`nn.rms_norm` with an optional scale."""
     return emit(RMSNorm(x, _some(scale), axis, eps))
 
 
@@ -65,8 +65,8 @@ def batch_norm(
 ) -> Value:
     """`(x - mean) / sqrt(variance + eps) * scale + shift` with one number of each for every channel.
 
-    The four are put together into one factor and one summand first: with trained weights these are
-    constants, and the product before can take them in.
+    The four are first combined to one factor and one summand: for trained weights these are constants,
+    which can be folded into the preceding product (batch-norm folding).
     """
     factor = emit(array.Multiply(emit(array.Rsqrt(plus(emit, variance, eps))), scale))
     summand = emit(array.Subtract(shift, emit(array.Multiply(middle, factor))))
@@ -84,7 +84,7 @@ def group_norm(
     axis: int,
     eps: float = 1e-5,
 ) -> Value:
-    """Each example normalised over the channels of a group and all axes but the first.
+    """Normalise each example over the channels of a group and all axes but the first.
 
     Scale and shift have one number for each channel; as many groups as channels is instance
     normalisation.
@@ -112,7 +112,7 @@ def local_response_norm(
 ) -> Value:
     """`x / (bias + alpha * sum of squares of the size channels around) ** beta`, with channels on `axis`.
 
-    The channels around one are itself, `(size - 1) // 2` before it and the others behind it.
+    The `size` channels around a channel are itself, `(size - 1) // 2` before it and the others after it.
     """
     wide, rank = widened(emit, x), tensor_type(x).rank
     window = tuple([size if k == axis else 1 for k in range(rank)])
@@ -127,7 +127,7 @@ def local_response_norm(
 
 
 def cross_entropy(emit: Builder, logits: Value, labels: Value) -> Value:
-    """The loss of each example, labels being integers: `-log softmax(logits)[label]`."""
+    """The loss of each example, with integer labels: `-log softmax(logits)[label]`."""
     return emit.all(CrossEntropy(logits, labels))[0]
 
 
@@ -151,11 +151,11 @@ def embedding(emit: Builder, table: Value, ids: Value) -> Value:
 
 
 def one_hot(emit: Builder, ids: Value, classes: int, dtype: DType) -> Value:
-    """1 at the place that each id names along a new last axis, else 0; all 0 for an id that is none."""
+    """1 at the index of each id along a new last axis, else 0; all 0 for an id outside the classes."""
     type = tensor_type(ids)
     places = type.with_shape((*type.shape, classes))
     wide = emit(array.Broadcast(ids, places.shape, tuple(range(type.rank))))
-    # In the dtype of the ids the classes might not fit.
+    # The dtype of the ids may be too narrow for the number of classes.
     index = array.iota(emit, places, type.rank)
     here = emit(array.Compare(index, in_dtype(emit, wide, tensor_type(index).dtype), "eq"))
     return emit(array.Cast(here, dtype))

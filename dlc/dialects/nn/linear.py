@@ -18,7 +18,7 @@ __all__ = ["Conv", "Linear"]
 
 
 def check_bias(op: Op, bias: Sequence[Value], type: TensorType, axis: int) -> TensorType:
-    """The type of the result; raises where there is a bias that does not fit its axis."""
+    """The type of the result; raises if the bias does not fit its axis."""
     wanted = type.with_shape((type.shape[axis],))
     if len(bias) > 1 or any(value.type is not wanted for value in bias):
         found = ", ".join(map(show, bias))
@@ -57,14 +57,14 @@ class Linear(Decomposed):
     def decompose(self, emit: Builder) -> tuple[Value, ...]:
         shape = tensor_type(self.result).shape
         rows = reshape(emit, self.source, (product(shape[:-1]), tensor_type(self.weight).shape[0]))
-        # The bias is added to rows, so that it can be the end of the product.
+        # The bias is added to rows, so that it can become the epilogue of the product.
         y = biased(emit, emit(array.MatMul(rows, self.weight)), self.bias, 1)
         return (reshape(emit, y, shape),)
 
 
 @op("nn.conv")
 class Conv(Decomposed):
-    """`array.convolution` and a bias for each output channel."""
+    """`array.convolution` plus a bias for each output channel."""
 
     source: Value = operand()
     kernel: Value = operand()

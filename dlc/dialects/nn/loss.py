@@ -1,4 +1,4 @@
-"""How far a prediction is off."""
+"""Losses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["CrossEntropy"]
 class CrossEntropy(Decomposed):
     """The loss of each example, `log of sum of exp(logits) - logits[label]` along the last axis.
 
-    The second result is the logarithm, which the derivative needs. A label that is no class fails the
-    call. f16 and bf16 are computed in f32, and the logarithm stays in f32.
+    The second result is the logarithm, which the derivative needs. A call with a label outside the classes
+    fails. f16 and bf16 are computed in f32, and the logarithm stays in f32.
     """
 
     logits: Value = operand()
@@ -51,7 +51,7 @@ class CrossEntropy(Decomposed):
         return in_dtype(emit, loss, tensor_type(self.logits).dtype), log
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
-        """`exp(logits - log)` is the softmax; the label's place also receives minus the loss's share."""
+        """`exp(logits - log)` is the softmax; the cotangent of the loss is subtracted at the label."""
         logits = widened(emit, self.logits)
         type, last = tensor_type(logits), (tensor_type(logits).rank - 1,)
         dloss, dlog = widened(emit, cotangents[0]), cotangents[1]

@@ -1,4 +1,4 @@
-"""Normalising rows: subtracting the mean and dividing by the deviation."""
+"""Normalising rows: subtracting the mean and dividing by the standard deviation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LayerNorm", "RMSNorm", "normalized"]
 
 
 def normalized(emit: Builder, x: Value, axes: tuple[int, ...], eps: float) -> Value:
-    """`(x - mean) / sqrt(variance + eps)` over the axes; the variance divides by the whole number."""
+    """`(x - mean) / sqrt(variance + eps)` over the axes; the variance divides by the element count."""
     centered = emit(array.Subtract(x, spread(emit, mean(emit, x, axes), x, axes)))
     variance = mean(emit, square(emit, centered), axes)
     inverse = emit(array.Rsqrt(plus(emit, variance, eps)))
@@ -25,7 +25,7 @@ def normalized(emit: Builder, x: Value, axes: tuple[int, ...], eps: float) -> Va
 
 
 def check_rows(op: Op, source: Value, axis: int, parameters: Sequence[Value]) -> TensorType:
-    """The type of the source; raises where it lacks the axis or a parameter has not the row's type."""
+    """The type of the source; raises if it lacks the axis, or a parameter has not the type of a row."""
     type = check_floats(op, source)
     if not 0 <= axis < type.rank:
         raise op.fail(f"{type.text} has no axis {axis}", code="D0305")
@@ -37,7 +37,7 @@ def check_rows(op: Op, source: Value, axis: int, parameters: Sequence[Value]) ->
 
 
 def applied(emit: Builder, step: type[array.Binary], x: Value, row: Value, axis: int) -> Value:
-    """A function of each row and the same parameters."""
+    """A binary function of each row and the same parameters."""
     axes = range(axis, tensor_type(x).rank)
     return emit(step(x, along(emit, widened(emit, row), x, axes)))
 

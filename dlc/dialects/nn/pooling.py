@@ -1,4 +1,4 @@
-"""Pooling over the spatial axes of pictures; `dims` says which these are, as for a convolution."""
+"""Pooling over the spatial axes of pictures; `dims` is their layout, as for a convolution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlc.dialects.array import LAYOUTS, Padding, tensor_type
 from dlc.dialects.nn.rows import in_dtype, mean, widened
 from dlc.ir.core import Builder, Value
 
-__all__ = ["avg_pool", "global_avg_pool", "global_max_pool", "max_pool"]
+__all__ = ["argmax_pool", "avg_pool", "global_avg_pool", "global_max_pool", "max_pool"]
 
 
 def max_pool(
@@ -22,11 +22,25 @@ def max_pool(
     dilations: Sequence[int] = (),
     dims: str = "nhwc",
 ) -> Value:
-    """The largest element of each window; padding never wins, and of equals the first receives.
+    """The largest element of each window, without the padding; of equal ones the first has the derivative.
 
-    Strides that are left out are those of the window.
+    The strides are by default the sizes of the window.
     """
     return emit(_windowed(x, "max", window, strides, padding, dilations, dims))
+
+
+def argmax_pool(
+    emit: Builder,
+    x: Value,
+    window: Sequence[int],
+    *,
+    strides: Sequence[int] = (),
+    padding: Padding = (),
+    dilations: Sequence[int] = (),
+    dims: str = "nhwc",
+) -> Value:
+    """The row-major index in x of the element that `max_pool` takes of each window, as i64."""
+    return emit(_windowed(x, "max", window, strides, padding, dilations, dims, array.WindowIndex))
 
 
 def avg_pool(
@@ -40,9 +54,9 @@ def avg_pool(
     dims: str = "nhwc",
     count_padding: bool = False,
 ) -> Value:
-    """The mean of each window, of its elements that exist, or with `count_padding` of all places.
+    """The mean of each window without the padding, or with `count_padding` including its zeros.
 
-    Strides that are left out are those of the window.
+    The strides are by default the sizes of the window.
     """
     wide = widened(emit, x)
     summed = emit(_windowed(wide, "sum", window, strides, padding, dilations, dims))
@@ -52,7 +66,7 @@ def avg_pool(
             size *= extent
         number = array.constant_like(emit, size, summed)
     else:
-        # It is the same in every picture and channel.
+        # The count is the same for every picture and channel.
         type, spatial = tensor_type(wide), LAYOUTS[dims].spatial
         extents = [size if axis in spatial else 1 for axis, size in enumerate(type.shape)]
         ones = array.fill(emit, 1, type.with_shape(tuple(extents)))
@@ -82,8 +96,9 @@ def _windowed(
     padding: Padding,
     dilations: Sequence[int],
     dims: str,
-) -> array.ReduceWindow:
-    """The window with 1 for the axes that are not spatial."""
+    make: type[array.ReduceWindow | array.WindowIndex] = array.ReduceWindow,
+) -> array.Windowed:
+    """The reduction with a window of size 1 along the axes that are not spatial."""
     layout = LAYOUTS[dims]
     spatial, count = layout.spatial, len(layout.spatial)
 
@@ -92,7 +107,7 @@ def _windowed(
         return tuple([given.get(axis, 1) for axis in range(layout.rank)])
 
     pads = dict(zip(spatial, padding or ((0, 0),) * count, strict=True))
-    return array.ReduceWindow(
+    return make(
         x,
         function,
         whole(window),

@@ -1,4 +1,4 @@
-"""Recurrent networks whose whole sequence is one operation."""
+"""Recurrent networks: one operation for a sequence."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["LSTM", "lstm_step"]
 
 @op("nn.lstm")
 class LSTM(Decomposed):
-    """A long short-term memory over a sequence: all its outputs, the last output, the last cell.
+    """A long short-term memory over a sequence: all outputs, the last output, the last cell state.
 
-    The source is [batch, time, i], or [time, batch, i] with `time` 0; hidden and cell are what it starts
-    from, [batch, h]. The weights are [i, 4 * h] and [h, 4 * h], the bias [4 * h], with the gates in the
+    The source is [batch, time, i], or [time, batch, i] with `time` 0; hidden and cell are the initial
+    state, [batch, h]. The weights are [i, 4 * h] and [h, 4 * h], the bias [4 * h], with the gates in the
     order in, forget, out, new. At each step
 
         in, forget, out, new = split(x @ input_weight + bias + hidden @ hidden_weight)
@@ -63,7 +63,7 @@ class LSTM(Decomposed):
         return outputs, hidden, hidden
 
     def decompose(self, emit: Builder) -> tuple[Value, ...]:
-        # One product for all steps; only the state's product is left inside the loop.
+        # One product for the inputs of all steps; the loop has the product with the state only.
         gates = emit(Linear(self.source, self.input_weight, (self.bias,)))
         type, state = tensor_type(gates), tensor_type(self.hidden)
         step = type.with_shape((state.shape[0], type.shape[2]))
@@ -90,7 +90,7 @@ class LSTM(Decomposed):
 def lstm_step(
     emit: Builder, gate: Value, hidden: Value, cell: Value, weight: Value
 ) -> tuple[Value, Value]:
-    """The next hidden state and cell; `gate` is the input's share, `x @ input_weight + bias`."""
+    """The next hidden and cell state; `gate` is the part of the input, `x @ input_weight + bias`."""
     width = tensor_type(hidden).shape[1]
     gates = emit(array.Add(gate, emit(array.MatMul(hidden, weight))))
     parts = [array.slice_axis(emit, gates, 1, k * width, (k + 1) * width) for k in range(4)]

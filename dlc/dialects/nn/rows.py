@@ -1,6 +1,6 @@
-"""Steps that operations on rows of a tensor have in common.
+"""Steps that operations on rows of a tensor share.
 
-f16 and bf16 are widened to f32 first and in_dtype at the end, so that a whole formula rounds once.
+f16 and bf16 are converted to f32 at the beginning of a formula and back at its end, so it rounds once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def widened(emit: Builder, x: Value) -> Value:
 
 
 def in_dtype(emit: Builder, x: Value, dtype: DType) -> Value:
-    """The value in this dtype; itself if it is."""
+    """The value converted to this dtype; itself if it has the dtype."""
     return x if tensor_type(x).dtype is dtype else emit(array.Cast(x, dtype))
 
 
 def spread(emit: Builder, reduced: Value, like: Value, axes: Sequence[int]) -> Value:
-    """What a reduction of `like` over `axes` gave, repeated along these axes."""
+    """The result of a reduction of `like` over `axes`, repeated along these axes."""
     type = tensor_type(like)
     kept = tuple([axis for axis in range(type.rank) if axis not in axes])
     return emit(array.Broadcast(reduced, type.shape, kept))
@@ -50,7 +50,7 @@ def mean(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def numbers(emit: Builder, size: Size, type: TensorType) -> Value:
-    """A tensor with a size, which may be symbolic, as the number in every place."""
+    """A tensor with a size, which may be symbolic, as the value of every element."""
     if isinstance(size, int):
         return array.fill(emit, size, type)
     one = in_dtype(emit, emit(array.Extent(size)), type.dtype)

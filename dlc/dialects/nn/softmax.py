@@ -1,4 +1,4 @@
-"""Softmax and its kin: exponentials relative to the largest element, so that nothing overflows."""
+"""Softmax and related functions: exponentials relative to the largest element, to avoid overflow."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LogSoftmax(Decomposed):
 
 @op("nn.logsumexp")
 class LogSumExp(Decomposed):
-    """`log of sum of exp(x)` along the axis, which vanishes; -inf where all elements are -inf."""
+    """`log of sum of exp(x)`, reduced along the axis; -inf where all elements are -inf."""
 
     source: Value = operand()
     axis: int = attribute()
@@ -90,7 +90,7 @@ class LogSumExp(Decomposed):
     def decompose(self, emit: Builder) -> tuple[Value, ...]:
         x = widened(emit, self.source)
         largest = emit(array.ReduceMax(x, (self.axis,)))
-        # An infinite element is not subtracted: inf - inf is NaN.
+        # An infinite maximum is not subtracted: inf - inf is NaN.
         infinity = array.constant_like(emit, float("inf"), largest)
         finite = emit(array.Compare(emit(array.Abs(largest)), infinity, "ne"))
         base = emit(array.Select(finite, largest, array.constant_like(emit, 0, largest)))

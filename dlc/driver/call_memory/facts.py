@@ -58,7 +58,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A stretch of the arena: in use from the `first` to the `last` wave, for all of its values."""
+    """A root in the arena: live from the `first` to the `last` wave, with all of its values."""
 
     number: int
     device: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dlc.driver.call_memory.facts import EntryMemory, Root, sizes_text
 from dlc.driver.call_memory.needs import WORDS
-from dlc.errors import Diagnostic, Label, Place
+from dlc.errors import Diagnostic, Label, SourceLocation
 from dlc.runtime.calling.status import place_of
 
 SHOWN = 5
@@ -14,7 +14,7 @@ SHOWN = 5
 
 
 def refusal(
-    entry: EntryMemory, parts: Mapping[str, int], most: int, place: Place | None, help: str
+    entry: EntryMemory, parts: Mapping[str, int], most: int, place: SourceLocation | None, help: str
 ) -> Diagnostic:
     """An entry point that needs more than `most` bytes at these sizes, even on one thread (D0706)."""
     total = sum(parts.values())

@@ -20,11 +20,11 @@ from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.reproduce import reproducer
 from dlc.driver.compile.settings import Settings
 from dlc.driver.compile.verify_each import EachPass
-from dlc.driver.source.dim_bounds import narrow
+from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import first_below_graph
 from dlc.driver.source.weight_sources import Weights, WeightsArgument, gather
-from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
+from dlc.errors import ArtifactError, DlcError, ModelError, SourceLocation, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Pass
@@ -162,7 +162,7 @@ def _check_trusted(model: SourceModel) -> None:
         )
 
 
-def _narrow(job: CompileJob) -> Place | None:
+def _narrow(job: CompileJob) -> SourceLocation | None:
     """Narrow the dims of a model to what was chosen; gives the place of its limit of the memory.
 
     Raises ModelError where there is such a limit and dims have no upper bound (D0708), and for values
@@ -172,8 +172,7 @@ def _narrow(job: CompileJob) -> Place | None:
     limits = read_limits(model.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
-        named = {n: bound for n, bound in settings.dims.items() if n not in model.settled}
-        narrow(model.module, named)
+        narrow_dims(model, settings.dims)
         check_least(model.module)
         if settings.max_memory is not None:
             check_bounded(interfaces(model.module), place)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dlc.driver.call_memory.facts import entry_memory, sizes_text
 from dlc.driver.call_memory.needs import Need, need_of
 from dlc.driver.call_memory.refuse import refusal
-from dlc.errors import CallError, Diagnostic, ModelError, Place, Unsupported
+from dlc.errors import CallError, Diagnostic, ModelError, SourceLocation, Unsupported
 from dlc.errors.options import option
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import manifest
@@ -23,7 +23,7 @@ from dlc.runtime.loaded_code import Loaded, load_code
 __all__ = ["check_bounded", "kept_within"]
 
 
-def check_bounded(entries: Iterable[manifest.Entry], place: Place | None) -> None:
+def check_bounded(entries: Iterable[manifest.Entry], place: SourceLocation | None) -> None:
     """Raises ModelError (D0708) for dims without an upper bound: no number of bytes is enough for them."""
     open_ends = {
         dim.name: entry.name
@@ -42,7 +42,7 @@ def check_bounded(entries: Iterable[manifest.Entry], place: Place | None) -> Non
         raise ModelError([diagnostic])
 
 
-def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
+def kept_within(artifact: Artifact, most: int, place: SourceLocation | None) -> Artifact:
     """The artifact, which now says that a call needs no more than `most` bytes.
 
     Raises Unsupported (D0706) for every entry point that needs more, even on one thread, with the
@@ -76,7 +76,7 @@ def _largest(entry: manifest.Entry, loaded: Loaded) -> Specialization:
 
 
 def _refusal(
-    artifact: Artifact, loaded: Loaded, need: Need, most: int, place: Place | None
+    artifact: Artifact, loaded: Loaded, need: Need, most: int, place: SourceLocation | None
 ) -> Diagnostic:
     entry = entry_memory(artifact, loaded, need.entry, need.dims)
     dims = [dim.name for dim in need.entry.dims if dim.measured is None]

@@ -26,6 +26,7 @@ from dlc.passes.graph.device_placement import place
 from dlc.passes.graph.fold_scales import fold_scales
 from dlc.passes.graph.fold_weights import fold_weights
 from dlc.passes.graph.layout import layout
+from dlc.passes.graph.products_to_float import products_to_float
 from dlc.passes.graph.sink_weight_gradients import sink_weight_gradients
 from dlc.passes.kernel.collapse import collapse
 from dlc.passes.kernel.elide_narrowing import elide_narrowing
@@ -100,6 +101,8 @@ PIPELINE = {
         Step(place),
         Step(autodiff),
         Step(place),
+        # On GPUs products of integers are kernels of their formula.
+        Step(products_to_float, level=1, on=Device.CPU),
         *SIMPLIFY,
     ),
     "kernel": (
@@ -163,6 +166,11 @@ REASONS = (
         autodiff,
         place,
         "derivatives combine values of several devices, and place cuts these edges, too",
+    ),
+    Order(
+        products_to_float,
+        fold_weights,
+        "fold_weights would hide from what integers a weight was computed",
     ),
     Order(place, plan_memory, "plan_memory gives each device an arena of its own"),
     Order(

@@ -92,14 +92,14 @@ _CONVERTED: Final = {
     "bool": "[false, true]",
 }
 
-_STRETCH: Final = "missing axes and those of size 1 stretch"
+_BROADCAST: Final = "missing axes and those of size 1 are broadcast"
 
 _OPERATORS: Final = (
     (
         "@",
         "a @ b",
-        "The matrix product over the last two axes; the inner sizes must agree, leading axes "
-        "stretch: `f32[.., m, k] @ f32[.., k, n]` is `f32[.., m, n]`, and a vector is a row or a column.",
+        "The matrix product over the last two axes; the inner sizes must agree, leading axes are "
+        "broadcast: `f32[.., m, k] @ f32[.., k, n]` is `f32[.., m, n]`, and a vector is a row or a column.",
         "[[1.0, 2.0], [3.0, 4.0]] @ [[1.0], [1.0]]",
         "[[3.0], [7.0]]: f32[2, 1]",
         "array.matmul",
@@ -107,7 +107,7 @@ _OPERATORS: Final = (
     (
         "+",
         "a + b",
-        f"The sum of each two elements; {_STRETCH}.",
+        f"The sum of each two elements; {_BROADCAST}.",
         "[1, 2] + 10",
         "[11, 12]: i32[2]",
         "array.add",
@@ -115,7 +115,7 @@ _OPERATORS: Final = (
     (
         "-",
         "a - b   -a",
-        f"The difference of each two elements; {_STRETCH}.",
+        f"The difference of each two elements; {_BROADCAST}.",
         "[1, 2] - 10",
         "[-9, -8]: i32[2]",
         "array.subtract",
@@ -123,7 +123,7 @@ _OPERATORS: Final = (
     (
         "*",
         "a * b   n * Block(width)",
-        f"The product of each two elements; {_STRETCH}. A number "
+        f"The product of each two elements; {_BROADCAST}. A number "
         "and a module make a stack of that many.",
         "[1, 2] * 10",
         "[10, 20]: i32[2]",
@@ -132,7 +132,7 @@ _OPERATORS: Final = (
     (
         "/",
         "a / b",
-        f"The true quotient of each two elements, of floats; {_STRETCH}.",
+        f"The true quotient of each two elements, of floats; {_BROADCAST}.",
         "[1.0, 2.0] / 4",
         "[0.25, 0.5]: f32[2]",
         "array.divide",
@@ -172,7 +172,7 @@ _OPERATORS: Final = (
     (
         "|>",
         "x |> f   x |> f(a)",
-        "Hands a value on: `x |> f(a)` is `f(x, a)`.",
+        "Pipes a value to a function: `x |> f(a)` is `f(x, a)`.",
         "[1.0, 3.0] |> sum",
         "4.0: f32",
         "",
@@ -180,8 +180,8 @@ _OPERATORS: Final = (
     (
         "[]",
         "x[0]   x[1:3]   x[::2]   x[.., new]   table[ids]",
-        "Places, stretches with a step, "
-        "new axes, and with a tensor of integers rows. An index out of range is an error, never cut off.",
+        "Indices, slices with a step, new axes, "
+        "and a gather with a tensor of integers. An index out of range is an error, never clamped.",
         "[[1, 2], [3, 4]][:, -1]",
         "[2, 4]: i32[2]",
         "",

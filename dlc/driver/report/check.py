@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
 from dlc.driver.compile.settings import Settings
 from dlc.driver.report.interface import entry_data
-from dlc.driver.source.open import open_model
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.errors import Diagnostic, diagnostic_data
-from dlc.frontend.elaboration.values import Datum
 from dlc.ir.verify import verify
 from dlc.lowering.graph_to_kernel.negative_sizes import check_least
 from dlc.runtime.artifact.manifest import Entry
@@ -46,20 +44,19 @@ class Checked:
         }
 
 
-def check_model(
-    path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
-) -> Checked:
-    """Read a model completely.
+def check_model(request: CompileRequest) -> Checked:
+    """Read a model completely, with what the request asks of its sizes.
 
     Raises ModelError with everything that is wrong, and Unsupported for what its text demands and no
     compilation would keep.
     """
-    model = open_model(Path(path), module=module, settings=parameters or {})
+    model = request.open()
     verify(model.module)
     check_kept(model)
     CompileJob.of(model, Settings())
     with model.quoting():
+        narrow_dims(model, request.settings.dims)
         check_least(model.module)
         settle_interfaces(model.module)
     entries = interfaces(model.module)
-    return Checked(path, tuple(entries), model.warnings, model.remarks)
+    return Checked(request.path, tuple(entries), model.warnings, model.remarks)

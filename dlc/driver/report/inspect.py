@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
 from dlc.dialects import weight
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.report.interface import entry_data, sizes_data
-from dlc.driver.source.open import open_model
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.tables import Table
-from dlc.frontend.elaboration.values import Datum
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact.certificate import device_bytes
 from dlc.runtime.artifact.contents import Artifact
@@ -124,17 +123,18 @@ class Inspection:
         return found
 
 
-def inspect_file(
-    path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
-) -> Inspection:
+def inspect_file(request: CompileRequest) -> Inspection:
     """The contents of a model of any kind. Nothing in it runs.
 
-    `module` names the root module of a text, `parameters` gives values to its parameters. Raises
-    ModelError or ArtifactError where the file is wrong.
+    Raises ModelError or ArtifactError where the file is wrong, UsageError for what is asked of its sizes
+    and cannot be had.
     """
-    if Path(path).suffix == ".dlc" and module is None and not parameters:
-        return _artifact(path)
-    return _model(open_model(Path(path), module=module, settings=parameters or {}))
+    if request.is_compiled:
+        return _artifact(request.path)
+    model = request.open()
+    with model.quoting():
+        narrow_dims(model, request.settings.dims)
+    return _model(model)
 
 
 def _artifact(path: str) -> Inspection:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dlc.driver.compile.native_planner import machine_code
-from dlc.errors import DlcError, ModelError, Place
+from dlc.errors import DlcError, ModelError, SourceLocation
 from dlc.planning import arena
 from dlc.planning.arena import Buffer
 from dlc.runtime.system.mapped_files import map_file
@@ -117,6 +117,6 @@ def _refused(path: str, line: int, message: str) -> DlcError:
     return ModelError(
         message,
         code="D0551",
-        place=Place(path, line, 1),
+        place=SourceLocation(path, line, 1),
         help="write a row id,lower,upper,size for each buffer, as dlc explain D0551 shows",
     )

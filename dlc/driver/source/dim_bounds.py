@@ -6,12 +6,18 @@ from collections.abc import Iterable
 
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import Interface, bounds_attribute
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import UsageError
 from dlc.errors.options import option
 from dlc.errors.suggest import did_you_mean
 from dlc.ir.dims import Bounds
 
-__all__ = ["narrow"]
+__all__ = ["narrow", "narrow_dims"]
+
+
+def narrow_dims(model: SourceModel, dims: Bounds) -> None:
+    """As `narrow`, for all dims but those that had these bounds while the model was read."""
+    narrow(model.module, {name: dims[name] for name in dims if name not in model.settled})
 
 
 def narrow(module: Module, dims: Bounds) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import Diagnostic, DlcError, UsageError
+from dlc.driver.source.dim_bounds import narrow
+from dlc.errors import DlcError, UsageError, render
 from dlc.export.model_text import write_model
 from dlc.importers.imported import ImportedModel
 from dlc.importers.onnx import OnnxModel, read_onnx
@@ -36,8 +37,8 @@ class Imported:
     parameters: int
     renamed: Mapping[str, str]
     """The renamed inputs, results and sizes."""
-    warnings: tuple[Diagnostic, ...] = ()
-    """Declarations of the file that its nodes contradict."""
+    remarks: tuple[str, ...] = ()
+    """Declarations of the file that its nodes contradict, and sizes that they decide, as they are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,17 @@ def import_model(
     path: str | Path,
     out: str | Path | None = None,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Bounds | None = None,
     shapes: Mapping[str, str] | None = None,
     fixed: Mapping[str, str] | None = None,
 ) -> Imported:
     """Write the `.dlm` of an `.onnx` or `.pt2` file, and its weights beside it under the same name.
 
-    `dims` gives numbers to sizes that the file only names, `shapes` other shapes to its inputs, such as
+    `dims` gives bounds to sizes that the file only names, `shapes` other shapes to its inputs, such as
     `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:
     they are inputs no longer. Raises Unsupported, before anything is written, with every operator
-    that is not imported; UsageError (D0924) where the weights would replace what another program wrote.
+    that is not imported; UsageError: D0924 where the weights would replace what another program wrote,
+    D0906 and D0930 for bounds of sizes that are not there or do not allow them.
     """
     path = Path(path)
     if path.suffix not in (".onnx", ".pt2"):
@@ -98,7 +100,9 @@ def import_model(
     values = {name: _value(name, text) for name, text in (fixed or {}).items()}
     weights = target.with_suffix(".safetensors")
     check_writable(target)
-    model = _read(path, new_shapes, dims or {}, values)
+    bounds = dims or {}
+    model = _read(path, new_shapes, bounds, values)
+    narrow(model.module, {name: bounds[name] for name in bounds if name not in model.settled})
     docs = f"{path.stem}, imported from {path.name}."
     written = write_model(model, target.stem, weights.name, docs)
     tensors = {
@@ -110,21 +114,23 @@ def import_model(
         safetensors.write(weights, tensors, {_MADE: "dlc import"})
     write_file(target, [written.text.encode()])
     count = sum(weight.array.size for weight in written.weights.values())
-    return Imported(target, weights if tensors else None, count, model.renamed, model.warnings)
+    texts = {path.name: model.listing}
+    remarks = tuple(render(warning, texts) for warning in model.warnings)
+    return Imported(target, weights if tensors else None, count, model.renamed, remarks)
 
 
 def _read(
     path: Path,
     shapes: Mapping[str, Shape],
-    dims: Mapping[str, int],
+    bounds: Bounds,
     fixed: Mapping[str, NDArray[np.generic]],
 ) -> ImportedModel:
     """The model in a file. Raises UsageError (D0919) for options that a `.pt2` does not have."""
     if path.suffix == ".onnx":
-        return read_onnx(path, shapes=shapes, dims=dims, fixed=fixed)
-    if shapes or dims or fixed:
+        return read_onnx(path, shapes=shapes, bounds=bounds, fixed=fixed)
+    if shapes or fixed:
         raise UsageError(
-            f"--shape, --dim and --fix are for an .onnx file, not for {path.name}",
+            f"--{'shape' if shapes else 'fix'} is for an .onnx file, not for {path.name}",
             code="D0919",
             help="export the module once more, with the sizes that are wanted",
         )

@@ -51,7 +51,7 @@ PAGES: dict[str, Page] = {
     "D0609": Page(
         "another call interface, or a forbidden import",
         "The machine code expects another version of the interface between compiled code and its "
-        "caller, or asks for an outside function that is not on the list of allowed ones.",
+        "caller, or imports a function that is not on the list of allowed ones.",
     ),
     "D0610": Page(
         "the memory plan is wrong",

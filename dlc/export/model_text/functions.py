@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -139,6 +140,21 @@ def _linear(graph: Graph, value: Value) -> Term:
     return Infix("+", product, op.bias[0]) if op.bias else product
 
 
+@spells(nn.Attention)
+def _attention(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.Attention)
+    if op.logarithms or op.causal not in (None, 0):
+        return None
+    width = tensor_type(op.query).shape[-1]
+    named: list[tuple[str, Item]] = []
+    if not isinstance(width, int) or op.scale != 1 / math.sqrt(width):
+        named.append(("scale", op.scale))
+    if op.causal is not None:
+        named.append(("causal", True))
+    return Call("attention", op.operands, tuple(named))
+
+
 @spells(nn.LSTM)
 def _lstm(graph: Graph, value: Value) -> Term | None:
     """All its results; the language has the batch first."""
@@ -224,6 +240,13 @@ def _max_pool(graph: Graph, value: Value) -> Term | None:
     return _pooled("max", op, op.source, ())
 
 
+@spells(array.WindowIndex)
+def _argmax_pool(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, array.WindowIndex)
+    return _pooled("argmax", op, op.source, ()) if op.function == "max" else None
+
+
 @reads(array.Divide)
 def _avg_pool(graph: Graph, value: Value) -> Term | None:
     op = value.op
@@ -251,7 +274,7 @@ def _avg_pool(graph: Graph, value: Value) -> Term | None:
     return None
 
 
-def _pooled(kind: str, op: array.ReduceWindow, source: Value, named: Named) -> Term | None:
+def _pooled(kind: str, op: array.Windowed, source: Value, named: Named) -> Term | None:
     layout = _layout(op)
     if layout is None:
         return None
@@ -272,7 +295,7 @@ def _pooled(kind: str, op: array.ReduceWindow, source: Value, named: Named) -> T
     return Call(name, (source, one_if_equal(window)), (*settings, *named))
 
 
-def _layout(op: array.ReduceWindow) -> str | None:
+def _layout(op: array.Windowed) -> str | None:
     """The layout whose spatial axes hold all of the window, with the channels second if they can be."""
     rank = len(op.window)
     axes = zip(op.window, op.strides, op.padding, strict=True)

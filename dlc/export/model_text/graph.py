@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import copysign
 
 import numpy as np
@@ -30,6 +31,14 @@ PADDED = (array.ReduceWindow, nn.Conv)
 """Operations that may read any number of elements beside those of their operands."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """The elements and the bytes of the weights that a value follows from."""
+
+    elements: int
+    bytes: int
+
+
 class Graph:
     """The operations of a function, with the numbers of its weights by symbol."""
 
@@ -40,14 +49,14 @@ class Graph:
         """The names of the weight symbols in the file that they come from."""
         self._at = Evaluation(None, arrays)
         self._arrays: dict[Value, Array] = {}
-        self._fixed: dict[Value, int] = {}
+        self._fixed: dict[Value, _Extent] = {}
         for op in [inner for outer in block for inner in outer.walk()]:
-            size = self._fixed_size(op)
-            if size is not None:
-                self._fixed.update(dict.fromkeys(op.results, size))
+            extent = self._fixed_extent(op)
+            if extent is not None:
+                self._fixed.update(dict.fromkeys(op.results, extent))
 
-    def _fixed_size(self, op: Op) -> int | None:
-        """The elements of the weights on which alone an operation depends; None if it has other operands.
+    def _fixed_extent(self, op: Op) -> _Extent | None:
+        """The extent of the weights on which alone an operation depends; None if it has other operands.
 
         None also for one that makes far more than they have: it is computed by the call.
         """
@@ -58,20 +67,31 @@ class Graph:
             return None
         made = sum(int(tensor_type(result).size) for result in op.results)  # pyright: ignore[reportArgumentType]
         if isinstance(op, weight.Get | array.Constant):
-            return made
+            return _Extent(made, made * tensor_type(op.result).dtype.bytes)
         if not isinstance(op, array.Fill) and not op.operands:
             return None
         if any(value not in self._fixed for value in op.operands):
             return None
-        size = sum(self._fixed[value] for value in op.operands) or 1
-        return size if made <= max(LARGER * size, LEAST) else None
+        extents = [self._fixed[value] for value in op.operands]
+        size = sum(extent.elements for extent in extents) or 1
+        extent = _Extent(size, sum(extent.bytes for extent in extents) or 1)
+        return extent if made <= max(LARGER * size, LEAST) else None
 
     # What is known ----------------------------------------------------------------------------
 
     def is_stored(self, value: Value) -> bool:
-        """Whether a value follows from weights alone and may be stored in their place."""
-        size = self._fixed.get(value)
-        return size is not None and int(tensor_type(value).size) <= max(size, SMALL)  # pyright: ignore[reportArgumentType]
+        """Whether a value follows from weights alone and may be stored in their place.
+
+        Integers that are widened, as quantised weights are before a product, are stored as they were.
+        """
+        extent = self._fixed.get(value)
+        if extent is None:
+            return False
+        type = tensor_type(value)
+        size = int(type.size)  # pyright: ignore[reportArgumentType]
+        if type.dtype.is_integer and size > SMALL and size * type.dtype.bytes > extent.bytes:
+            return False
+        return size <= max(extent.elements, SMALL)
 
     def array(self, value: Value) -> Array:
         """The elements of a value that follows from weights alone."""

@@ -171,8 +171,11 @@ def _layer(
 
 
 def _own(graph: Graph, *values: Value) -> bool:
-    """Whether these are weights that one operation alone uses."""
-    return all(graph.is_stored(value) and len(value.uses) == 1 for value in values)
+    """Whether these are weights that one operation alone uses, and floats, as those of layers are."""
+    return all(
+        graph.is_stored(value) and len(value.uses) == 1 and tensor_type(value).dtype.is_float
+        for value in values
+    )
 
 
 def _int(size: object) -> int:

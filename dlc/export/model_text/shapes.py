@@ -312,10 +312,11 @@ def _top_k(graph: Graph, value: Value) -> Term:
 def _sort(graph: Graph, value: Value) -> Term | None:
     op = value.op
     assert isinstance(op, array.Sort)
-    if op.values:
+    if len(op.values) > 1:
         return None
     named: Named = (("axis", op.axis),)
-    return Call("sort", (op.keys,), (*named, ("descending", True)) if op.descending else named)
+    named += (("descending", True),) if op.descending else ()
+    return Call("sort_pairs" if op.values else "sort", (op.keys, *op.values), named)
 
 
 # Products ---------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def leaky_relu(at: Trace, x: Value, slope: float) -> Datum:
 @builtin(
     "prelu(x: float, slope: any)",
     GROUP,
-    "x where it is positive, else `slope * x`; the slope stretches to x.",
+    "x where it is positive, else `slope * x`; the slope is broadcast to x.",
     "prelu([-1, 2], [0.5])",
     "[-0.5, 2.0]",
 )

@@ -52,7 +52,7 @@ NUMBERS: Final[dict[str, tuple[type[array.Unary], str, str]]] = {
     "round": (array.Round, "round([0.5, 1.5, 2.6])", "[0.0, 2.0, 3.0]"),
     "trunc": (array.Trunc, "trunc([1.5, -1.5])", "[1.0, -1.0]"),
 }
-# Functions of two tensors, which stretch to each other.
+# Functions of two tensors, which are broadcast together.
 PAIRS: Final[dict[str, tuple[type[array.Binary], str, str]]] = {
     "maximum": (array.Maximum, "maximum([1, 5], 3)", "[3, 5]"),
     "minimum": (array.Minimum, "minimum([1, 5], 3)", "[1, 3]"),
@@ -179,7 +179,7 @@ def where(at: Trace, condition: Value, yes: Datum, no: Datum) -> Datum:
             help="compare first: where(x != 0, ...)",
         )
     chosen, other = unify(at, (yes, no), "choose between")
-    # The three stretch together: two of them may each have an axis that the others lack.
+    # The three are broadcast together: two of them may each have an axis that the others lack.
     like = at(array.Cast(condition, dtype_of(chosen)))
     shaped, chosen, other = unify(at, (like, chosen, other), "choose between")
     if shaped is like:

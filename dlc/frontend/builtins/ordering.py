@@ -44,6 +44,19 @@ def argsort(at: Trace, x: Value, axis: int, descending: bool) -> Datum:
 
 
 @builtin(
+    "sort_pairs(keys: tensor, values: tensor, axis: axis = -1, descending: bool = false)",
+    GROUP,
+    "The keys in rising order along an axis, and the values, which have their shape, in the order of "
+    "their keys; those of equal keys keep theirs.",
+    "sort_pairs([3, 1, 2], [30, 10, 20])",
+    "([1, 2, 3], [10, 20, 30])",
+)
+def sort_pairs(at: Trace, keys: Value, values: Value, axis: int, descending: bool) -> Datum:
+    pairs = array.Sort(keys, (values,), one_axis(at, keys, axis), descending)
+    return Record(at.all(pairs), ("keys", "values"))
+
+
+@builtin(
     "top_k(x: tensor, k: size, axis: axis = -1, largest: bool = true)",
     GROUP,
     "The k largest (or smallest) elements along an axis, best first, and where they stand, as i32.",

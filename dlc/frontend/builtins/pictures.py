@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 from dlc.dialects import array
 from dlc.dialects.array import show
@@ -13,7 +14,7 @@ from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.elaboration.tensors import refuse_mixture, tensor_type
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.values import Datum, Items, Record, describe
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim, Size, maximum
 
 GROUP: Final = "layers"
@@ -144,13 +145,13 @@ def _kernel(at: Trace, x: Value, w: Value, dims: str | None) -> tuple[str, array
 
 
 @builtin(
-    "conv(x: float, w: float, b: float = none, stride: any = 1, padding: any = 0, dilation: any = 1, "
+    "conv(x: alike, w: alike, b: alike = none, stride: any = 1, padding: any = 0, dilation: any = 1, "
     "groups: int = 1, dims: text = none)",
     GROUP,
     "Convolution of pictures [batch, .., channel] in 1, 2 or 3 dimensions with a kernel "
     '[.., in, out], and a bias for each output channel; `dims="nchw"` means pictures '
     "[batch, channel, ..] and a kernel [out, in, ..].",
-    "conv([[[1], [2], [3]]], [[[1]], [[1]]])",
+    "conv([[[1.0], [2.0], [3.0]]], [[[1.0]], [[1.0]]])",
     "[[[3.0], [5.0]]]",
 )
 def conv(
@@ -218,16 +219,31 @@ def conv_transpose(
 # Pooling ------------------------------------------------------------------------------------------
 
 
+class Pool(Protocol):
+    """A function of `dlc.dialects.nn.pooling`."""
+
+    def __call__(
+        self,
+        emit: Builder,
+        x: Value,
+        window: Sequence[int],
+        *,
+        strides: Sequence[int],
+        padding: Pairs,
+        dilations: Sequence[int],
+        dims: str,
+    ) -> Value: ...
+
+
 def _pool(
     at: Trace,
-    largest: bool,
+    make: Pool,
     x: Value,
     size: Datum,
     stride: Datum,
     padding: Datum,
     dilation: Datum,
     dims: str | None,
-    count_padding: bool = False,
 ) -> Datum:
     name, layout = _layout(at, x, dims)
     count = len(layout.spatial)
@@ -237,20 +253,7 @@ def _pool(
     reach = [(k - 1) * d + 1 for k, d in zip(window, dilations, strict=True)]
     extents = [tensor_type(x).shape[axis] for axis in layout.spatial]
     pads = _padding(at, padding, extents, reach, strides)
-    if largest:
-        return pooling.max_pool(
-            at, x, window, strides=strides, padding=pads, dilations=dilations, dims=name
-        )
-    return pooling.avg_pool(
-        at,
-        x,
-        window,
-        strides=strides,
-        padding=pads,
-        dilations=dilations,
-        dims=name,
-        count_padding=count_padding,
-    )
+    return make(at, x, window, strides=strides, padding=pads, dilations=dilations, dims=name)
 
 
 def _max_pool(
@@ -262,7 +265,19 @@ def _max_pool(
     dims: str | None,
     dilation: Datum,
 ) -> Datum:
-    return _pool(at, True, x, size, stride, padding, dilation, dims)
+    return _pool(at, pooling.max_pool, x, size, stride, padding, dilation, dims)
+
+
+def _argmax_pool(
+    at: Trace,
+    x: Value,
+    size: Datum,
+    stride: Datum,
+    padding: Datum,
+    dims: str | None,
+    dilation: Datum,
+) -> Datum:
+    return _pool(at, pooling.argmax_pool, x, size, stride, padding, dilation, dims)
 
 
 def _avg_pool(
@@ -275,22 +290,24 @@ def _avg_pool(
     dims: str | None,
     dilation: Datum,
 ) -> Datum:
-    return _pool(at, False, x, size, stride, padding, dilation, dims, count_padding)
+    mean = partial(pooling.avg_pool, count_padding=count_padding)
+    return _pool(at, mean, x, size, stride, padding, dilation, dims)
 
 
 _POOLED: Final = (
-    (1, "[[[1], [4], [2], [3]]]", "[[[4], [3]]]", "[[[2.5], [2.5]]]"),
-    (2, "[[[[1], [4]], [[2], [3]]]]", "[[[[4]]]]", "[[[[2.5]]]]"),
+    (1, "[[[1], [4], [2], [3]]]", "[[[4], [3]]]", "[[[1], [3]]]", "[[[2.5], [2.5]]]"),
+    (2, "[[[[1], [4]], [[2], [3]]]]", "[[[[4]]]]", "[[[[1]]]]", "[[[[2.5]]]]"),
     (
         3,
         "[[[[[1], [4]], [[2], [3]]], [[[0], [0]], [[0], [0]]]]]",
         "[[[[[4]]]]]",
+        "[[[[[1]]]]]",
         "[[[[[1.25]]]]]",
     ),
 )
-"""For each number of spatial axes a picture, its largest elements and its means."""
+"""For each number of spatial axes a picture, its largest elements, their indices and its means."""
 
-for _n, _row, _largest, _mean in _POOLED:
+for _n, _row, _largest, _index, _mean in _POOLED:
     add_builtin(
         f"max_pool{_n}d(x: tensor, size: any, stride: any = none, padding: any = 0, "
         "dims: text = none, dilation: any = 1)",
@@ -299,6 +316,15 @@ for _n, _row, _largest, _mean in _POOLED:
         f"max_pool{_n}d({_row}, 2)",
         _largest,
         _max_pool,
+    )
+    add_builtin(
+        f"argmax_pool{_n}d(x: tensor, size: any, stride: any = none, padding: any = 0, "
+        "dims: text = none, dilation: any = 1)",
+        GROUP,
+        "The index in x, counted row by row, of the element that `max_pool` takes of each window.",
+        f"i32(argmax_pool{_n}d({_row}, 2))",
+        _index,
+        _argmax_pool,
     )
     add_builtin(
         f"avg_pool{_n}d(x: float, size: any, stride: any = none, padding: any = 0, "

@@ -61,7 +61,7 @@ def _stretched(at: Trace, query: Value, keys: Value, mask: Value) -> Value:
         raise at.fail(
             "D0301",
             f"the mask is {show(mask)}, the scores are {wanted.text}",
-            help="a mask is made of bools or of the dtype of the scores, and stretches to them",
+            help="a mask is made of bools or of the dtype of the scores, and is broadcast to them",
         )
     return broadcast_to(at, mask, scores)
 

@@ -110,7 +110,7 @@ def permute(at: Trace, x: Value, axes: Axes) -> Datum:
 @builtin(
     "broadcast(x: tensor, shape: shape)",
     GROUP,
-    "x stretched to a shape: missing axes and those of size 1 are repeated.",
+    "x broadcast to a shape: missing axes and those of size 1 are repeated.",
     "broadcast([1, 2], [2, 2])",
     "[[1, 2], [1, 2]]",
 )
@@ -118,7 +118,7 @@ def broadcast(at: Trace, x: Value, shape: Shape) -> Datum:
     own = tensor_type(x).shape
     lead = len(shape) - len(own)
     if lead < 0 or any(n not in (1, shape[lead + k]) for k, n in enumerate(own)):
-        raise at.fail("D0304", f"cannot stretch {show(x)} to {shape_text(shape)}")
+        raise at.fail("D0304", f"cannot broadcast {show(x)} to {shape_text(shape)}")
     return broadcast_to(at, x, shape)
 
 

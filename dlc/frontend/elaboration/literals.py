@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from dlc.errors import Label, Place
+from dlc.errors import Label, SourceLocation
 from dlc.frontend.elaboration.trace import Trace
 from dlc.ir.types import BF16, BOOL, F16, F32, F64, LANGUAGE_DTYPES, DType
 
@@ -29,7 +29,7 @@ def literal(
     dtype: DType,
     *,
     beside: bool = False,
-    place: Place | None = None,
+    place: SourceLocation | None = None,
     labels: Sequence[Label] = (),
 ) -> bool | int | float:
     """A number as an element of `dtype`; raises D0323 where it is none.

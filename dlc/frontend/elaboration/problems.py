@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from dlc.errors import Diagnostic, Label, ModelError, Place
+from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
 
 __all__ = [
     "MAX_PROBLEMS",
@@ -45,7 +45,7 @@ class Problems:
     def __init__(self) -> None:
         self.errors: list[Diagnostic] = []
         self.warnings: list[Diagnostic] = []
-        self._seen: set[tuple[str, str, Place | None]] = set()
+        self._seen: set[tuple[str, str, SourceLocation | None]] = set()
 
     def report(self, found: Iterable[Diagnostic]) -> None:
         """Record what was not said before: a function that is called twice is wrong once."""
@@ -71,7 +71,7 @@ def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:
     return ("", 0, 0) if place is None else (place.file, place.line, place.column)
 
 
-def at_place(error: ModelError, place: Place) -> ModelError:
+def at_place(error: ModelError, place: SourceLocation) -> ModelError:
     """The error with a place for those of its diagnostics that have none."""
     if all(diagnostic.place is not None for diagnostic in error.diagnostics):
         return error

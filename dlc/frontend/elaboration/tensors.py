@@ -1,4 +1,4 @@
-"""Making tensors: numbers and lists adapt to the tensor they meet, sizes stretch where they may.
+"""Making tensors: numbers and lists adapt to the tensor that they meet, and shapes are broadcast.
 
 Where nothing else decides, numbers with a point are f32, others i32, `true` and `false` bool.
 """
@@ -149,7 +149,7 @@ def _stacked(at: Trace, value: Items, dtype: DType) -> Value:
 
 
 def unify(at: Trace, values: Sequence[Datum], verb: str = "combine") -> list[Value]:
-    """The values as tensors of one type: numbers take the dtype of the tensors, sizes stretch.
+    """The values as tensors of one type: numbers take the dtype of the tensors, shapes are broadcast.
 
     `verb` is what a message says is done with them.
     """
@@ -197,7 +197,7 @@ def _wider(tensors: Sequence[Value]) -> DType:
 
 
 def broadcast_shape(at: Trace, one: Shape, other: Shape, verb: str = "combine") -> Shape:
-    """The shape that both stretch to: aligned at the right, a missing axis or a 1 stretches."""
+    """The broadcast shape of both: aligned at the right, a missing axis or a 1 is broadcast."""
     if one == other:
         return one
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
@@ -223,8 +223,8 @@ def _broadcast_help(
         places = ", ".join([":"] * len(shorter) + ["new"] * (len(longer) - len(shorter)))
         return f"axes are aligned at the right; a new last axis is made by x[{places}]"
     if all(isinstance(size, Dim) for size in differing):
-        return "two sizes of different names never stretch to each other"
-    return "only a missing axis or one of size 1 stretches"
+        return "two sizes of different names never broadcast"
+    return "only a missing axis or one of size 1 is broadcast"
 
 
 def _no_broadcast(
@@ -240,7 +240,7 @@ def _no_broadcast(
 
 
 def broadcast_to(at: Trace, value: Value, shape: Shape) -> Value:
-    """The tensor stretched to a shape that it fits."""
+    """The tensor broadcast to a shape that it fits."""
     own = tensor_type(value).shape
     if own == shape:
         return value

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dlc.dialects.comm import HOST, PLACED
 from dlc.dialects.measured import unused
-from dlc.errors import Diagnostic, Label, ModelError, Place
+from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
 from dlc.frontend.elaboration.problems import Problems, Stop
 from dlc.frontend.elaboration.weight import Weight
 from dlc.ir.core import Block, Builder, Op, Value
@@ -40,7 +40,7 @@ class Frame:
     source: Source
     depth: int = 0
     caller: Frame | None = None
-    called_at: Place | None = None
+    called_at: SourceLocation | None = None
     draws: int = 0
     key: str = ""
     """The path of calls that led here, for the keys of random numbers."""
@@ -92,7 +92,7 @@ class Trace(Builder):
         self.steps = 0
         self.training = False
         self.total_steps: Value | None = None
-        self.declared: dict[Value, Place] = {}
+        self.declared: dict[Value, SourceLocation] = {}
         self.base_key: Value | None = None
         self.implicit_seed = False
         self.stored: dict[str, Weight] = {}
@@ -235,7 +235,7 @@ class Trace(Builder):
         if self.values is not None and isinstance(value.type, TensorType):
             self.values.track(value, path, str(self.source.place(span)))
 
-    def here(self) -> Place:
+    def here(self) -> SourceLocation:
         """The place reached in the text."""
         return self.source.place(self.span)
 
@@ -245,7 +245,7 @@ class Trace(Builder):
         message: str,
         span: Span | None = None,
         *,
-        place: Place | None = None,
+        place: SourceLocation | None = None,
         help: str | None = None,
         labels: Sequence[Label] = (),
     ) -> ModelError:
@@ -254,7 +254,9 @@ class Trace(Builder):
             place = self.source.place(self.span if span is None else span)
         return ModelError([Diagnostic(code, message, place, tuple(labels), help)])
 
-    def stop(self, code: str, message: str, *, place: Place | None = None, help: str) -> Stop:
+    def stop(
+        self, code: str, message: str, *, place: SourceLocation | None = None, help: str
+    ) -> Stop:
         """The error that ends elaboration at once: the model has no end."""
         return Stop(
             Diagnostic(code, message, self.here() if place is None else place, self.calls(), help)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlc.errors import Label, ModelError, Place
+from dlc.errors import Label, ModelError, SourceLocation
 from dlc.errors.suggest import suggest
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.literals import literal
@@ -65,7 +65,7 @@ class Expectation:
 
     verb: str
     """The role of the value, as a participle: given, returned, declared."""
-    place: Place
+    place: SourceLocation
     """The place of the value."""
     declared: Label | None = None
 

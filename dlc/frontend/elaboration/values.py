@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlc.dialects.array import show
-from dlc.errors import Place
+from dlc.errors import SourceLocation
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size
 from dlc.ir.types import DType, TensorType
@@ -81,7 +81,7 @@ class Stored(Thing):
     file: str
     key: str | None
     type: TensorType | None
-    place: Place
+    place: SourceLocation
 
     @property
     def called(self) -> str:
@@ -99,7 +99,7 @@ class Items:
     """`[a, b, c]`: a tensor, a shape, or a list of layers, as the place asks."""
 
     items: tuple[Datum, ...]
-    place: Place | None = None
+    place: SourceLocation | None = None
     """Its place in the text; None for one that is computed."""
     size: int = field(init=False)
     """The number of values in it, those of nested lists and tuples included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc.errors import Place
+from dlc.errors import SourceLocation
 from dlc.ir.types import TensorType
 
 __all__ = ["Origin", "Weight"]
@@ -32,7 +32,7 @@ class Weight:
     origin: Origin
     trained: bool
     stacked: int
-    place: Place
+    place: SourceLocation
     parts: tuple[str, ...] = ()
     transposed: bool = False
     constant: bool = False

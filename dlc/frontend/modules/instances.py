@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dlc.errors import Diagnostic, Label, ModelError, Place
+from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.calls import Function, call_function
 from dlc.frontend.elaboration.definitions import MemberNode, ModuleDefinition
@@ -56,7 +56,7 @@ class Core:
     ev: Evaluator
     definition: ModuleDefinition
     arguments: dict[str, Datum]
-    made_at: Place
+    made_at: SourceLocation
     explicit: tuple[str, ...]
     """The parameters that the call which made it sets."""
     path: str | None = None

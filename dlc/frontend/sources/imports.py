@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dlc.errors import Diagnostic, ModelError, Place
+from dlc.errors import Diagnostic, ModelError, SourceLocation
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.problems import Problems
@@ -155,7 +155,7 @@ def is_library(source: Source) -> bool:
     return source.name.startswith("<")
 
 
-def in_library(place: Place) -> bool:
+def in_library(place: SourceLocation) -> bool:
     """Whether a place is in one of the library's texts."""
     return place.file.startswith("<")
 

@@ -1,11 +1,12 @@
 """ONNX models become graph IR.
 
-`reading` protobuf, distrustfully, to `facts` · `importing` the graph, node by node · `context` what the
-importer of one operator is given · `symbolic` computations with sizes. The operators, each family with
-a table by their names: `elementwise` · `shapes` · `places` · `products` · `windows` ·
-`recurrent` · `control`.
+`model` a file, solved for the sizes of its inputs · `reading` protobuf, distrustfully, to `facts` ·
+`importing` the graph, node by node · `node_context` what the importer of one operator is given ·
+`symbolic` computations with sizes. The operators, each family with a table by their names: `elementwise` ·
+`shapes` · `places` · `products` · `windows` · `recurrent` · `control`.
 """
 
-from dlc.importers.onnx.importing import OnnxModel, import_graph, read_onnx
+from dlc.importers.onnx.importing import OnnxModel
+from dlc.importers.onnx.model import import_graph, read_onnx
 
 __all__ = ["OnnxModel", "import_graph", "read_onnx"]

@@ -9,13 +9,23 @@ import numpy as np
 from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus
 from dlc.frontend.elaboration.trace import capture
+from dlc.importers.onnx import sequences
 from dlc.importers.onnx.facts import Graph
-from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
+from dlc.importers.onnx.node_context import (
+    Absent,
+    AnyValue,
+    Constant,
+    Importer,
+    NodeContext,
+    NodeResults,
+)
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I64, TensorType
 
 FLAG = TensorType(BOOL)
+MOST_ROUNDS = 1 << 10
+"""A loop that is written out has at most so many rounds."""
 
 
 def _yield(context: NodeContext, block: Block, values: Sequence[Value]) -> None:
@@ -32,12 +42,23 @@ def _if(context: NodeContext) -> NodeResults:
     if isinstance(condition, Constant):
         return context.regions.inline(then if bool(condition.array.item()) else otherwise)
     blocks: list[Block] = []
+    structures: list[list[int | None]] = []
     for graph in (then, otherwise):
         block, results = context.regions.block(graph, (), ())
-        _yield(context, block, results)
+        _yield(context, block, _values(results))
         blocks.append(block)
+        structures.append(sequences.structure(results))
+    if structures[0] != structures[1]:
+        # Sequences of several lengths have no type in common: only a known condition can choose.
+        context.constant(0)
     used = capture(blocks)
-    return context.emit.all(flow.If(_scalar(context, condition), tuple(used), *blocks))
+    chosen = context.emit.all(flow.If(_scalar(context, condition), tuple(used), *blocks))
+    return sequences.rebuilt(structures[0], chosen)
+
+
+def _values(results: Sequence[AnyValue]) -> list[Value]:
+    """The tensors of the results of a block, which are values there."""
+    return [value for value in sequences.elements(results) if isinstance(value, Value)]
 
 
 def _scalar(context: NodeContext, value: Value) -> Value:
@@ -49,19 +70,49 @@ def _scalar(context: NodeContext, value: Value) -> Value:
 
 
 def _loop(context: NodeContext) -> NodeResults:
-    """With a number of rounds that is known and no other end a scan, else a while."""
+    """With a number of rounds that is known and no other end a scan, else a while.
+
+    What carries sequences, or cuts tensors where the round says, is written out round after round.
+    """
     body = context.graph("body")
+    carried = [context.any_value(index) for index in range(2, len(context.operands))]
+    carried = [Absent() if value is None else value for value in carried]
+    if not all(map(sequences.is_tensor, carried)):
+        return _unrolled(context, body, carried)
     initial = [context.value(index) for index in range(2, len(context.operands))]
     goes_on = context.operand(1)
     known_start = goes_on is None or (isinstance(goes_on, Constant) and bool(goes_on.array.item()))
     rounds = context.operand(0)
     if known_start and isinstance(rounds, Constant) and _never_stops(body):
-        return _counted(context, body, rounds.sizes[0], initial)
+        found = _counted(context, body, rounds.sizes[0], initial)
+        return _unrolled(context, body, carried) if found is None else found
     if len(body.outputs) - 1 > len(initial):
-        raise context.unsupported(
-            "that stacks results and ends when its condition says is not imported"
-        )
+        return _unrolled(context, body, carried)
     return _conditional(context, body, initial)
+
+
+def _unrolled(context: NodeContext, body: Graph, carried: Sequence[AnyValue]) -> list[AnyValue]:
+    """All rounds one after the other: how many they are must be known."""
+    (rounds,) = context.integers(0) if context.operand(0) is not None else (MOST_ROUNDS + 1,)
+    goes_on = context.operand(1) is None or bool(context.constant(1).array.item())
+    stacks: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
+    number = 0
+    while goes_on and number < rounds:
+        if number >= MOST_ROUNDS:
+            raise context.unsupported(f"of more than {number} rounds that must be written out")
+        start = Constant(np.asarray(number, np.int64), I64), Constant(np.asarray(True), BOOL)
+        condition, *results = context.regions.inline(body, [*start, *carried])
+        if not isinstance(condition, Constant):
+            raise context.unsupported(
+                "that stacks results or carries sequences, and ends by a computed condition"
+            )
+        goes_on, number = bool(condition.array.item()), number + 1
+        carried = results[: len(carried)]
+        for stack, result in zip(stacks, results[len(carried) :], strict=True):
+            stack += [context.as_value(element) for element in sequences.elements([result])]
+    if stacks and not number:
+        raise context.unsupported("of no rounds that stacks results is not imported")
+    return [*carried, *[sequences.stacked(context, stack, 0) for stack in stacks]]
 
 
 def _never_stops(body: Graph) -> bool:
@@ -81,11 +132,15 @@ def _never_stops(body: Graph) -> bool:
 
 def _counted(
     context: NodeContext, body: Graph, rounds: Size, initial: Sequence[Value]
-) -> NodeResults:
+) -> NodeResults | None:
+    """A scan; None where the body is no block, but may be written out."""
     types = [flow.COUNTER, *[value.type for value in initial]]
-    block, results = context.regions.block(
-        body, [*types, FLAG], [0, len(types), *range(1, len(types))]
-    )
+    arguments = [0, len(types), *range(1, len(types))]
+    found = context.regions.attempted(body, [*types, FLAG], arguments)
+    if found is None and isinstance(rounds, int):
+        return None
+    found = found or context.regions.block(body, [*types, FLAG], arguments)
+    block, results = found[0], _tensors(context, found[1])
     # The condition is true in every round: it takes no part in the loop.
     flag = block.arguments[len(types)]
     true = array.Fill(True, FLAG)
@@ -108,7 +163,8 @@ def _conditional(context: NodeContext, body: Graph, initial: Sequence[Value]) ->
     goes_on = array.fill(emit, True, FLAG) if start is None else _scalar(context, start)
     carried = [zero, goes_on, *initial]
     types = [value.type for value in carried]
-    block, results = context.regions.block(body, types, range(len(types)))
+    block, found = context.regions.block(body, types, range(len(types)))
+    results = _tensors(context, found)
     at = Builder(block, emit.location)
     count = plus(at, block.arguments[0], 1)
     following = [_flat(at, results[0]), *results[1:]]
@@ -126,6 +182,13 @@ def _conditional(context: NodeContext, body: Graph, initial: Sequence[Value]) ->
     return results
 
 
+def _tensors(context: NodeContext, results: Sequence[AnyValue]) -> list[Value]:
+    """The results of a loop's body. Raises Unsupported for a sequence."""
+    if not all(map(sequences.is_tensor, results)):
+        raise context.unsupported("that makes sequences is not imported")
+    return _values(results)
+
+
 def _flat(emit: Builder, value: Value) -> Value:
     return emit(array.Reshape(value, ())) if array.tensor_type(value).rank else value
 
@@ -133,7 +196,7 @@ def _flat(emit: Builder, value: Value) -> Value:
 def _scan(context: NodeContext) -> NodeResults:
     """Through slices of tensors, from their beginning or from their end."""
     if context.opset < 9:
-        raise context.unsupported("before opset 9 is not imported")
+        return _batched_scan(context)
     body, count = context.graph("body"), context.integer("num_scan_inputs")
     carries = len(context.operands) - count
     initial = [context.value(index) for index in range(carries)]
@@ -144,7 +207,8 @@ def _scan(context: NodeContext) -> NodeResults:
     sequences = _in_direction(context, sequences, axes, from_end, reverse=reverse)
     slices = [_slice_type(x, axis) for x, axis in zip(sequences, axes, strict=True)]
     types = [flow.COUNTER, *[value.type for value in initial], *slices]
-    block, yields = context.regions.block(body, types, range(1, len(types)))
+    block, found = context.regions.block(body, types, range(1, len(types)))
+    yields = _tensors(context, found)
     _yield(context, block, yields)
     y_ranks = [array.tensor_type(value).rank + 1 for value in yields[carries:]]
     y_axes = _axes(context, "scan_output_axes", y_ranks)
@@ -156,6 +220,32 @@ def _scan(context: NodeContext) -> NodeResults:
     from_end = _directions(context, "scan_output_directions", len(y_axes))
     stacks = _in_direction(context, results[carries:], y_axes, from_end, reverse=reverse)
     return [*results[:carries], *stacks]
+
+
+def _batched_scan(context: NodeContext) -> NodeResults:
+    """Before version 9: a scan for each element of a batch, the first axis of all tensors."""
+    if context.operand(0) is not None or any(context.list("directions") or ()):
+        raise context.unsupported("before version 9 with lengths or backwards is not imported")
+    body, count = context.graph("body"), context.integer("num_scan_inputs")
+    values = [context.value(index) for index in range(1, len(context.operands))]
+    carries = len(values) - count
+    slices = [_slice_type(value, 0) for value in values]
+    outer = Block([flow.COUNTER, *slices])
+    at = Builder(outer, context.emit.location)
+    states, tensors = outer.arguments[1 : carries + 1], outer.arguments[carries + 1 :]
+    steps = [_slice_type(value, 0) for value in tensors]
+    types = [flow.COUNTER, *slices[:carries], *steps]
+    block, found = context.regions.block(body, types, range(1, len(types)))
+    yields = _tensors(context, found)
+    _yield(context, block, yields)
+    length = array.tensor_type(tensors[0]).shape[0]
+    axes, y_axes = (0,) * count, (0,) * (len(yields) - carries)
+    used = tuple(capture([block]))
+    inner = flow.Scan(tuple(states), tuple(tensors), used, block, length, axes, y_axes)
+    _yield(context, outer, at.all(inner))
+    used, batch = tuple(capture([outer])), array.tensor_type(values[0]).shape[0]
+    axes, y_axes = (0,) * len(values), (0,) * len(yields)
+    return context.emit.all(flow.Scan((), tuple(values), used, outer, batch, axes, y_axes))
 
 
 def _directions(context: NodeContext, name: str, count: int) -> tuple[bool, ...]:

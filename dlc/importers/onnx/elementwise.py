@@ -23,7 +23,7 @@ from dlc.importers.onnx.node_context import (
 )
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Builder, Op, Value
-from dlc.ir.types import F64, DType
+from dlc.ir.types import BOOL, F64, I8, U8, DType
 
 
 def _unary(make: Callable[[Value], Op]) -> Importer:
@@ -206,6 +206,9 @@ def _is_infinite(context: NodeContext) -> NodeResults:
 def _bit_cast(context: NodeContext) -> NodeResults:
     """The same bits as another dtype; of another width they would make another shape."""
     x, dtype = context.value(0), context.dtype("to")
+    if array.tensor_type(x).dtype is BOOL and dtype in (U8, I8):
+        # ONNX stores a bool as a byte of 0 or 1.
+        return in_dtype(context.emit, x, dtype)
     if dtype.bits != array.tensor_type(x).dtype.bits:
         raise context.unsupported("to a dtype of another width is not imported")
     return context.emit(array.Bitcast(x, dtype))
@@ -216,12 +219,20 @@ def _bit_shift(context: NodeContext) -> NodeResults:
     return _binary(array.ShiftLeft if left else array.ShiftRight)(context)
 
 
+def _identity(context: NodeContext) -> NodeResults:
+    """Also of a sequence, or of an optional value."""
+    found = context.any_value(0)
+    return context.needed(0) if found is None else found
+
+
 def _dropout(context: NodeContext) -> NodeResults:
     """In inference nothing is dropped; the mask says that all was kept."""
     if context.opset < 7 and not context.flag("is_test"):
         raise context.unsupported("in training mode is not imported")
     if context.opset >= 12 and context.operand(2) is not None and any(context.constant(2).sizes):
-        raise context.unsupported("in training mode is not imported")
+        ratio = 0.5 if context.operand(1) is None else context.floats(1)[0]
+        if ratio:
+            raise context.unsupported("in training mode is not imported")
     x = context.value(0)
     if len(context.node.outputs) < 2:
         return x
@@ -264,7 +275,7 @@ IMPORTERS: dict[str, Importer] = {
     "GreaterOrEqual": _compare("ge"),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _function(nn.hardswish),
-    "Identity": lambda context: context.needed(0),
+    "Identity": _identity,
     "IsInf": _is_infinite,
     "IsNaN": _is_nan,
     "LeakyRelu": _leaky_relu,

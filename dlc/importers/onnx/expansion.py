@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from dlc.errors import Unsupported
+from dlc.importers.onnx.facts import Operator
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 DOMAINS = ("", "ai.onnx")
+"""Both mean the operators of ONNX itself."""
 ROUNDS = 8
 """The deepest nesting of functions that define operators."""
 MAX_NODES = 1 << 15
@@ -36,8 +38,8 @@ class _Schema(Protocol):
     attributes: Mapping[str, _Default]
 
 
-def expanded(model: ModelProto, importable: Collection[str], file: str) -> ModelProto:
-    """The model without functions of its own, and without operators that are not `known` if they have
+def expanded(model: ModelProto, importable: Collection[Operator], file: str) -> ModelProto:
+    """The model without functions of its own, and without operators that are not `importable` if they have
     a definition that ONNX can write out. The model itself where there are none.
 
     Raises Unsupported for functions that call themselves, or that would be more than MAX_NODES nodes.
@@ -124,7 +126,7 @@ def _called(node: NodeProto) -> _Name:
 # Operators that ONNX defines by others ------------------------------------------------------------
 
 
-def _inlined(model: ModelProto, names: list[tuple[str, str]]) -> ModelProto | None:
+def _inlined(model: ModelProto, names: list[Operator]) -> ModelProto | None:
     """The model with these written out; None where ONNX's own inliner refuses it.
 
     Then the operators are still there, and are reported as not imported.
@@ -132,50 +134,62 @@ def _inlined(model: ModelProto, names: list[tuple[str, str]]) -> ModelProto | No
     from onnx import inliner
 
     try:
-        model = _with_defaults(model, {kind for _, kind in names})
+        model = _inlinable(model, names)
         return inliner.inline_selected_functions(model, names, inline_schema_functions=True)
     except (RuntimeError, ValueError, TypeError):
         return None
 
 
-def _to_expand(model: ModelProto, importable: Collection[str]) -> list[tuple[str, str]]:
+def _to_expand(model: ModelProto, importable: Collection[Operator]) -> list[Operator]:
     """Domain and name of everything that is to be written out."""
     if not importable:
         return []
-    opset = _opset(model)
-    kinds = {node.op_type for node in _nodes(model.graph.node) if node.domain in DOMAINS}
-    return sorted([("", kind) for kind in kinds - {*importable} if _is_defined(kind, opset)])
+    kinds = {_kind(node) for node in _nodes(model.graph.node)}
+    return sorted([kind for kind in kinds - {*importable} if _is_defined(model, kind)])
 
 
-def _is_defined(kind: str, opset: int) -> bool:
+def _kind(node: NodeProto) -> Operator:
+    """Domain and name of an operator; "" is the domain of ONNX's own."""
+    return "" if node.domain in DOMAINS else node.domain, node.op_type
+
+
+def _is_defined(model: ModelProto, kind: Operator) -> bool:
     """Whether ONNX says of what other operators this one is made."""
-    schema = _schema(kind, opset)
+    schema = _schema(model, kind)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def _schema(kind: str, opset: int) -> _Schema | None:
+def _schema(model: ModelProto, kind: Operator) -> _Schema | None:
     from onnx import defs
 
+    domain, name = kind
     try:
-        return cast("_Schema", defs.get_schema(kind, opset, ""))
+        return cast("_Schema", defs.get_schema(name, _opset(model, domain), domain))
     except defs.SchemaError:
         return None
 
 
-def _opset(model: ModelProto) -> int:
+def _opset(model: ModelProto, domain: str) -> int:
     """The version of the operators, as far as ONNX has one: others are refused when nodes are read."""
     from onnx import defs
 
-    versions = [entry.version for entry in model.opset_import if entry.domain in DOMAINS]
-    return min(max([*versions, 0]), defs.onnx_opset_version())
+    alike = (domain,) if domain else DOMAINS
+    versions = [entry.version for entry in model.opset_import if entry.domain in alike]
+    version = max([*versions, 0])
+    return version if domain else min(version, defs.onnx_opset_version())
 
 
-def _with_defaults(model: ModelProto, kinds: Collection[str]) -> ModelProto:
-    """The model with every attribute of these operators: the inliner knows no default values."""
+def _inlinable(model: ModelProto, kinds: Collection[Operator]) -> ModelProto:
+    """The model with every attribute of these operators: the inliner knows no default values.
+
+    It has a value without name and type besides: the inliner asks for the type of each input of such a
+    node, also of one that is left out in the middle, whose name is empty.
+    """
     copy = type(model)()
     copy.CopyFrom(model)
+    copy.graph.value_info.add()
     for node in _nodes(copy.graph.node):
-        schema = _schema(node.op_type, _opset(model)) if node.op_type in kinds else None
+        schema = _schema(model, _kind(node)) if _kind(node) in kinds else None
         if schema is None:
             continue
         names = {attribute.name for attribute in node.attribute}

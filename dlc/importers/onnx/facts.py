@@ -37,12 +37,17 @@ Attribute: TypeAlias = "Numbers | str | tuple[str, ...] | Tensor | Graph | None"
 class Input:
     """A declared input: its axes are numbers, names of dims, or None where nothing is known.
 
-    The inputs of a graph inside a node may leave all of that out: the node tells it.
+    Of a sequence dtype and axes are those of its elements. The inputs of a graph inside a node may leave
+    all of that out: the node tells it.
     """
 
     name: str
     dtype: DType | None
     axes: tuple[int | str | None, ...]
+    has_rank: bool = True
+    """Whether the number of axes is declared; that of the elements of a sequence need not be."""
+    is_sequence: bool = False
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,10 @@ class Output:
     name: str
     dtype: DType | None
     axes: tuple[int | str | None, ...] | None
+
+
+Operator: TypeAlias = tuple[str, str]
+"""Domain and name of an operator; the domain of ONNX itself is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,11 @@ class Node:
     attributes: Mapping[str, Attribute]
     opset: int
     line: int
+
+    @property
+    def operator(self) -> Operator:
+        """The operator that the node applies."""
+        return self.domain, self.kind
 
     @property
     def label(self) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-import numpy as np
-
-from dlc.dialects import array, func, nn, weight
+from dlc.dialects import array, func, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import NEEDS
+from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.agreed_sizes import SolvedSizes, solved_sizes
 from dlc.importers.identifiers import Identifiers
@@ -19,56 +17,85 @@ from dlc.importers.imported import counted
 from dlc.importers.onnx import (
     control,
     elementwise,
+    microsoft,
+    ml,
+    ngrams,
     places,
+    pooling,
     products,
+    quantized,
     recurrent,
     resize,
+    sampling,
+    selection,
+    sequences,
     shapes,
+    signals,
+    training,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Node
+from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output
+from dlc.importers.onnx.folding import evaluated
 from dlc.importers.onnx.interface import (
     Sizes,
-    check_names,
     check_result,
     declare,
     entry_name,
     input_names,
     result_names,
-    with_fixed,
 )
 from dlc.importers.onnx.node_context import (
-    FOLDED,
+    Absent,
+    AnyValue,
     Constant,
     Importer,
     NodeContext,
     NodeResults,
     Operand,
+    TensorSequence,
 )
-from dlc.importers.onnx.reading import read_graph
+from dlc.importers.onnx.sequence_inputs import SplitInputs
 from dlc.importers.onnx.symbolic import fold_sizes
+from dlc.importers.onnx.versions import all_nodes
 from dlc.ir.attributes import Symbol
-from dlc.ir.core import Block, Builder, Evaluation, Value
-from dlc.ir.dims import Bounds, Shape
-from dlc.ir.location import FileLocation
+from dlc.ir.core import Block, Builder, Value
+from dlc.ir.dims import Bounds, Size
+from dlc.ir.location import FileLocation, Location
 from dlc.ir.types import TensorType, Type
+from dlc.runtime.artifact.manifest import Need
 
-IMPORTERS: dict[str, Importer] = {
-    **control.IMPORTERS,
-    **elementwise.IMPORTERS,
-    **places.IMPORTERS,
-    **products.IMPORTERS,
-    **recurrent.IMPORTERS,
-    **resize.IMPORTERS,
-    **shapes.IMPORTERS,
-    **windows.IMPORTERS,
+DOMAINS: dict[str, dict[str, Importer]] = {
+    "": {
+        **control.IMPORTERS,
+        **elementwise.IMPORTERS,
+        **ngrams.IMPORTERS,
+        **places.IMPORTERS,
+        **pooling.IMPORTERS,
+        **products.IMPORTERS,
+        **quantized.IMPORTERS,
+        **recurrent.IMPORTERS,
+        **resize.IMPORTERS,
+        **sampling.IMPORTERS,
+        **selection.IMPORTERS,
+        **sequences.IMPORTERS,
+        **shapes.IMPORTERS,
+        **signals.IMPORTERS,
+        **windows.IMPORTERS,
+    },
+    "com.microsoft": microsoft.IMPORTERS,
+    "ai.onnx.ml": ml.IMPORTERS,
+    "ai.onnx.preview.training": training.IMPORTERS,
 }
-"""The importer of each ONNX operator, by its name."""
-
-MAX_ROUNDS = 32
-"""So often a graph is imported, each time with more known of its sizes."""
-OPSETS = range(6, 29)
-"""The versions of the operators' meaning that the importers know."""
+IMPORTERS: dict[Operator, Importer] = {
+    (domain, name): importer
+    for domain, importers in DOMAINS.items()
+    for name, importer in importers.items()
+}
+"""The importer of each operator, by its domain and its name; the domain of ONNX itself is empty."""
+WAYS_OUT: dict[Operator, str] = {("ai.onnx.ml", name): way for name, way in ml.WAYS_OUT.items()}
+"""What helps where an operator is not imported."""
+MOST_NODES = 1 << 14
+"""Loops written out round by round have at most so many nodes; each may be tried as a scan before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,88 +115,14 @@ class OnnxModel:
     """Declarations of the file that its nodes contradict, and sizes that they decide."""
     settled: frozenset[str] = frozenset()
     """Sizes that keep to the bounds that were asked for."""
+    lengths: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The number of elements of each result that is a sequence: they are results `NAME_0`, `NAME_1`, ..."""
     modules: Mapping[str, str] = field(default_factory=dict[str, str])
     """None: the names of weights in a file are whatever its exporter made of them."""
 
 
-def read_onnx(
-    path: str | Path,
-    *,
-    shapes: Mapping[str, Shape] | None = None,
-    dims: Mapping[str, int] | None = None,
-    fixed: Mapping[str, Array] | None = None,
-    bounds: Bounds | None = None,
-) -> OnnxModel:
-    """The model in an ONNX file.
-
-    `shapes` replaces the declared shapes of inputs, by their names in the file, `dims` gives numbers to
-    sizes that have names, `fixed` values to inputs, which are inputs no longer. `bounds` decide what
-    follows from sizes, of names that the file has. Raises Unsupported with every operator that is not
-    imported, UsageError for names that the file does not have and for values that do not fit.
-    """
-    graph = read_graph(path, IMPORTERS)
-    return import_graph(graph, shapes=shapes, dims=dims, fixed=fixed, bounds=bounds)
-
-
-def import_graph(
-    graph: Graph,
-    *,
-    shapes: Mapping[str, Shape] | None = None,
-    dims: Mapping[str, int] | None = None,
-    fixed: Mapping[str, Array] | None = None,
-    bounds: Bounds | None = None,
-) -> OnnxModel:
-    """The same from a graph that was read.
-
-    Sizes that the graph takes to be equal and that decide a dim of the inputs, such as `H == 2*(H//2)` or
-    `N == 80`, are put into the shapes of the inputs, and the graph is imported again.
-    """
-    _check_opset(graph)
-    inputs = [declared.name for declared in graph.inputs]
-    check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
-    graph = with_fixed(graph, fixed or {})
-    solved = SolvedSizes()
-    for _ in range(MAX_ROUNDS):
-        one = _Import(graph, Sizes(graph, shapes or {}, dims or {}, bounds or {}, solved))
-        try:
-            model = one.run()
-        except DlcError:
-            more = one.solved_sizes()
-            if not more:
-                raise
-        else:
-            more = one.solved_sizes()
-            if not more:
-                return replace(model, warnings=(*model.warnings, *solved.notes()))
-        solved = solved.then(more)
-    raise Unsupported(f"{graph.file} has sizes that depend on each other without end", code="D0710")
-
-
 def _is_known(node: Node) -> bool:
-    return not node.domain and node.kind in IMPORTERS
-
-
-def _check_opset(graph: Graph) -> None:
-    """Raise Unsupported for operators of a version that nobody here knows."""
-    for node in _all_nodes(graph.nodes):
-        if not node.domain and node.opset not in OPSETS:
-            raise Unsupported(
-                f"{graph.file} uses version {node.opset} of the ONNX operators; dlc knows "
-                f"{OPSETS[0]} to {OPSETS[-1]}",
-                code="D0710",
-                help="onnx.version_converter.convert_version(model, 21) makes another version of it",
-            )
-
-
-def _all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
-    """The nodes and those of the graphs inside them."""
-    pending = list(nodes[::-1])
-    while pending:
-        node = pending.pop()
-        yield node
-        for attribute in node.attributes.values():
-            if isinstance(attribute, Graph):
-                pending += attribute.nodes[::-1]
+    return node.operator in IMPORTERS
 
 
 class _Lost(Exception):
@@ -183,26 +136,35 @@ def _held(graph: Graph) -> dict[str, Operand]:
     }
 
 
-class _Import:
-    def __init__(self, graph: Graph, sizes: Sizes) -> None:
-        self._graph = graph
+class GraphImport:
+    """One import of a graph, with what is known of the sizes of its inputs."""
+
+    def __init__(self, split: SplitInputs, sizes: Sizes) -> None:
+        self._split = split
+        self._graph = graph = split.graph
         self._sizes = sizes
         self._block = self._top = Block()
         self._module = Module.empty(self._place(1))
         self._weight_names = Identifiers("w")
         self._arrays: dict[str, Array] = {}
         self._gets: dict[int, Value] = {}
-        self._known: dict[str, Operand | None] = {**_held(graph)}
+        self._known: dict[str, AnyValue | None] = {**_held(graph)}
         self._arguments: dict[Value, str] = {}
         self._lost: set[str] = set()
         self._behind: list[Node] = []
+        self._counted: set[str] = set()
+        self._left = MOST_NODES + 4 * sum(1 for _ in all_nodes(graph.nodes))
+        self._lengths: dict[str, int] = {}
         self._warnings: list[Diagnostic] = []
+        self._required: dict[Size, tuple[str, Location]] = {}
         self.bounds: Bounds = {}
         self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
 
     def solved_sizes(self) -> SolvedSizes:
         """What the nodes that were imported say of the dims of the inputs."""
-        return solved_sizes(self._top, self.bounds, self.bounds.keys() - self._sizes.settled)
+        free = self.bounds.keys() - self._sizes.settled
+        required = {size: location for size, (_, location) in self._required.items()}
+        return solved_sizes(self._top, self.bounds, free, required)
 
     def run(self) -> OnnxModel:
         """Import the nodes in their order; what cannot be imported is reported all at once."""
@@ -217,6 +179,7 @@ class _Import:
                 raise
         if self._refused:
             raise self._unsupported()
+        self._split_results()
         self._function(inputs)
         graph = self._graph
         return OnnxModel(
@@ -227,6 +190,7 @@ class _Import:
             self._renamed(inputs),
             tuple(self._warnings),
             self._sizes.settled,
+            self._lengths,
         )
 
     def _unsupported(self) -> Unsupported:
@@ -259,10 +223,32 @@ class _Import:
             argument = self._block.add_argument(type, name)
             self._known[declared.name] = argument
             self._arguments[argument] = declared.name
+        tensors = {name: argument for argument, name in self._arguments.items()}
+        self._known.update(self._split.values(tensors))
         self._sizes.check(self._graph)
         shapes = [array.tensor_type(argument).shape for argument in self._block.arguments]
         self.bounds = self._sizes.bounds_of(shapes)
         return found
+
+    def _split_results(self) -> None:
+        """Make each element of a sequence among the results a result of its own."""
+        declared: list[Output] = []
+        for output in self._graph.declared:
+            found = self._known[output.name]
+            if isinstance(found, Absent):
+                raise Unsupported(
+                    f"{self._graph.file}: the output {output.name} is an optional value that is not there",
+                    code="D0710",
+                )
+            if not isinstance(found, TensorSequence):
+                declared.append(output)
+                continue
+            self._lengths[output.name] = len(found.items)
+            for k, item in enumerate(found.items):
+                name = f"{output.name}_{k}"
+                self._known[name] = item
+                declared.append(Output(name, None, None))
+        self._graph = replace(self._graph, declared=tuple(declared))
 
     def _function(self, inputs: tuple[str, ...]) -> None:
         last = self._place(max(1, len(self._graph.nodes)))
@@ -272,7 +258,7 @@ class _Import:
         results: list[Value] = []
         for declared in self._graph.declared:
             operand = self._known[declared.name]
-            assert operand is not None
+            assert isinstance(operand, Value | Constant)
             value = context.as_value(operand)
             warning = check_result(
                 self._graph, declared, array.tensor_type(value), sizes=self._sizes.are_declared
@@ -284,6 +270,12 @@ class _Import:
         function = func.Func(self._block, entry_name(self._graph), signature)
         function.location = self._place(1)
         declare(function, inputs, result_names(self._graph), self.bounds)
+        needs = [
+            Need(str(size), "D0804", told, str(location.place or ""))
+            for size, (told, location) in self._required.items()
+        ]
+        if needs:
+            function.attributes[NEEDS] = tuple(map(tuple, needs))
         self._module.body.append(function)
 
     def _renamed(self, inputs: tuple[str, ...]) -> dict[str, str]:
@@ -319,9 +311,7 @@ class _Import:
             raise self._located(error, node) from None
         except (ValueError, IndexError, ArithmeticError, AssertionError) as error:
             raise self._located(context.wrong(f"has no meaning: {error}"), node) from None
-        results = (
-            [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
-        )
+        results = [node_results] if isinstance(node_results, AnyValue) else list(node_results)
         for name, result in zip(node.outputs, results, strict=False):
             self._known[name] = result
             if isinstance(result, Value) and result.name is None:
@@ -331,11 +321,11 @@ class _Import:
 
     def _refuse_unknown(self, nodes: Sequence[Node]) -> None:
         """Report those of the nodes, and of the graphs inside them, that have no importer."""
-        for node in _all_nodes(nodes):
+        for node in all_nodes(nodes):
             if not _is_known(node):
                 kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
                 message = f"{kind} of opset {node.opset} is not imported"
-                self._refused["D0710", message, None].append(node)
+                self._refused["D0710", message, WAYS_OUT.get(node.operator)].append(node)
 
     def origins(self, value: Value) -> Sequence[str]:
         """The inputs of the model that a value follows from, if they are numbers or lists of them."""
@@ -358,10 +348,12 @@ class _Import:
 
     # Graphs inside nodes.
 
-    def inline(self, graph: Graph) -> list[Operand]:
+    def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
         """The results of a graph whose nodes are imported where its node stands."""
         outer = self._known
-        self._known = {**outer, **_held(graph)}
+        names = [declared.name for declared in graph.inputs]
+        bound = dict(zip(names, operands, strict=True)) if operands else {}
+        self._known = {**outer, **bound, **_held(graph)}
         try:
             for node in graph.nodes:
                 self._node(node)
@@ -375,7 +367,7 @@ class _Import:
 
     def block(
         self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
-    ) -> tuple[Block, list[Value]]:
+    ) -> tuple[Block, list[AnyValue]]:
         """A graph as a block, and its results in it; it may use values of the blocks around it."""
         outer, outer_operands = self._block, self._known
         names = [declared.name for declared in graph.inputs]
@@ -390,9 +382,33 @@ class _Import:
             end = NodeContext(
                 Node("result", "", "", (), (), {}, 0, 1), (), emit, self._weight, self
             )
-            return self._block, [end.as_value(result) for result in results]
+            tensors = [end.as_value(tensor) for tensor in sequences.elements(results)]
+            return self._block, sequences.rebuilt(sequences.structure(results), tensors)
         finally:
             self._block, self._known = outer, outer_operands
+
+    def attempted(
+        self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
+    ) -> tuple[Block, list[AnyValue]] | None:
+        """The same, or None where something in the graph is not imported, which is not reported."""
+        refused = {key: [*nodes] for key, nodes in self._refused.items()}
+        lost, behind = {*self._lost}, [*self._behind]
+        try:
+            return self.block(graph, types, arguments)
+        except _Lost:
+            self._refused = defaultdict(list, refused)
+            self._lost, self._behind = lost, behind
+            return None
+
+    def require(self, size: Size, told: str, location: Location) -> None:
+        """Let calls be checked for a size that must be 0 or more; `told` says what is wrong otherwise."""
+        self._required.setdefault(size, (told, location))
+
+    def fresh_dim(self, line: int) -> str:
+        """The name of a size that a node of this line counts; each is given once."""
+        name = unused(f"n_{line}", self._counted)
+        self._counted.add(name)
+        return name
 
     def _located(self, error: DlcError, node: Node) -> ModelError:
         location = self._place(node.line).place
@@ -406,49 +422,25 @@ class _Import:
 
     def _made(self, context: NodeContext) -> NodeResults:
         node = context.node
+        self._left -= 1
+        if self._left < 0:
+            raise Unsupported(
+                f"{self._graph.file}: its loops, written out, are more than {MOST_NODES} nodes",
+                code="D0710",
+            )
         constants = [operand for operand in context.operands if isinstance(operand, Constant)]
         if any(isinstance(attribute, Graph) for attribute in node.attributes.values()):
-            return IMPORTERS[node.kind](context)
+            return IMPORTERS[node.operator](context)
         if constants and len(constants) == len([o for o in context.operands if o is not None]):
             if any(constant.is_symbolic for constant in constants):
                 folded = fold_sizes(context)
                 if folded is not None:
                     return folded
             elif all(constant.is_small for constant in constants):
-                folded = self._evaluated(context)
+                folded = evaluated(IMPORTERS[node.operator], context)
                 if folded is not None:
                     return folded
-        return IMPORTERS[node.kind](context)
-
-    def _evaluated(self, context: NodeContext) -> list[Operand] | None:
-        """Constant-fold a node; None if its result is large."""
-        block = Block()
-        emit = Builder(block, context.emit.location)
-        scratch = NodeContext(context.node, context.operands, emit, self._weight, self)
-        node_results = IMPORTERS[context.node.kind](scratch)
-        results = (
-            [node_results] if isinstance(node_results, Value | Constant) else list(node_results)
-        )
-        types = [value.type for op in block for value in op.results]
-        for type in types:
-            if not (isinstance(type, TensorType) and type.is_static and _count(type) <= FOLDED):
-                return None
-        if any(isinstance(op, array.ReduceWindow | nn.Conv) for op in block):
-            return None  # their padding may be any number of elements
-        arrays: dict[Value, Array] = {}
-        at = Evaluation()
-        for op in block:
-            values = op.evaluate(at, *[arrays[operand] for operand in op.operands])
-            outputs = values if isinstance(values, tuple) else (values,)
-            arrays.update(zip(op.results, outputs, strict=True))
-        operands: list[Operand] = []
-        for result in results:
-            if isinstance(result, Constant):
-                operands.append(result)
-            else:
-                assert isinstance(result.type, TensorType)
-                operands.append(Constant(np.asarray(arrays[result]), result.type.dtype))
-        return operands
+        return IMPORTERS[node.operator](context)
 
     def _weight(self, emit: Builder, constant: Constant) -> Value:
         """The value of a weight symbol, made at its first use."""
@@ -467,8 +459,4 @@ class _Import:
         return value
 
 
-def _count(type: TensorType) -> int:
-    return math.prod(size for size in type.shape if isinstance(size, int))
-
-
-__all__ = ["IMPORTERS", "OPSETS", "OnnxModel", "import_graph", "read_onnx"]
+__all__ = ["IMPORTERS", "GraphImport", "OnnxModel"]

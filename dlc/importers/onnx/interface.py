@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -85,6 +85,19 @@ def _fitting(declared: Input, value: Array) -> Tensor:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class AskedSizes:
+    """What is asked of the inputs: other shapes, by their names, numbers and bounds of sizes, by theirs."""
+
+    shapes: Mapping[str, Shape]
+    dims: Mapping[str, int]
+    bounds: Bounds
+
+    def with_numbers(self, numbers: Mapping[str, int]) -> AskedSizes:
+        """The same with numbers for more sizes."""
+        return replace(self, dims={**self.dims, **numbers})
+
+
 class Sizes:
     """The shapes of inputs: declared ones or others, with names for sizes or numbers in their place.
 
@@ -95,20 +108,18 @@ class Sizes:
     def __init__(
         self,
         graph: Graph,
-        shapes: Mapping[str, Shape],
-        dims: Mapping[str, int],
-        bounds: Bounds,
+        asked: AskedSizes,
         solved: SolvedSizes,
     ) -> None:
-        self._shapes = shapes
-        self._dims = dims
+        self._shapes = asked.shapes
+        self._dims = asked.dims
         self._bounds = {
             name: (low, high)
-            for name, (low, high) in bounds.items()
+            for name, (low, high) in asked.bounds.items()
             if low >= 1 and (high is None or low <= high)
         }
-        only = {name: low for name, (low, high) in bounds.items() if low == high and low > 0}
-        self._numbers = {**only, **dims}
+        only = {name: low for name, (low, high) in self._bounds.items() if low == high}
+        self._numbers = {**only, **asked.dims}
         self._solved = solved
         self._tensors = {declared.name for declared in (*graph.inputs, *graph.declared)}
         self._taken = {entry_name(graph), *input_names(graph)}
@@ -133,6 +144,14 @@ class Sizes:
             for old, new in self._named.items()
             if old != str(new)
         }
+
+    def of_inputs(self, graph: Graph) -> list[str]:
+        """The names of all sizes that inputs have."""
+        found = zip(graph.inputs, input_names(graph), strict=True)
+        shapes = [self.of(declared, name) for declared, name in found]
+        return list(
+            dict.fromkeys(n for shape in shapes for size in shape for n in sorted(names(size)))
+        )
 
     def of(self, declared: Input, name: str) -> Shape:
         """The shape of an input, which is called `name` from now on."""

@@ -19,8 +19,10 @@ from dlc.importers.agreed_sizes import agreed_size, with_sizes
 from dlc.importers.broadcasting import stretched
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
+from dlc.ir.bounded import never_negative
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Dim, Shape, Size
+from dlc.ir.location import Location
 from dlc.ir.types import I64, DType, TensorType, Type
 
 FOLDED = 4096
@@ -69,6 +71,22 @@ class Constant:
 Operand: TypeAlias = Value | Constant
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorSequence:
+    """A sequence of tensors. How many they are is known while importing: it is only its elements."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An optional value that is not there; one that is there is the value itself."""
+
+
+AnyValue: TypeAlias = Operand | TensorSequence | Absent
+"""What a name of a graph may stand for: a tensor, which most operators take, or one of the others."""
+
+
 class Regions(Protocol):
     """Imports the graphs inside a node, and knows what is around it."""
 
@@ -77,14 +95,31 @@ class Regions(Protocol):
         """Lowest and highest values of the sizes that inputs have; those that are counted may be 0."""
         ...
 
-    def inline(self, graph: Graph) -> list[Operand]:
-        """Import the graph where its node stands and return the results."""
+    def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
+        """Import the graph where its node stands, its inputs being the operands; return the results."""
         ...
 
     def block(
         self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
-    ) -> tuple[Block, list[Value]]:
-        """As a block with arguments of these types; the graph's inputs are those of these numbers."""
+    ) -> tuple[Block, list[AnyValue]]:
+        """As a block with arguments of these types; the graph's inputs are those of these numbers.
+
+        Tensors among the results are values.
+        """
+        ...
+
+    def attempted(
+        self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
+    ) -> tuple[Block, list[AnyValue]] | None:
+        """The same, or None where something in the graph is not imported, which is not reported."""
+        ...
+
+    def require(self, size: Size, told: str, location: Location) -> None:
+        """Let calls be checked for a size that must be 0 or more; `told` says what is wrong otherwise."""
+        ...
+
+    def fresh_dim(self, line: int) -> str:
+        """The name of a size that a node of this line counts; each is given once."""
         ...
 
     def origins(self, value: Value) -> Sequence[str]:
@@ -102,7 +137,7 @@ class NodeContext:
     def __init__(
         self,
         node: Node,
-        operands: Sequence[Operand | None],
+        operands: Sequence[AnyValue | None],
         emit: Builder,
         weights: Weights,
         regions: Regions,
@@ -113,6 +148,10 @@ class NodeContext:
         self.regions = regions
         self._weights = weights
 
+    def emitting(self, emit: Builder) -> NodeContext:
+        """The same node, imported to another place."""
+        return NodeContext(self.node, self.operands, emit, self._weights, self.regions)
+
     @property
     def opset(self) -> int:
         """The version of the operators' meaning."""
@@ -120,9 +159,24 @@ class NodeContext:
 
     # Operands.
 
-    def operand(self, index: int) -> Operand | None:
-        """An operand as it is; None where it is left out."""
+    def any_value(self, index: int) -> AnyValue | None:
+        """An operand of any kind; None where it is left out."""
         return self.operands[index] if index < len(self.operands) else None
+
+    def operand(self, index: int) -> Operand | None:
+        """A tensor as it is; None where it is left out."""
+        found = self.any_value(index)
+        if isinstance(found, TensorSequence | Absent):
+            kind = "a sequence" if isinstance(found, TensorSequence) else "nothing"
+            raise self.wrong(f"takes a tensor as its input {index}, found {kind}")
+        return found
+
+    def sequence(self, index: int) -> tuple[Operand, ...]:
+        """The elements of a sequence."""
+        found = self.any_value(index)
+        if not isinstance(found, TensorSequence):
+            raise self.wrong(f"takes a sequence as its input {index}")
+        return found.items
 
     def needed(self, index: int) -> Operand:
         """An operand that must be there."""
@@ -253,6 +307,16 @@ class NodeContext:
             raise self._attribute(name, "a text")
         return value
 
+    def texts(self, name: str) -> Sequence[str]:
+        """An attribute that is a list of texts; empty where it is left out."""
+        value = self.node.attributes.get(name, ())
+        texts = (
+            [item for item in value if isinstance(item, str)] if isinstance(value, tuple) else None
+        )
+        if texts is None or not isinstance(value, tuple) or len(texts) != len(value):
+            raise self._attribute(name, "a list of texts")
+        return texts
+
     def list(self, name: str) -> tuple[int, ...] | None:
         """An attribute that is a list of integers; None where it is left out."""
         value = self.node.attributes.get(name)
@@ -334,6 +398,11 @@ class NodeContext:
         shape[axis] = size
         return with_sizes(self.emit, value, shape)
 
+    def require(self, size: Size, told: str) -> None:
+        """Let calls be checked for a size that must be 0 or more; `told` follows the name of the node."""
+        if not never_negative(size, self.regions.bounds):
+            self.regions.require(size, f"{self.node.kind} {told}", self.emit.location)
+
     # Refusals.
 
     def wrong(self, why: str, help: str | None = None) -> ModelError:
@@ -349,7 +418,7 @@ class NodeContext:
         return self.wrong(f"has an attribute {name} that {problem}")
 
 
-NodeResults: TypeAlias = Operand | Sequence[Operand]
+NodeResults: TypeAlias = AnyValue | Sequence[AnyValue]
 Importer: TypeAlias = Callable[[NodeContext], NodeResults]
 
 

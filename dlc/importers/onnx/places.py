@@ -12,9 +12,10 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.node_context import FOLDED, Constant, Importer, NodeContext, NodeResults
 from dlc.ir.attributes import decode, encode
+from dlc.ir.bounded import larger
 from dlc.ir.core import Builder, Value
-from dlc.ir.dims import Size
-from dlc.ir.types import BOOL, F64, I64, TensorType
+from dlc.ir.dims import Size, ceil_divide
+from dlc.ir.types import BOOL, F64, I64, DType, TensorType
 
 MODES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 """The reductions of an update with the element that it replaces, by their names in ONNX."""
@@ -92,6 +93,32 @@ def _index_rows(context: NodeContext, first: int = 0) -> list[Value]:
     return indices
 
 
+def _reverse_sequence(context: NodeContext) -> NodeResults:
+    x, rank = context.value(0), context.type(0).rank
+    time = context.axis(context.integer("time_axis", 0), rank)
+    batch = context.axis(context.integer("batch_axis", 1), rank)
+    if {time, batch} != {0, 1}:
+        raise context.wrong(f"reverses along axis {time} for each place of axis {batch}")
+    lengths = context.value(1)
+    if batch == 1:
+        return reversed_steps(context.emit, x, lengths)
+    order = (1, 0, *range(2, rank))
+    turned = reversed_steps(context.emit, transpose(context.emit, x, order), lengths)
+    return transpose(context.emit, turned, order)
+
+
+def reversed_steps(emit: Builder, x: Value, lengths: Value) -> Value:
+    """Sequences `[time, batch, ..]`, the first steps of each, as many as `lengths[batch]`, in reverse."""
+    type = array.tensor_type(x)
+    counted = TensorType(I64, type.shape[:2])
+    step = array.iota(emit, counted, 0)
+    length = emit(array.Broadcast(in_dtype(emit, lengths, I64), counted.shape, (1,)))
+    mirrored = plus(emit, emit(array.Subtract(length, step)), -1)
+    is_inside = emit(array.Compare(step, length, "lt"))
+    index = emit(array.Select(is_inside, mirrored, step))
+    return emit(array.Gather(x, (index, array.iota(emit, counted, 1)), (0, 1)))
+
+
 # Putting ------------------------------------------------------------------------------------------
 
 
@@ -116,6 +143,28 @@ def _scatter_nd(context: NodeContext) -> NodeResults:
     return context.emit(
         array.Scatter(context.value(0), context.value(2), indices, axes, _mode(context))
     )
+
+
+def _tensor_scatter(context: NodeContext) -> NodeResults:
+    """Steps of a cache replaced, in each batch from an index on; around its end in circular mode."""
+    emit, cache, update = context.emit, context.value(0), context.value(1)
+    shape, steps = context.type(0).shape, context.type(1).shape
+    axis = context.axis(context.integer("axis", -2), len(shape))
+    mode = context.text("mode", "linear")
+    if axis == 0 or mode not in ("linear", "circular"):
+        raise context.wrong(f"in mode {mode!r} writes along axis {axis}")
+    counted = TensorType(I64, (shape[0], steps[axis]))
+    place = array.iota(emit, counted, 1)
+    if context.operand(2) is not None:
+        first = in_dtype(emit, context.value(2), I64)
+        place = emit(array.Add(place, emit(array.Broadcast(first, counted.shape, (0,)))))
+    if mode == "circular":
+        place = emit(array.Remainder(place, numbers(emit, shape[axis], counted)))
+    order = (0, axis, *[k for k in range(1, len(shape)) if k != axis])
+    index = (array.iota(emit, counted, 0), place)
+    rows = [transpose(emit, value, order) for value in (cache, update)]
+    written = emit(array.Scatter(rows[0], rows[1], index, (0, 1)))
+    return transpose(emit, written, array.inverse(order))
 
 
 # Order and totals ---------------------------------------------------------------------------------
@@ -185,7 +234,9 @@ def _nonzero(context: NodeContext) -> NodeResults:
     if isinstance(constant, Constant) and _is_counted_now(constant):
         positions = np.argwhere(decode(constant.array, constant.dtype)).astype(np.int64)
         return Constant(np.ascontiguousarray(positions.T), I64)
-    rows, _ = context.emit.all(array.NonZero(context.value(0), _fresh(context)))
+    rows, _ = context.emit.all(
+        array.NonZero(context.value(0), context.regions.fresh_dim(context.node.line))
+    )
     return transpose(context.emit, rows, (1, 0))
 
 
@@ -204,7 +255,7 @@ def _compress(context: NodeContext) -> NodeResults:
     if chosen != size:
         # A short mask leaves out the rest.
         x = array.slice_axis(emit, x, axis, 0, chosen)
-    return array.compress(emit, x, mask, axis, _fresh(context))[0]
+    return array.compress(emit, x, mask, axis, context.regions.fresh_dim(context.node.line))[0]
 
 
 def _is_counted_now(constant: Constant) -> bool:
@@ -212,17 +263,10 @@ def _is_counted_now(constant: Constant) -> bool:
     return not constant.is_symbolic and constant.array.size <= MOST
 
 
-def _fresh(context: NodeContext) -> str:
-    """The name of a size that this node brings."""
-    return f"n_{context.node.line}"
-
-
 def _range(context: NodeContext) -> NodeResults:
     start, limit, delta = (context.constant(index) for index in range(3))
     if any(constant.is_symbolic for constant in (start, limit, delta)):
-        if not _is_number(start, 0) or not _is_number(delta, 1):
-            raise context.unsupported("to the size of a tensor starts at 0 and counts by 1")
-        return array.iota(context.emit, TensorType(I64, (limit.sizes[0],)), 0, start.dtype)
+        return _symbolic_range(context, start.sizes[0], limit.sizes[0], delta.sizes[0], start.dtype)
     first, last, by = (context.floats(index)[0] for index in range(3))
     if not by or not math.isfinite((last - first) / by):
         raise context.wrong(f"counts from {first} to {last} by {by}")
@@ -237,11 +281,21 @@ def _range(context: NodeContext) -> NodeResults:
     )
 
 
-def _is_number(constant: Constant, number: int) -> bool:
-    return not constant.is_symbolic and decode(constant.array, constant.dtype).tolist() in (
-        number,
-        [number],
-    )
+def _symbolic_range(
+    context: NodeContext, start: Size, limit: Size, step: Size, dtype: DType
+) -> Value:
+    """Numbers from `start` up to before `limit`, or down to above it, of which one is a size."""
+    if not isinstance(step, int) or step == 0:
+        raise context.unsupported(f"in steps of {step} is not imported")
+    room = limit - start if step > 0 else start - limit
+    count = larger(ceil_divide(room, abs(step)), 0, context.regions.bounds)
+    position = array.iota(context.emit, TensorType(I64, (count,)), 0, I64)
+    type = array.tensor_type(position)
+    if step != 1:
+        position = context.emit(array.Multiply(position, numbers(context.emit, step, type)))
+    if start != 0:
+        position = context.emit(array.Add(position, numbers(context.emit, start, type)))
+    return in_dtype(context.emit, position, dtype)
 
 
 def _eye(context: NodeContext) -> NodeResults:
@@ -300,10 +354,12 @@ IMPORTERS: dict[str, Importer] = {
     "NonZero": _nonzero,
     "OneHot": _one_hot,
     "Range": _range,
+    "ReverseSequence": _reverse_sequence,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SpaceToDepth": _space_to_depth,
+    "TensorScatter": _tensor_scatter,
     "TopK": _top_k,
     "Trilu": _triangle,
 }

@@ -19,12 +19,16 @@ from dlc.importers.onnx.node_context import (
 )
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
-from dlc.ir.types import F32, I64
+from dlc.ir.types import F32, I64, TensorType
 
 
 def _matmul(context: NodeContext) -> NodeResults:
+    return matmul(context, context.value(0), context.value(1))
+
+
+def matmul(context: NodeContext, x: Value, y: Value) -> Value:
     """As NumPy's `@`: vectors count as one row or one column, leading axes are stretched."""
-    x, y, emit = context.value(0), context.value(1), context.emit
+    emit = context.emit
     left, right = array.tensor_type(x).shape, array.tensor_type(y).shape
     if not left or not right:
         raise context.wrong("takes tensors with at least one axis")
@@ -50,7 +54,8 @@ def _matmul(context: NodeContext) -> NodeResults:
     return reshape(emit, whole, tuple(shape))
 
 
-def _gemm(context: NodeContext) -> NodeResults:
+def gemm(context: NodeContext) -> Value:
+    """`alpha * x @ y + beta * c`, with x and y transposed where the attributes say so."""
     x, y, emit = context.value(0), context.value(1), context.emit
     if context.flag("transA"):
         x = transpose(emit, x, (1, 0))
@@ -101,10 +106,10 @@ def _layer_normalization(context: NodeContext) -> NodeResults:
         shift = stretched(emit, shift, row)
     eps = context.number("epsilon", 1e-5)
     whole = nn.layer_norm(emit, x, scale, shift, axis=axis, eps=eps)
-    return [whole, *_moments(context, x, axis, eps)] if len(context.node.outputs) > 1 else whole
+    return [whole, *moments(context, x, axis, eps)] if len(context.node.outputs) > 1 else whole
 
 
-def _moments(context: NodeContext, x: Value, axis: int, eps: float) -> list[Value]:
+def moments(context: NodeContext, x: Value, axis: int, eps: float) -> list[Value]:
     """The mean of each row and the inverse of its deviation, in the dtype `stash_type`."""
     emit = context.emit
     x = in_dtype(
@@ -132,13 +137,77 @@ def _hardmax(context: NodeContext) -> NodeResults:
     """1 at the first largest element of each row, elsewhere 0."""
     x, emit = context.value(0), context.emit
     type = array.tensor_type(x)
+    shape = type.shape
     if context.opset < 13:
-        raise context.unsupported("before opset 13 is not imported")
-    axis = context.axis(context.integer("axis", -1), type.rank)
+        # All axes from `axis` on are one row.
+        axis = context.axis(context.integer("axis", 1), type.rank) if shape else 0
+        x = reshape(emit, x, (*shape[:axis], product(shape[axis:])))
+        type = array.tensor_type(x)
+    else:
+        axis = context.axis(context.integer("axis", -1), type.rank)
     index = array.iota(emit, type, axis)
     best = emit(array.Cast(emit(array.ArgMax(x, axis)), I64))
     is_best = emit(array.Compare(index, spread(emit, best, index, (axis,)), "eq"))
-    return emit(array.Cast(is_best, type.dtype))
+    return reshape(emit, emit(array.Cast(is_best, type.dtype)), shape)
+
+
+def _determinant(context: NodeContext) -> NodeResults:
+    """By elimination with the largest pivot of each column, written out for each row."""
+    emit, type = context.emit, context.type(0)
+    size = type.shape[-1] if type.rank > 1 else None
+    if type.rank < 2 or size != type.shape[-2]:
+        raise context.wrong(f"takes square matrices, found {type.text}")
+    if not isinstance(size, int) or not 0 < size <= LARGEST:
+        raise context.unsupported(f"of matrices of {size} rows; 1 to {LARGEST} are imported")
+    batch = product(type.shape[:-2])
+    left = widened(emit, reshape(emit, context.value(0), (batch, size, size)))
+    found: Value | None = None
+    for rows in range(size, 0, -1):
+        pivot, left = _eliminated(emit, left, rows)
+        found = pivot if found is None else emit(array.Multiply(found, pivot))
+    assert found is not None
+    return in_dtype(emit, reshape(emit, found, type.shape[:-2]), type.dtype)
+
+
+LARGEST = 16
+"""Rows of the largest matrix whose determinant is written out."""
+
+
+def _eliminated(emit: Builder, x: Value, rows: int) -> tuple[Value, Value]:
+    """The signed pivot of the first column of matrices `[batch, rows, rows]`, and what is left of them."""
+    batch = array.tensor_type(x).shape[0]
+    first = reshape(emit, array.slice_axis(emit, x, 2, 0, 1), (batch, rows))
+    place = emit(array.Cast(emit(array.ArgMax(emit(array.Abs(first)), 1)), I64))
+    every = array.iota(emit, array.tensor_type(place), 0)
+    best = emit(array.Gather(x, (every, place), (0, 1)))
+    # The row of the pivot changes places with the first, which turns the sign.
+    zero = array.constant_like(emit, 0, place)
+    moves = emit(array.Compare(place, zero, "ne"))
+    pivot = reshape(emit, array.slice_axis(emit, best, 1, 0, 1), (batch,))
+    signed = emit(array.Select(moves, emit(array.Negate(pivot)), pivot))
+    if rows == 1:
+        return signed, x
+    order = array.iota(emit, TensorType(I64, (batch, rows - 1)), 1)
+    behind = plus(emit, order, 1)
+    is_pivot = emit(array.Compare(behind, spread(emit, place, behind, (1,)), "eq"))
+    source = emit(array.Select(is_pivot, array.constant_like(emit, 0, behind), behind))
+    wide = array.iota(emit, array.tensor_type(source), 0)
+    rest = emit(array.Gather(x, (wide, source), (0, 1)))
+    column = array.slice_axis(emit, rest, 2, 0, 1)
+    # A column of zeros has the pivot 0, and nothing to eliminate.
+    empty = emit(array.Compare(pivot, array.constant_like(emit, 0, pivot), "eq"))
+    divisor = emit(array.Select(empty, array.constant_like(emit, 1, pivot), pivot))
+    factor = reshape(emit, column, (batch, rows - 1))
+    factor = emit(array.Divide(factor, spread(emit, divisor, factor, (1,))))
+    row = array.slice_axis(emit, best, 1, 1, rows)
+    rest = array.slice_axis(emit, rest, 2, 1, rows)
+    shape = array.tensor_type(rest).shape
+    taken = emit(
+        array.Multiply(
+            emit(array.Broadcast(factor, shape, (0, 1))), emit(array.Broadcast(row, shape, (0, 2)))
+        )
+    )
+    return signed, emit(array.Subtract(rest, taken))
 
 
 def _lp_normalization(context: NodeContext) -> NodeResults:
@@ -242,8 +311,9 @@ def _arg(make: Callable[[Value, int], Op]) -> Importer:
 IMPORTERS: dict[str, Importer] = {
     "ArgMax": _arg(array.ArgMax),
     "ArgMin": _arg(array.ArgMin),
+    "Det": _determinant,
     "Einsum": _einsum,
-    "Gemm": _gemm,
+    "Gemm": gemm,
     "Hardmax": _hardmax,
     "LayerNormalization": _layer_normalization,
     "LogSoftmax": _softmax(nn.LogSoftmax),
@@ -261,5 +331,6 @@ IMPORTERS: dict[str, Importer] = {
     "ReduceProd": _reduction(_plain(array.ReduceProduct), 18),
     "ReduceSum": _reduction(_plain(array.ReduceSum), 13),
     "ReduceSumSquare": _reduction(_sum_square, 18),
+    "SimplifiedLayerNormalization": _rms_normalization,
     "Softmax": _softmax(nn.Softmax),
 }

@@ -15,7 +15,17 @@ import numpy as np
 
 from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx.expansion import DOMAINS, expanded
-from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Output, Tensor
+from dlc.importers.onnx.facts import (
+    DTYPES,
+    Array,
+    Attribute,
+    Graph,
+    Input,
+    Node,
+    Operator,
+    Output,
+    Tensor,
+)
 from dlc.ir.types import BF16, BOOL, F16, DType
 from dlc.runtime.arrays.dtypes import MAX_RANK
 from dlc.runtime.system.mapped_files import map_file, map_inside
@@ -42,10 +52,10 @@ class _Dimension(Protocol):
     def HasField(self, field_name: Literal["dim_value"]) -> bool: ...
 
 
-def read_graph(path: str | Path, importable: Collection[str] = ()) -> Graph:
+def read_graph(path: str | Path, importable: Collection[Operator] = ()) -> Graph:
     """The graph in a file, its nodes in order of execution.
 
-    Operators that are not among the `known` ones are written out where ONNX itself says of what others
+    Operators that are not among the `importable` ones are written out where ONNX itself says of what others
     they are made.
 
     Raises UsageError without the `onnx` package, ArtifactError (D0520) for a file that is damaged,
@@ -76,7 +86,9 @@ def read_graph(path: str | Path, importable: Collection[str] = ()) -> Graph:
     return graph_of(model, path.name, path.parent, importable)
 
 
-def graph_of(model: ModelProto, file: str, folder: Path, importable: Collection[str] = ()) -> Graph:
+def graph_of(
+    model: ModelProto, file: str, folder: Path, importable: Collection[Operator] = ()
+) -> Graph:
     """The same from a model in memory; external data is looked for in `folder`."""
     graph = model.graph
     if not graph.node and not graph.output:
@@ -154,20 +166,30 @@ def _opsets(entries: Iterable[_Opset]) -> dict[str, int]:
 
 
 def _input(file: str, value: ValueInfoProto) -> Input:
-    if not value.type.HasField("tensor_type"):
-        raise Unsupported(f"{file}: the input {value.name} is not a tensor", code="D0710")
-    type = value.type.tensor_type
+    """The declaration of an input: a tensor, a sequence of them, or what may be one of these or nothing."""
+    type = value.type
     what = f"{file}: the input {value.name}"
-    dtype = _dtype(what, type.elem_type)
-    if not type.HasField("shape"):
+    is_optional = type.HasField("optional_type")
+    if is_optional:
+        type = type.optional_type.elem_type
+    is_sequence = type.HasField("sequence_type")
+    if is_sequence:
+        type = type.sequence_type.elem_type
+    if not type.HasField("tensor_type"):
+        raise Unsupported(f"{what} is not a tensor or a sequence of tensors", code="D0710")
+    tensor = type.tensor_type
+    dtype = _dtype(what, tensor.elem_type)
+    has_rank = tensor.HasField("shape")
+    if not has_rank and not is_sequence:
         raise Unsupported(f"{what} does not say how many axes it has", code="D0710")
-    return Input(value.name, dtype, _axes(what, type.shape.dim))
+    axes = _axes(what, tensor.shape.dim)
+    return Input(value.name, dtype, axes, has_rank, is_sequence, is_optional)
 
 
 def _axes(what: str, dims: Iterable[_Dimension]) -> tuple[int | str | None, ...]:
-    """The declared sizes: numbers, names, or None where nothing is said, or -1 as some exporters do."""
+    """The declared sizes: numbers, names, or None where nothing is said, also by -1 or `?`."""
     axes = tuple([d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims])
-    axes = tuple([None if axis == -1 else axis for axis in axes])
+    axes = tuple([None if axis in (-1, "?") else axis for axis in axes])
     _check_shape(what, [axis for axis in axes if isinstance(axis, int)])
     return axes
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from dlc.dialects import array, flow, nn
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
+from dlc.dialects.nn.rows import along, in_dtype
+from dlc.frontend.elaboration.trace import capture
+from dlc.importers.onnx.activations import LayerFunction, functions
+from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
+from dlc.importers.onnx.places import reversed_steps
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Shape, Size
-from dlc.ir.types import TensorType
+from dlc.ir.types import I64, TensorType
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
@@ -18,13 +22,10 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "GRU": ("Sigmoid", "Tanh"),
     "RNN": ("Tanh",),
 }
-"""The functions that each layer has by default, which are all that is imported, but for RNN's."""
+"""The functions that each layer has by default."""
 
-RNN_FUNCTIONS: dict[str, Callable[[Builder, Value], Value]] = {
-    "Tanh": lambda emit, x: emit(array.Tanh(x)),
-    "Relu": nn.relu,
-    "Sigmoid": lambda emit, x: emit(array.Sigmoid(x)),
-}
+Step = Callable[[Builder, Value, tuple[Value, ...]], tuple[Value, ...]]
+"""Of the input's share of a step and the states: the next states, of which the first is the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +46,38 @@ class _Layer:
     def __init__(self, context: NodeContext, order: Sequence[int]) -> None:
         self.context = context
         self.order = order
-        for name in ("clip", "input_forget"):
-            if context.node.attributes.get(name):
-                raise context.unsupported(f"with {name} is not imported")
-        if context.operand(4) is not None:
-            raise context.unsupported("with sequence_lens is not imported")
-        self.ways = DIRECTIONS.get(context.text("direction", "forward"))
-        if self.ways is None:
+        ways = DIRECTIONS.get(context.text("direction", "forward"))
+        if ways is None:
             raise context.wrong(f"has the unknown direction {context.text('direction', '')!r}")
+        self.ways = ways
+        defaults = ACTIVATIONS[context.node.kind]
+        usual = list(defaults * len(ways))
+        given = context.node.attributes.get("activations")
+        names = [str(name) for name in given] if isinstance(given, tuple) else usual
+        if len(names) != len(usual):
+            raise context.wrong(f"has {len(names)} activations where {len(usual)} are needed")
+        self.functions = functions(context, names)
+        self.is_plain = names == usual and not any(
+            context.node.attributes.get(name) for name in ("clip", "input_forget")
+        )
         self.batch_first = context.flag("layout")
         x = context.value(0)
         self.x = transpose(context.emit, x, (1, 0, 2)) if self.batch_first else x
         self.width = context.type(2).shape[-1]
+        self.lengths = self._lengths()
+
+    def _lengths(self) -> Value | None:
+        """How many steps each sequence has, `[batch]`; None where all have those of the tensor."""
+        lengths = self.context.operand(4)
+        steps = array.tensor_type(self.x).shape[0]
+        if isinstance(lengths, Constant) and all(size == steps for size in lengths.sizes):
+            return None
+        return None if lengths is None else self.context.as_value(lengths)
+
+    def functions_of(self, k: int) -> list[LayerFunction]:
+        """The functions of a direction."""
+        count = len(ACTIVATIONS[self.context.node.kind])
+        return self.functions[k * count : (k + 1) * count]
 
     @property
     def batch(self) -> Size:
@@ -65,7 +86,6 @@ class _Layer:
 
     def direction(self, k: int) -> _Direction:
         """The weights of a direction, with the gates in our order."""
-        assert self.ways is not None
         context, emit = self.context, self.context.emit
         count = len(self.order)
         wx, wh = [
@@ -106,6 +126,15 @@ class _Layer:
             state = transpose(emit, state, (1, 0, 2))
         return self._of(state, k)
 
+    def peepholes(self, k: int) -> list[Value] | None:
+        """What the gates in, out and forget take of each cell, `[h]`; None if they see none."""
+        whole = self.context.optional(7)
+        if whole is None:
+            return None
+        part, h = self._of(whole, k), self.width
+        emit = self.context.emit
+        return [array.slice_axis(emit, part, 0, n * h, (n + 1) * h) for n in range(3)]
+
     def results(self, directions: Sequence[Sequence[Value]]) -> NodeResults:
         """The outputs of all steps and the last states, of each direction [time, b, h] and [b, h]."""
         emit = self.context.emit
@@ -130,110 +159,141 @@ class _Layer:
         )
 
     def scanned(
-        self, one: _Direction, body: Callable[[Builder, Value, Value, Value, Value], Value]
+        self, one: _Direction, states: tuple[Value, ...], bias: Value, step: Step
     ) -> list[Value]:
-        """All outputs and the last state of a layer whose step is `body(emit, gates, h, wh, bh)`."""
-        emit = self.context.emit
-        gates = emit(nn.Linear(self.x, one.wx, (one.bx,)))
+        """All outputs, of the first state, and the last states; `bias` is added to the input's share."""
+        emit, lengths = self.context.emit, self.lengths
+        gates = emit(nn.Linear(self.x, one.wx, (bias,)))
+        if one.reverse and lengths is not None:
+            gates = reversed_steps(emit, gates, lengths)
         type = array.tensor_type(gates)
-        slice_type = TensorType(type.dtype, type.shape[1:])
-        types = [flow.COUNTER, one.hidden.type, slice_type, one.wh.type, one.bh.type]
-        block = Block(types, [None, "h", "gates", "wh", "bh"])
-        _, hidden, gate, wh, bh = block.arguments
+        types = [flow.COUNTER, *[state.type for state in states], type.with_shape(type.shape[1:])]
+        block = Block(types, [None, *["h", "c"][: len(states)], "gates"])
+        number, *before, gate = block.arguments
         at = Builder(block, emit.location)
-        following = body(at, gate, hidden, wh, bh)
-        at.place(flow.Yield((following, following)))
-        scan = flow.Scan(
-            (one.hidden,), (gates,), (one.wh, one.bh), block, type.shape[0], (0,), (0,), one.reverse
+        after = step(at, gate, tuple(before))
+        output = after[0]
+        if lengths is not None:
+            goes_on = self._goes_on(at, number, array.tensor_type(output))
+            after = [
+                at(array.Select(goes_on, new, old)) for new, old in zip(after, before, strict=True)
+            ]
+            output = at(array.Select(goes_on, output, array.constant_like(at, 0, output)))
+        at.place(flow.Yield((*after, output)))
+        used = tuple(capture([block]))
+        from_end = one.reverse and lengths is None
+        *last, outputs = emit.all(
+            flow.Scan(states, (gates,), used, block, type.shape[0], (0,), (0,), from_end)
         )
-        last, outputs = emit.all(scan)
-        return [outputs, last]
+        if one.reverse and lengths is not None:
+            outputs = reversed_steps(emit, outputs, lengths)
+        return [outputs, *last]
 
-
-def _activations(context: NodeContext, defaults: Sequence[str]) -> str:
-    """The first function, where all are as by default or the layer has only one."""
-    activations = context.node.attributes.get("activations")
-    if activations is None:
-        return defaults[0]
-    names = [str(name) for name in activations] if isinstance(activations, tuple) else []
-    ways = len(names) // len(defaults)
-    if names == [*defaults] * ways:
-        return defaults[0]
-    if len(defaults) == 1 and len({*names}) == 1 and names[0] in RNN_FUNCTIONS:
-        return names[0]
-    raise context.unsupported(f"with the activations {', '.join(names)} is not imported")
+    def _goes_on(self, emit: Builder, number: Value, state: TensorType) -> Value:
+        """Whether the sequence of each row of a state still has the step of this number."""
+        assert self.lengths is not None
+        length = in_dtype(emit, self.lengths, I64)
+        step = along(emit, in_dtype(emit, number, I64), length, ())
+        is_inside = emit(array.Compare(step, length, "lt"))
+        return emit(array.Broadcast(is_inside, state.shape, (0,)))
 
 
 def _lstm(context: NodeContext) -> NodeResults:
-    _activations(context, ACTIVATIONS["LSTM"])
-    if context.operand(7) is not None:
-        raise context.unsupported("with peepholes is not imported")
     # In, out, forget, new there; in, forget, out, new here.
     layer = _Layer(context, (0, 2, 1, 3))
-    assert layer.ways is not None
-    directions: list[Sequence[Value]] = []
-    for k in range(len(layer.ways)):
-        direction = layer.direction(k)
-        bias = context.emit(array.Add(direction.bx, direction.bh))
-        # With the batch first, as the language has it; the time goes first again behind.
-        x = transpose(context.emit, layer.x, (1, 0, 2))
-        lstm = nn.LSTM(
-            x,
-            direction.wx,
-            direction.wh,
-            bias,
-            direction.hidden,
-            layer.state(6, k),
-            1,
-            direction.reverse,
-        )
-        outputs, *states = context.emit.all(lstm)
-        directions.append([transpose(context.emit, outputs, (1, 0, 2)), *states])
-    return layer.results(directions)
+    plain = layer.is_plain and layer.lengths is None and context.operand(7) is None
+    direction = _plain_lstm if plain else _full_lstm
+    return layer.results([direction(layer, k) for k in range(len(layer.ways))])
+
+
+def _plain_lstm(layer: _Layer, k: int) -> list[Value]:
+    emit, one = layer.context.emit, layer.direction(k)
+    bias = emit(array.Add(one.bx, one.bh))
+    # With the batch first, as the language has it; the time goes first again behind.
+    x, cell = transpose(emit, layer.x, (1, 0, 2)), layer.state(6, k)
+    lstm = nn.LSTM(x, one.wx, one.wh, bias, one.hidden, cell, 1, one.reverse)
+    outputs, *states = emit.all(lstm)
+    return [transpose(emit, outputs, (1, 0, 2)), *states]
+
+
+def _full_lstm(layer: _Layer, k: int) -> list[Value]:
+    """With what `nn.LSTM` lacks: other functions, sequences of several lengths, gates that see the cell."""
+    context, one = layer.context, layer.direction(k)
+    enters, makes, shows = layer.functions_of(k)
+    coupled, peepholes = context.flag("input_forget"), layer.peepholes(k)
+
+    def seen(emit: Builder, gate: Value, cell: Value, which: int) -> Value:
+        """A gate with its share of the cell."""
+        if peepholes is None:
+            return gate
+        share = emit(array.Multiply(along(emit, peepholes[which], cell, (1,)), cell))
+        return emit(array.Add(gate, share))
+
+    def step(emit: Builder, gate: Value, states: tuple[Value, ...]) -> tuple[Value, ...]:
+        hidden, cell = states
+        gates = emit(array.Add(gate, emit(array.MatMul(hidden, one.wh))))
+        h = layer.width
+        parts = [array.slice_axis(emit, gates, 1, k * h, (k + 1) * h) for k in range(4)]
+        enter = enters.gate(emit, seen(emit, parts[0], cell, 0))
+        if coupled:
+            kept = emit(array.Subtract(array.constant_like(emit, 1, enter), enter))
+        else:
+            kept = enters.gate(emit, seen(emit, parts[1], cell, 2))
+        new = emit(array.Multiply(enter, makes.gate(emit, parts[3])))
+        cell = emit(array.Add(emit(array.Multiply(kept, cell)), new))
+        leave = enters.gate(emit, seen(emit, parts[2], cell, 1))
+        return emit(array.Multiply(leave, shows.plain(emit, cell))), cell
+
+    bias = context.emit(array.Add(one.bx, one.bh))
+    return layer.scanned(one, (one.hidden, layer.state(6, k)), bias, step)
 
 
 def _gru(context: NodeContext) -> NodeResults:
-    _activations(context, ACTIVATIONS["GRU"])
     layer = _Layer(context, (0, 1, 2))
-    assert layer.ways is not None
-    width, late = layer.width, context.flag("linear_before_reset")
+    return layer.results([_gru_direction(layer, k) for k in range(len(layer.ways))])
+
+
+def _gru_direction(layer: _Layer, k: int) -> list[Value]:
+    width, late, one = layer.width, layer.context.flag("linear_before_reset"), layer.direction(k)
+    gate_function, new_function = layer.functions_of(k)
 
     def part(emit: Builder, value: Value, k: int, axis: int) -> Value:
         return array.slice_axis(emit, value, axis, k * width, (k + 1) * width)
 
-    def product(emit: Builder, h: Value, wh: Value, bh: Value, k: int) -> Value:
-        return emit(nn.Linear(h, part(emit, wh, k, 1), (part(emit, bh, k, 0),)))
+    def product(emit: Builder, h: Value, k: int) -> Value:
+        return emit(nn.Linear(h, part(emit, one.wh, k, 1), (part(emit, one.bh, k, 0),)))
 
-    def body(emit: Builder, gates: Value, h: Value, wh: Value, bh: Value) -> Value:
+    def step(emit: Builder, gates: Value, states: tuple[Value, ...]) -> tuple[Value, ...]:
+        (h,) = states
         update, reset = [
-            emit(
-                array.Sigmoid(emit(array.Add(part(emit, gates, k, 1), product(emit, h, wh, bh, k))))
-            )
+            gate_function.gate(emit, emit(array.Add(part(emit, gates, k, 1), product(emit, h, k))))
             for k in (0, 1)
         ]
         if late:
-            old = emit(array.Multiply(reset, product(emit, h, wh, bh, 2)))
+            old = emit(array.Multiply(reset, product(emit, h, 2)))
         else:
-            old = product(emit, emit(array.Multiply(reset, h)), wh, bh, 2)
-        new = emit(array.Tanh(emit(array.Add(part(emit, gates, 2, 1), old))))
+            old = product(emit, emit(array.Multiply(reset, h)), 2)
+        new = new_function.gate(emit, emit(array.Add(part(emit, gates, 2, 1), old)))
         kept = emit(array.Multiply(update, h))
         rest = emit(array.Subtract(array.constant_like(emit, 1, update), update))
-        return emit(array.Add(emit(array.Multiply(rest, new)), kept))
+        return (emit(array.Add(emit(array.Multiply(rest, new)), kept)),)
 
-    ways = range(len(layer.ways))
-    return layer.results([layer.scanned(layer.direction(k), body) for k in ways])
+    return layer.scanned(one, (one.hidden,), one.bx, step)
 
 
 def _rnn(context: NodeContext) -> NodeResults:
-    function = RNN_FUNCTIONS[_activations(context, ACTIVATIONS["RNN"])]
     layer = _Layer(context, (0,))
-    assert layer.ways is not None
+    return layer.results([_rnn_direction(layer, k) for k in range(len(layer.ways))])
 
-    def body(emit: Builder, gates: Value, h: Value, wh: Value, bh: Value) -> Value:
-        return function(emit, emit(array.Add(gates, emit(nn.Linear(h, wh, (bh,))))))
 
-    ways = range(len(layer.ways))
-    return layer.results([layer.scanned(layer.direction(k), body) for k in ways])
+def _rnn_direction(layer: _Layer, k: int) -> list[Value]:
+    one, (function,) = layer.direction(k), layer.functions_of(k)
+
+    def step(emit: Builder, gates: Value, states: tuple[Value, ...]) -> tuple[Value, ...]:
+        whole = emit(array.Add(gates, emit(nn.Linear(states[0], one.wh, (one.bh,)))))
+        return (function.gate(emit, whole),)
+
+    return layer.scanned(one, (one.hidden,), one.bx, step)
 
 
 IMPORTERS: dict[str, Importer] = {"GRU": _gru, "LSTM": _lstm, "RNN": _rnn}

@@ -24,10 +24,12 @@ from dlc.importers.onnx.node_context import (
 )
 from dlc.ir.bounded import larger, never_negative, smaller
 from dlc.ir.core import Value
-from dlc.ir.dims import Bounds, Dim, Shape, Size, product
+from dlc.ir.dims import Dim, Shape, Size, evaluate, names, product
 from dlc.ir.equal_sizes import never_equal
 from dlc.ir.types import F32, I64, TensorType
 
+LARGE = 1 << 20
+"""A large size, to see of which sign a difference of sizes is as a rule."""
 FAR = 10**9
 """Slices say so, or more, for "to the end"; no axis is as long."""
 
@@ -108,7 +110,7 @@ def _squeeze(context: NodeContext) -> NodeResults:
         axes = tuple([axis for axis, size in enumerate(shape) if size == 1])
     else:
         axes = context.axes(named_axes, len(shape))
-    if any(shape[axis] != 1 for axis in axes):
+    if any(never_equal(shape[axis], 1, context.regions.bounds) for axis in axes):
         raise context.wrong(
             f"removes the axes {list(axes)} of {context.type(0).text}, not all of size 1"
         )
@@ -203,17 +205,25 @@ def _forwards(
 ) -> tuple[Size, Size]:
     """The part of an axis from `start` up to before `end`, whatever the stride."""
     bounds = context.regions.bounds
-    low, high = _inside(start, size, bounds), _inside(end, size, bounds)
+    low, high = _inside(context, start, size), _inside(context, end, size)
     return low, larger(low, high, bounds)
 
 
-def _inside(index: Size, size: Size, bounds: Bounds) -> Size:
-    """A place, perhaps counted from the end, as one from 0 to the size."""
-    if isinstance(index, int):
-        if index < 0:
-            return 0 if index <= -FAR else larger(size + index, 0, bounds)
-        if index >= FAR:
-            return size
+def _inside(context: NodeContext, index: Size, size: Size) -> Size:
+    """An index, perhaps counted from the end, as one from 0 to the size.
+
+    Where bounds do not tell whether it counts from the end, it does if it does for large sizes, and each
+    call is checked.
+    """
+    bounds = context.regions.bounds
+    if isinstance(index, int) and abs(index) >= FAR:
+        return 0 if index < 0 else size
+    if never_negative(index, bounds):
+        return smaller(index, size, bounds)
+    if evaluate(index, dict.fromkeys(names(index), LARGE)) < 0:
+        context.require(-index - 1, f"counts the index {index} from the end, so it must not be 0")
+        return larger(size + index, 0, bounds)
+    context.require(index, f"counts the index {index} from the start, which is {{n}}")
     return smaller(index, size, bounds)
 
 

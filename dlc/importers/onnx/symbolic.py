@@ -13,8 +13,9 @@ import numpy as np
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.node_context import FOLDED, Constant, NodeContext
 from dlc.importers.onnx.shapes import reshaped
-from dlc.ir.bounded import larger, smaller
-from dlc.ir.dims import Bounds, Dim, Size, floor_divide, interval
+from dlc.ir.bounded import larger, never_negative, smaller
+from dlc.ir.dims import Bounds, Dim, Size, floor_divide
+from dlc.ir.equal_sizes import never_equal
 from dlc.ir.types import BOOL, F32, F64, I64
 
 Rule = Callable[[NodeContext], "Constant | None"]
@@ -65,8 +66,7 @@ def _compare(holds: Callable[[int, int], bool]) -> Rule:
         differences = _applied(context, lambda x, y: x - y)
         if differences is None:
             return None
-        ends = [interval(size, context.regions.bounds) for size in differences.sizes]
-        results = [_decided(holds, low, high) for low, high in ends]
+        results = [_decided(holds, size, context.regions.bounds) for size in differences.sizes]
         if None in results:
             return None
         return Constant(np.asarray(results, np.bool_).reshape(differences.array.shape), BOOL)
@@ -74,12 +74,16 @@ def _compare(holds: Callable[[int, int], bool]) -> Rule:
     return apply
 
 
-def _decided(holds: Callable[[int, int], bool], low: int | None, high: int | None) -> bool | None:
-    """Whether a comparison with 0 holds for each number of an interval; None if for some only."""
-    # A comparison changes only around 0: further out all numbers are alike.
-    first = -1 if low is None else min(max(low, -1), 1)
-    last = 1 if high is None else min(max(high, -1), 1)
-    outcomes = {holds(number, 0) for number in range(first, last + 1)}
+def _decided(holds: Callable[[int, int], bool], size: Size, bounds: Bounds) -> bool | None:
+    """Whether a comparison with 0 holds for a size in all calls; None if in some only."""
+    signs: set[int] = set()
+    if not never_negative(size, bounds):
+        signs.add(-1)
+    if not never_equal(size, 0, bounds):
+        signs.add(0)
+    if not never_negative(-size, bounds):
+        signs.add(1)
+    outcomes = {holds(sign, 0) for sign in signs}
     return outcomes.pop() if len(outcomes) == 1 else None
 
 

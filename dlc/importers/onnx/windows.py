@@ -1,4 +1,4 @@
-"""Operators that move a window over pictures: convolutions, pooling, normalising over channels.
+"""Operators that move a window over pictures: convolutions, and normalising over channels.
 
 Pictures of ONNX have their channels second; a later pass chooses another layout.
 """
@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from dlc.dialects import array, nn
 from dlc.dialects.array import Padding
 from dlc.dialects.array.arithmetic import times
-from dlc.dialects.array.pieces import is_negative
-from dlc.dialects.array.shape import reshape
-from dlc.dialects.nn.rows import in_dtype
+from dlc.dialects.array.shape import reshape, transpose
+from dlc.dialects.nn.rows import in_dtype, mean, spread, widened
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.importers.transposed_convolution import transposed_convolution
-from dlc.ir.bounded import larger, smaller
+from dlc.ir.bounded import larger
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
+from dlc.ir.types import I64, TensorType
 
 LAYOUTS = {3: "ncw", 4: "nchw", 5: "ncdhw"}
 
 
-def _layout(context: NodeContext, x: Value) -> str:
+def layout_of(context: NodeContext, x: Value) -> str:
+    """The layout of a picture of 1 to 3 spatial axes."""
     rank = array.tensor_type(x).rank
     layout = LAYOUTS.get(rank)
     if layout is None:
@@ -31,7 +32,7 @@ def _layout(context: NodeContext, x: Value) -> str:
     return layout
 
 
-def _numbers(context: NodeContext, name: str, count: int, default: int = 1) -> tuple[int, ...]:
+def per_axis(context: NodeContext, name: str, count: int, default: int = 1) -> tuple[int, ...]:
     """A list with one number for each spatial axis."""
     numbers = context.list(name) or (default,) * count
     if len(numbers) != count or min(numbers) < 0:
@@ -39,14 +40,7 @@ def _numbers(context: NodeContext, name: str, count: int, default: int = 1) -> t
     return numbers
 
 
-def _window(context: NodeContext, spatial: Shape) -> tuple[int, ...]:
-    window = context.list("kernel_shape")
-    if window is None or len(window) != len(spatial):
-        raise context.wrong(f"needs a kernel_shape of {len(spatial)} numbers")
-    return window
-
-
-def _padding(
+def window_padding(
     context: NodeContext,
     spatial: Shape,
     window: Sequence[int],
@@ -57,7 +51,7 @@ def _padding(
     count = len(spatial)
     auto = context.text("auto_pad", "NOTSET")
     if auto == "NOTSET":
-        pads = _numbers(context, "pads", 2 * count, 0)
+        pads = per_axis(context, "pads", 2 * count, 0)
         return tuple(zip(pads[:count], pads[count:], strict=True))
     if auto == "VALID":
         return ((0, 0),) * count
@@ -88,12 +82,19 @@ def _extents(context: NodeContext, window: Shape, count: int) -> list[int]:
 
 
 def _conv(context: NodeContext) -> NodeResults:
-    x, kernel, bias = context.value(0), context.value(1), context.optional(2)
-    dims = _layout(context, x)
+    return convolution(context, context.value(0), context.value(1), context.optional(2))
+
+
+def convolution(context: NodeContext, x: Value, kernel: Value, bias: Value | None) -> Value:
+    """The convolution that the attributes of a node describe, in any dtype."""
+    dims = layout_of(context, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
     extents, count = _extents(context, window, len(spatial)), len(spatial)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
-    padding = _padding(context, spatial, extents, strides, dilations)
+    strides, dilations = (
+        per_axis(context, "strides", count),
+        per_axis(context, "dilations", count),
+    )
+    padding = window_padding(context, spatial, extents, strides, dilations)
     extra = () if bias is None else (bias,)
     groups = context.integer("group", 1)
     return context.emit(
@@ -103,14 +104,17 @@ def _conv(context: NodeContext) -> NodeResults:
 
 def _conv_transpose(context: NodeContext) -> NodeResults:
     x, kernel, bias = context.value(0), context.value(1), context.optional(2)
-    dims = _layout(context, x)
+    dims = layout_of(context, x)
     spatial, shape = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape
     count, groups = len(spatial), context.integer("group", 1)
     window = _extents(context, shape[2:], count)
     if groups < 1:
         raise context.wrong(f"has {groups} groups")
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
-    extra = _numbers(context, "output_padding", count, 0)
+    strides, dilations = (
+        per_axis(context, "strides", count),
+        per_axis(context, "dilations", count),
+    )
+    extra = per_axis(context, "output_padding", count, 0)
     pads = _transposed_pads(context, spatial, window, strides, dilations, extra)
     return transposed_convolution(
         context.emit,
@@ -138,7 +142,7 @@ def _transposed_pads(
     count, auto = len(spatial), context.text("auto_pad", "NOTSET")
     output_shape = context.list("output_shape")
     if output_shape is None and auto in ("NOTSET", "VALID"):
-        return _padding(context, spatial, window, strides, dilations)
+        return window_padding(context, spatial, window, strides, dilations)
     padding: list[tuple[Size, Size]] = []
     for axis, size in enumerate(spatial):
         whole = strides[axis] * (size - 1) + extra[axis] + (window[axis] - 1) * dilations[axis] + 1
@@ -150,125 +154,48 @@ def _transposed_pads(
     return tuple(padding)
 
 
-# Pooling ------------------------------------------------------------------------------------------
-
-
-def _pool_padding(
-    context: NodeContext,
-    x: Value,
-    window: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[Padding, tuple[Size, ...]]:
-    """The padding with what `ceil_mode` adds, which is also given alone."""
-    spatial = array.tensor_type(x).shape[2:]
-    padding = _padding(context, spatial, window, strides, dilations)
-    if not context.flag("ceil_mode"):
-        return padding, (0,) * len(spatial)
-    added: list[Size] = []
-    bounds = context.regions.bounds
-    for size, (low, high), extent, stride, dilation in zip(
-        spatial, padding, window, strides, dilations, strict=True
-    ):
-        room = size + low + high - (extent - 1) * dilation - 1
-        count = (room + stride - 1) // stride + 1
-        more = (count - 1) * stride - room
-        if not (isinstance(high, int) and stride + high <= (extent - 1) * dilation + 1):
-            # A last window that would lie wholly in the padding at the end is left out.
-            fewer = smaller(count, (size + low - 1) // stride + 1, bounds)
-            more = larger((fewer - 1) * stride - room, 0, bounds)
-        added.append(0 if is_negative(more) else more)
-    whole = [(low, high + more) for (low, high), more in zip(padding, added, strict=True)]
-    return tuple(whole), tuple(added)
-
-
-def _max_pool(context: NodeContext) -> NodeResults:
-    if len(list(filter(None, context.node.outputs))) > 1:
-        raise context.unsupported("with a second result, the places, is not imported")
-    x = context.value(0)
-    dims = _layout(context, x)
-    window = _window(context, array.tensor_type(x).shape[2:])
-    count = len(window)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
-    padding, _ = _pool_padding(context, x, window, strides, dilations)
-    return nn.max_pool(
-        context.emit, x, window, strides=strides, padding=padding, dilations=dilations, dims=dims
-    )
-
-
-def _average_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
-    dims = _layout(context, x)
-    window = _window(context, array.tensor_type(x).shape[2:])
-    count = len(window)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
-    padding, added = _pool_padding(context, x, window, strides, dilations)
-    counted = context.flag("count_include_pad")
-    if counted and any(added):
-        # The declared padding counts and is made real; what ceil_mode adds does not.
-        low = (0, 0, *[pair[0] for pair in padding])
-        high = (0, 0, *[pair[1] - more for pair, more in zip(padding, added, strict=True)])
-        zero = array.fill(context.emit, 0, array.tensor_type(x).with_shape(()))
-        x = context.emit(array.Pad(x, zero, low, high, (0,) * len(low)))
-        padding, counted = tuple([(0, more) for more in added]), False
-    return nn.avg_pool(
-        context.emit,
-        x,
-        window,
-        strides=strides,
-        padding=padding,
-        dilations=dilations,
-        dims=dims,
-        count_padding=counted,
-    )
-
-
-def _lp_pool(context: NodeContext) -> NodeResults:
-    """The norm of each window: the root of the sum of powers, of which padding adds none."""
-    x, emit, p = context.value(0), context.emit, context.integer("p", 2)
-    window = _window(context, array.tensor_type(x).shape[2:])
-    count = len(window)
-    strides, dilations = _numbers(context, "strides", count), _numbers(context, "dilations", count)
-    padding, _ = _pool_padding(context, x, window, strides, dilations)
-    size = emit(array.Abs(x))
-    averaged = nn.avg_pool(
-        emit,
-        emit(array.Power(size, array.constant_like(emit, p, x))),
-        window,
-        strides=strides,
-        padding=padding,
-        dilations=dilations,
-        dims=_layout(context, x),
-        count_padding=True,
-    )
-    summed = times(emit, averaged, math.prod(window))
-    return emit(array.Power(summed, array.constant_like(emit, 1 / p, summed)))
-
-
-def _global_average_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
-    mean = nn.global_avg_pool(context.emit, x, dims=_layout(context, x))
-    return _with_ones(context, mean, x)
-
-
-def _global_max_pool(context: NodeContext) -> NodeResults:
-    x = context.value(0)
-    return _with_ones(context, nn.global_max_pool(context.emit, x, dims=_layout(context, x)), x)
-
-
-def _with_ones(context: NodeContext, pooled: Value, x: Value) -> Value:
-    """A result for each channel with spatial axes of size 1."""
-    ones = (1,) * (array.tensor_type(x).rank - 2)
-    return reshape(context.emit, pooled, (*array.tensor_type(pooled).shape, *ones))
+def _col2im(context: NodeContext) -> NodeResults:
+    """The sum of blocks, `[n, c * block, places]`, each put where it was cut out of a picture."""
+    emit, type = context.emit, context.type(0)
+    image, block = context.integers(1), context.integers(2)
+    count = len(image)
+    strides, dilations = per_axis(context, "strides", count), per_axis(context, "dilations", count)
+    pads = per_axis(context, "pads", 2 * count, 0)
+    wide = [size + pads[k] + pads[count + k] for k, size in enumerate(image)]
+    places = [
+        (size - (extent - 1) * dilation - 1) // stride + 1
+        for size, extent, stride, dilation in zip(wide, block, strides, dilations, strict=True)
+    ]
+    taps = math.prod(block)
+    channels = type.shape[1] // taps
+    if type.rank != 3 or taps * channels != type.shape[1] or type.shape[2] != math.prod(places):
+        raise context.wrong(f"puts {type.text} into blocks of {block} of a picture of {image}")
+    apart = (type.shape[0], channels, *block, *places)
+    blocks = reshape(emit, context.value(0), apart)
+    updates = transpose(emit, blocks, (*range(2, 2 + 2 * count), 0, 1))
+    counted = TensorType(I64, (*block, *places))
+    indices: list[Value] = []
+    for k in range(count):
+        tap = times(emit, array.iota(emit, counted, k), dilations[k])
+        start = times(emit, array.iota(emit, counted, count + k), strides[k])
+        indices.append(emit(array.Add(start, tap)))
+    zeros = array.fill(emit, 0, type.with_shape((*wide, type.shape[0], channels)))
+    whole = emit(array.Scatter(zeros, updates, tuple(indices), tuple(range(count)), "add"))
+    whole = transpose(emit, whole, (count, count + 1, *range(count)))
+    low = (0, 0, *pads[:count])
+    high = (type.shape[0], channels, *[low + n for low, n in zip(pads, image, strict=False)])
+    return emit(array.Slice(whole, low, high, (1,) * len(low)))
 
 
 # Normalising --------------------------------------------------------------------------------------
 
 
 def _batch_normalization(context: NodeContext) -> NodeResults:
-    trains = context.flag("training_mode") or (context.opset < 7 and not context.flag("is_test"))
+    if context.opset >= 14 and context.flag("training_mode"):
+        return _batch_normalization_in_training(context)
+    trains = context.opset < 7 and not context.flag("is_test")
     if trains or len(list(filter(None, context.node.outputs))) > 1:
-        raise context.unsupported("in training mode is not imported")
+        raise context.unsupported("in training mode before opset 14 is not imported")
     if not context.flag("spatial", default=True):
         raise context.unsupported("with spatial=0 is not imported")
     x, *parameters = [context.value(index) for index in range(5)]
@@ -276,6 +203,28 @@ def _batch_normalization(context: NodeContext) -> NodeResults:
     scale, shift, middle, variance = [in_dtype(context.emit, part, dtype) for part in parameters]
     eps = context.number("epsilon", 1e-5)
     return nn.batch_norm(context.emit, x, scale, shift, middle, variance, axis=1, eps=eps)
+
+
+def _batch_normalization_in_training(context: NodeContext) -> NodeResults:
+    """By mean and variance of the batch, which also move the running ones towards them."""
+    emit, x = context.emit, context.value(0)
+    type = array.tensor_type(x)
+    momentum = context.number("momentum", 0.9)
+    wide_x = widened(emit, x)
+    axes = tuple([axis for axis in range(type.rank) if axis != 1])
+    middle = mean(emit, wide_x, axes)
+    apart = emit(array.Subtract(wide_x, spread(emit, middle, wide_x, axes)))
+    variance = mean(emit, emit(array.Multiply(apart, apart)), axes)
+    dtype = array.tensor_type(wide_x).dtype
+    scale, shift = (in_dtype(emit, context.value(index), dtype) for index in (1, 2))
+    eps = context.number("epsilon", 1e-5)
+    y = nn.batch_norm(emit, wide_x, scale, shift, middle, variance, axis=1, eps=eps)
+    running: list[Value] = []
+    for index, found in ((3, middle), (4, variance)):
+        old = in_dtype(emit, context.value(index), dtype)
+        moved = emit(array.Add(times(emit, old, momentum), times(emit, found, 1 - momentum)))
+        running.append(in_dtype(emit, moved, context.type(index).dtype))
+    return in_dtype(emit, y, type.dtype), *running
 
 
 def _instance_normalization(context: NodeContext) -> NodeResults:
@@ -322,15 +271,11 @@ def _lrn(context: NodeContext) -> NodeResults:
 
 
 IMPORTERS: dict[str, Importer] = {
-    "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
+    "Col2Im": _col2im,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "GlobalAveragePool": _global_average_pool,
-    "GlobalMaxPool": _global_max_pool,
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "LRN": _lrn,
-    "LpPool": _lp_pool,
-    "MaxPool": _max_pool,
 }

@@ -1,8 +1,7 @@
-"""`kernel.conv` channel by channel: registers hold neighbouring channels of some neighbouring pixels.
+"""Depthwise `kernel.conv`: registers hold neighbouring channels of some neighbouring pixels.
 
-Each element of the weights is loaded once for all pixels of a block. Where every window of a row of
-results lies inside the picture, from side to side, nothing is tested; at the borders the window is cut
-to what there is of it.
+Each weight is loaded once for all pixels of a block. For columns whose windows lie inside the picture no
+bounds are tested; at the borders the window is clipped to the picture.
 """
 
 from __future__ import annotations
@@ -28,20 +27,22 @@ from dlc.target import cpu_of
 from dlc.target.work import tile_rows, tiles
 
 PIXELS = 4
-"""Pixels of a block: with two registers of channels each, their sums hide the time of an addition."""
+"""Pixels of a block: with two registers of channels each, their sums hide the latency of an addition."""
 REGISTERS = 2
 
 
 def lower_depthwise(op: kernel.Kernel, context: Context) -> Lowered:
-    """The function for one convolution in which each channel has a window of its own."""
+    """The function for a depthwise convolution in destination form."""
     assert isinstance(op, Conv)
     return _Depthwise(op, context).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of results: which picture, which row of it, the number of its first pixel, and the rows of
-    the window that lie inside the picture, from `first` up to `last`."""
+    """A row of results: its picture, its row in the picture, and the number of its first pixel.
+
+    The rows of the window from `first` up to, not including, `last` lie inside the picture.
+    """
 
     picture: Expr
     row: Expr
@@ -52,7 +53,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Neighbouring pixels from a column on, and neighbouring channels in registers of `lanes` each."""
+    """A block: `pixels` neighbouring pixels from `column` on, and channels in registers of `lanes` each."""
 
     column: Expr
     pixels: int
@@ -93,7 +94,7 @@ class _Depthwise:
     def _row(self, number: Expr) -> None:
         height, width = self.op.extents
         picture, row = unravel(number, [number, self.writer.size(height, "height")])
-        first, last = self._cut(0, row)
+        first, last = self._taps_inside(0, row)
         pixel = number * self.writer.size(width, "width")
         place = _Row(picture, row, pixel, first, last)
         channels = self.writer.size(self.op.columns, "channels")
@@ -108,48 +109,48 @@ class _Depthwise:
             self._channels(place, several, channels, 1, 1)
 
     def _channels(self, row: _Row, lower: Expr, upper: Expr, registers: int, lanes: int) -> None:
-        """All pixels of a row for channels from `lower` to `upper`, so many registers at a time."""
+        """Compute all pixels of a row for channels `lower` to `upper`, `registers` registers at a time."""
         emit = self.writer.emit
         width = self.writer.size(self.op.extents[1], "width")
-        left, right = self._inner()
+        left, right = self._inner_columns()
         blocks = whole_registers(left, right, PIXELS)
-        stretches = (
-            # From, to, pixels of a block, and whether the window is cut.
+        ranges = (
+            # Begin, end, pixels of a block, and whether the window is clipped.
             (0, left, 1, True),
             (left, blocks, PIXELS, False),
             (blocks, right, 1, False),
             (right, width, 1, True),
         )
         with for_each(emit, lower, upper, registers * lanes) as channel:
-            for begin, end, pixels, border in stretches:
+            for begin, end, pixels, border in ranges:
                 with for_each(emit, begin, end, pixels) as column:
                     self._block(row, _Block(column, pixels, channel, registers, lanes), border)
 
-    def _cut(self, axis: int, at: Expr) -> tuple[Index, Index]:
-        """The elements of the window along an axis that lie inside the picture, from and up to."""
+    def _taps_inside(self, axis: int, at: Expr) -> tuple[Index, Index]:
+        """The range of the taps of the window along an axis that lie inside the picture."""
         op, taps = self.op, self.op.window[axis]
         if op.padding[axis] == (0, 0):
             return 0, taps
         extent = self.writer.size(kernel.array_type(op.lhs).shape[1 + axis], "extent", axis)
-        start = self._begin(axis, at)
+        start = self._window_start(axis, at)
         before = 0 - start
         after = extent - start
-        first, last = self._in_steps(before, axis), self._in_steps(after, axis)
+        first, last = self._taps_before(before, axis), self._taps_before(after, axis)
         return minimum(first, taps), minimum(last, taps)
 
-    def _in_steps(self, distance: Expr, axis: int) -> Expr:
-        """The steps of the window that a distance takes, rounded up; nothing is less than 0."""
+    def _taps_before(self, distance: Expr, axis: int) -> Expr:
+        """The number of taps within a distance of the start of the window; 0 for a negative distance."""
         step = self.op.dilations[axis]
         return maximum(distance + (step - 1), 0) // step
 
-    def _begin(self, axis: int, at: Expr) -> Expr:
-        """Where in the picture the window for a pixel begins along an axis."""
+    def _window_start(self, axis: int, at: Expr) -> Expr:
+        """The start of the window of a pixel in the picture along an axis."""
         start = at * self.op.strides[axis]
         low, _ = self.op.padding[axis]
         return start if low == 0 else start - self.writer.size(low, "low", axis)
 
-    def _inner(self) -> tuple[Expr, Expr]:
-        """The columns of results whose windows lie inside the picture from side to side."""
+    def _inner_columns(self) -> tuple[Expr, Expr]:
+        """The range of columns of results whose windows lie inside the picture horizontally."""
         op = self.op
         (low, _), stride = op.padding[1], op.strides[1]
         width, extent = op.extents[1], kernel.array_type(op.lhs).shape[2]
@@ -165,7 +166,7 @@ class _Depthwise:
         type = VectorType(self.dtype, block.lanes) if block.lanes > 1 else self.dtype
         zero = constant(emit, 0, type)
         columns = [block.column + j for j in range(block.pixels)]
-        first, last = self._cut(1, block.column) if border else (0, self.op.window[1])
+        first, last = self._taps_inside(1, block.column) if border else (0, self.op.window[1])
 
         def down(h: Expr, sums: list[Expr]) -> list[Expr]:
             def across(w: Expr, sums: list[Expr]) -> list[Expr]:
@@ -194,27 +195,27 @@ class _Depthwise:
         lanes: int,
         sums: list[Expr],
     ) -> list[Expr]:
-        """Add what one element of the window meets, for all pixels and channels of a block."""
+        """Add the products of a tap of the window, for all pixels and channels of a block."""
         point = Point(lanes, {})
         h, w = tap
         zero = Uniform(index(h.emit, 0))
-        y = self._moved(0, row.row, h)
+        y = self._input_position(0, row.row, h)
         totals = list(sums)
         for v, channel in enumerate(channels):
             weight = self.body.load(point, 1, [Uniform(h), Uniform(w), zero, channel])
             factor = in_lanes(weight, lanes)
             for j, column in enumerate(columns):
-                x = self._moved(1, column, w)
+                x = self._input_position(1, column, w)
                 place: list[Lane] = [Uniform(row.picture), Uniform(y), Uniform(x), channel]
                 element = in_lanes(self.body.load(point, 0, place), lanes)
                 number = j * len(channels) + v
-                totals[number] = self._added(element, factor, totals[number])
+                totals[number] = self._multiply_add(element, factor, totals[number])
         return totals
 
-    def _moved(self, axis: int, at: Expr, tap: Expr) -> Expr:
-        """Where in the picture a tap of the window for a pixel is along an axis."""
+    def _input_position(self, axis: int, at: Expr, tap: Expr) -> Expr:
+        """The position of a tap of the window of a pixel in the picture along an axis."""
         step = tap * self.op.dilations[axis]
-        return self._begin(axis, at) + step
+        return self._window_start(axis, at) + step
 
-    def _added(self, one: Expr, other: Expr, sum: Expr) -> Expr:
+    def _multiply_add(self, one: Expr, other: Expr, sum: Expr) -> Expr:
         return fma(one, other, sum) if self.cpu.fma else one * other + sum

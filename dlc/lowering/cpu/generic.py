@@ -1,9 +1,9 @@
 """`kernel.generic` as loops over registers.
 
-Two ways to use registers: over the last axis of the domain (neighbouring elements in one register), or,
-for kernels that fold along contiguous memory, over the last inner index of the folds. What does not
-depend on the innermost index is computed once outside. Tails are the same code with one lane, so an
-element has the same bits wherever it falls.
+A register holds neighbouring elements of the last axis of the domain or, for kernels that reduce
+along contiguous memory, of the last inner index of the reductions. Loop invariants are computed
+outside the innermost loop. Remainders run the same code with one lane, so an element has the same
+bits wherever it falls.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from dlc.target.cpu import CpuTarget
 from dlc.target.work import element_work, tile_rows, tiles
 
 Known = dict[Value, Lane | Row]
-"""What indices of the domain are."""
+"""The values of the indices of the domain."""
 
 
 def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
-    """The function for one kernel in destination form."""
+    """The function for a kernel in destination form."""
     assert isinstance(op, kernel.Generic)
     return _Generic(op, cpu_of(context.options)).lower()
 
@@ -50,15 +50,15 @@ class _Generic:
         self.lanes = lanes_of(op.body, cpu.vector_bytes)
         self.costs = cpu.costs
         self.is_narrow = is_narrow(op)
-        self.folds_in_registers = has_stage(op.body) or kernel.folds_along_memory(op)
-        if checks_depend_on(op, op.indices[-1:]) and not self.folds_in_registers:
+        self.reduces_in_registers = has_stage(op.body) or kernel.reduces_along_memory(op)
+        if checks_depend_on(op, op.indices[-1:]) and not self.reduces_in_registers:
             self.lanes = 1
         arrays = {argument: view for view, argument in enumerate(op.arrays)}
         self.body = Body(
             self.writer,
             arrays,
             self.lanes,
-            folds_in_registers=self.folds_in_registers,
+            reduces_in_registers=self.reduces_in_registers,
             branches=True,
             allocate_row=self._allocate_row,
         )
@@ -71,7 +71,7 @@ class _Generic:
         if self.is_narrow:
             *outer, inner, columns = op.domain
             write = self._narrow_rows
-        elif op.domain and not self.folds_in_registers:
+        elif op.domain and not self.reduces_in_registers:
             *outer, inner = op.domain
             write = self._elements
         else:
@@ -89,15 +89,15 @@ class _Generic:
         work: Size,
         write: Callable[[list[Expr], Index, Expr], None],
     ) -> tuple[Size, Size]:
-        """The loop over the rows of a tile; with a single row, tiles are stretches of it instead.
+        """The loop over the rows of a tile; a single row is divided into tiles itself.
 
-        `work` is that of one of the `inner` elements of a row.
+        `work` is the cost of one of the `inner` elements of a row.
         """
         writer = self.writer
         if not outer:
-            chunk = self._stretch(work)
+            chunk = self._tile_elements(work)
             extent = writer.size(inner, "extent", 0)
-            length = writer.size(chunk, "stretch")
+            length = writer.size(chunk, "tile")
             write([], writer.first * length, minimum(writer.last * length, extent))
             return tiles(inner, chunk, work)
         rows, per_tile = product(outer), tile_rows(inner * work, self.costs)
@@ -106,8 +106,8 @@ class _Generic:
         upper = minimum(writer.last * count, writer.size(rows, "rows"))
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
         stop = index(writer.emit, 1 if inner == 1 else writer.size(inner, "extent", len(outer)))
-        if not (self.folds_in_registers or self.is_narrow) and turned_arrays(self.op):
-            self._down_the_rows(lower, upper, extents, stop)
+        if not (self.reduces_in_registers or self.is_narrow) and turned_arrays(self.op):
+            self._columns_of_rows(lower, upper, extents, stop)
         else:
             self._each_row(lower, upper, extents, lambda places: write(places, 0, stop))
         return tiles(rows, per_tile, inner * work)
@@ -119,14 +119,14 @@ class _Generic:
         extents: Sequence[Expr],
         write: Callable[[list[Expr]], None],
     ) -> None:
-        """`write` for each row from one number up to another, given the index along each axis."""
+        """Call `write` for the rows `lower` to `upper`, with the index along each axis."""
         emit = self.writer.emit
 
         def row(_: Expr, places: list[Expr]) -> list[Expr]:
             write(places)
             return next_index(places, extents)
 
-        # A tile may be there for no rows at all, where there is an axis without elements.
+        # With an empty axis, a tile may have no rows.
         nonzero = [maximum(extent, 1) for extent in extents]
         if len(extents) > 1:
             iterate(emit, lower, upper, unravel(lower, nonzero), row)
@@ -134,8 +134,10 @@ class _Generic:
         with for_each(emit, lower, upper) as number:
             write([number])
 
-    def _down_the_rows(self, lower: Expr, upper: Expr, extents: Sequence[Expr], stop: Expr) -> None:
-        """The rows of a tile one register wide at a time: what they read lies side by side down there."""
+    def _columns_of_rows(
+        self, lower: Expr, upper: Expr, extents: Sequence[Expr], stop: Expr
+    ) -> None:
+        """The rows of a tile, one register wide at a time: the operands are contiguous along the rows."""
         *outer, last = self.op.indices
         for lanes, position in self.body.register_loops(0, stop):
             column = neighbours(position, lanes)
@@ -151,12 +153,12 @@ class _Generic:
 
             self._each_row(lower, upper, extents, row)
 
-    def _stretch(self, work: Size) -> Size:
-        """Elements of a tile along the only axis: a multiple of the lanes, so tails come last."""
+    def _tile_elements(self, work: Size) -> Size:
+        """Elements of a tile along the only axis: a multiple of the lanes, so the remainder comes last."""
         block = max(self.lanes, 64)
         return ceil_divide(tile_rows(work * block, self.costs), 1) * block
 
-    # One stretch of elements, or one element.
+    # A range of elements, or one element.
 
     def _one_element(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
         places: list[Lane] = [Uniform(place) for place in indices]
@@ -164,19 +166,19 @@ class _Generic:
         self._store(self.body.run(self.op.body, Point(1, known)), places)
 
     def _elements(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
-        """Elements `lower` to `upper` along the last axis of the domain."""
+        """Compute the elements `lower` to `upper` along the last axis of the domain."""
         *outer, last = self.op.indices
         known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
         outside, inside = split(self.op.body, [last])
         point = self.body.ops(outside, Point(1, known))
-        together = _columns_together(self.op)
+        together = _registers_together(self.op)
         for lanes, position in self.body.register_loops(lower, upper, together):
             place = neighbours(position, lanes)
             element = self.body.ops(inside, point.at(lanes, {last: place}))
             self._store(element, [*map(Uniform, indices), place])
 
     def _narrow_rows(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
-        """Rows `lower` to `upper` of few columns: a register of rows for each column."""
+        """Compute the rows `lower` to `upper` of few columns: for each column a register of rows."""
         *outer, row, last = self.op.indices
         columns = self.op.domain[-1]
         assert isinstance(columns, int)
@@ -190,7 +192,7 @@ class _Generic:
                 self._store(self.body.run(self.op.body, point), places)
 
     def _allocate_row(self, op: kernel.Stage, point: Point, extents: list[Expr]) -> Row:
-        """Where a staged row goes: into the result that it is, else into the thread's scratch."""
+        """The memory of a staged row: in the result if it is one, else in the scratch of the thread."""
         row = row_in_result(self.body, self.op, op, point)
         if row is not None:
             return row
@@ -203,21 +205,25 @@ class _Generic:
         return Row(start, dense_strides(extents))
 
     def _store(self, point: Point, places: Sequence[Lane]) -> None:
-        """Write the results that are elements; staged rows were written where they belong."""
+        """Write the results that are elements; staged rows have been written already."""
         for view, value in enumerate(self.op.body.terminator.operands, len(self.op.inputs)):
             if not isinstance(value.type, TensorType):
                 self.body.store_in(point, point.lane(value), view, places)
 
 
 COLUMNS = 8
-"""Registers of neighbouring columns that are folded side by side: each row brings whole cache lines."""
-LIGHT = 4
-"""Operations between a load and a fold, no functions among them, that leave registers for so many."""
+"""Registers of neighbouring columns that are reduced together, so that each row uses whole cache lines."""
+MAX_LIGHT = 4
+"""The most operations, without functions, between load and reduction that leave registers for `COLUMNS`."""
 
 
-def _columns_together(op: kernel.Generic) -> int:
-    """How many registers of elements to compute at a time: several where folds walk down columns."""
-    folds = [inner for inner in op.walk() if isinstance(inner, kernel.Reduce)]
-    inside = [inner for fold in folds for inner in fold.body if not isinstance(inner, kernel.Load)]
-    light = len(inside) <= LIGHT and all(not isinstance(inner, scalar.Unary) for inner in inside)
-    return COLUMNS if len(folds) == 1 and light else 1
+def _registers_together(op: kernel.Generic) -> int:
+    """The number of registers of elements to compute together: several if reductions run along columns."""
+    reductions = [inner for inner in op.walk() if isinstance(inner, kernel.Reduce)]
+    inside = [
+        inner for fold in reductions for inner in fold.body if not isinstance(inner, kernel.Load)
+    ]
+    light = len(inside) <= MAX_LIGHT and all(
+        not isinstance(inner, scalar.Unary) for inner in inside
+    )
+    return COLUMNS if len(reductions) == 1 and light else 1

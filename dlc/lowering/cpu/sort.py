@@ -22,21 +22,21 @@ from dlc.target.cpu_costs import CpuCosts
 from dlc.target.work import tile_rows, tiles
 
 ROUNDS = 12
-"""Rounds that a row of unknown length is taken to need."""
+"""The assumed number of merge rounds of a row of unknown length, for the cost."""
 
 
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
-    """The function for sorted rows in destination form."""
+    """The function for a sort in destination form."""
     assert isinstance(op, kernel.Sort)
     return _Sort(op, cpu_of(context.options).costs).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Keys and the places they come from, in two arrays of the scratch."""
+    """Two arrays of the scratch: the keys of a row, and their original indices."""
 
     keys: Pointer
-    places: Pointer
+    indices: Pointer
 
 
 class _Sort:
@@ -59,54 +59,54 @@ class _Sort:
         rounds = size.bit_length() + 2 if isinstance(size, int) else ROUNDS
         work = size * self.costs.sorted_element * rounds
         per_tile = tile_rows(work, self.costs)
-        runs = [_Run(self._room(k, self.key), self._room(2 + k, INDEX)) for k in range(2)]
+        runs = [_Run(self._allocate(k, self.key), self._allocate(2 + k, INDEX)) for k in range(2)]
         height = writer.size(per_tile, "rows_per_tile")
         rows = writer.size(product(outer), "rows")
         lower = writer.first * height
         upper = minimum(writer.last * height, rows)
         extents = [writer.size(extent, "extent", k) for k, extent in enumerate(outer)]
         with for_each(writer.emit, lower, upper) as number:
-            others = unravel(number, extents) if extents else []
-            self._read(others, runs[0])
-            self._write(others, self._merge_all(runs[0], runs[1]))
+            row_index = unravel(number, extents) if extents else []
+            self._read(row_index, runs[0])
+            self._write(row_index, self._merge_all(runs[0], runs[1]))
         count, cost = tiles(product(outer), per_tile, work)
         return writer.finish(count, cost, self.bytes, (self.scratch.value,))
 
-    def _room(self, number: int, dtype: DType) -> Pointer:
-        """An array in the scratch for a row and one element more, which a merge may look at."""
+    def _allocate(self, number: int, dtype: DType) -> Pointer:
+        """An array in the scratch for a row and one more element, which a merge may load."""
         start = self.writer.size(self.bytes, "scratch", number)
-        room = (self.shape[self.op.axis] + 1) * dtype.bytes
-        self.bytes = self.bytes + ceil_divide(room, 64) * 64
+        needed_bytes = (self.shape[self.op.axis] + 1) * dtype.bytes
+        self.bytes = self.bytes + ceil_divide(needed_bytes, 64) * 64
         return self.scratch.skip(start).of(dtype)
 
-    def _at(self, others: list[Expr], along: Expr) -> list[Lane]:
+    def _element(self, row_index: list[Expr], along: Expr) -> list[Lane]:
         axis = self.op.axis
-        return [Uniform(place) for place in (*others[:axis], along, *others[axis:])]
+        return [Uniform(place) for place in (*row_index[:axis], along, *row_index[axis:])]
 
-    def _read(self, others: list[Expr], run: _Run) -> None:
-        """The keys of a row, each with its place."""
+    def _read(self, row_index: list[Expr], run: _Run) -> None:
+        """Read the keys of a row with their indices."""
         with for_each(self.writer.emit, 0, self.length) as k:
-            key = in_lanes(self.body.load(Point(1, {}), 0, self._at(others, k)), 1)
+            key = in_lanes(self.body.load(Point(1, {}), 0, self._element(row_index, k)), 1)
             run.keys[k] = key.cast(self.key)
-            run.places[k] = k
+            run.indices[k] = k
 
-    def _write(self, others: list[Expr], run: _Run) -> None:
-        """All inputs in the order that was found."""
+    def _write(self, row_index: list[Expr], run: _Run) -> None:
+        """Write all inputs in the sorted order."""
         reads = len(self.op.inputs)
         count = self.writer.size(self.op.count, "count")
         with for_each(self.writer.emit, 0, count) as k:
-            source, point = run.places[k], Point(1, {})
+            source, point = run.indices[k], Point(1, {})
             for view in range(reads):
-                lane = self.body.load(point, view, self._at(others, source))
-                self.body.store_in(point, lane, reads + view, self._at(others, k))
+                lane = self.body.load(point, view, self._element(row_index, source))
+                self.body.store_in(point, lane, reads + view, self._element(row_index, k))
 
     def _merge_all(self, source: _Run, target: _Run) -> _Run:
-        """Merge stretches of 1, 2, 4, ... until there is one; where it lies."""
+        """Merge sorted runs of 1, 2, 4, ... elements until one is left, and return its arrays."""
         emit = self.writer.emit
-        arrays = (source.keys, source.places, target.keys, target.places)
+        arrays = (source.keys, source.indices, target.keys, target.indices)
 
-        def run(keys: Expr, places: Expr) -> _Run:
-            return _Run(Pointer(emit, keys.value, self.key), Pointer(emit, places.value, INDEX))
+        def run(keys: Expr, indices: Expr) -> _Run:
+            return _Run(Pointer(emit, keys.value, self.key), Pointer(emit, indices.value, INDEX))
 
         def merge(carried: list[Expr]) -> list[Expr]:
             width, *runs = carried
@@ -118,7 +118,7 @@ class _Sort:
         return run(*runs[:2])
 
     def _merge(self, width: Expr, source: _Run, target: _Run) -> None:
-        """One round: neighbouring stretches become one of twice the width."""
+        """A round: merge each pair of neighbouring runs of `width` elements into one."""
         emit = self.writer.emit
         double = width + width
         pairs = (self.length + double - 1) // double
@@ -140,22 +140,22 @@ class _Sort:
         source: _Run,
         target: _Run,
     ) -> list[Expr]:
-        """Move the smaller of the first elements of two stretches; the left one of equals."""
+        """Move the smaller first element of two runs to the target; of equal ones, the left one."""
         i, j = carried
         left, right = source.keys[i], source.keys[j]
-        some_left, some_right = i < ends[0], j < ends[1]
-        better = some_right & self._is_before(right, left)
-        is_right = better | ~some_left
+        has_left, has_right = i < ends[0], j < ends[1]
+        better = has_right & self._is_before(right, left)
+        is_right = better | ~has_left
         key = select(is_right, right, left)
         place = select(is_right, j, i)
         target.keys[k] = key
-        target.places[k] = source.places[place]
+        target.indices[k] = source.indices[place]
         step = is_right.cast(INDEX)
         next_j = j + step
         return [i + (1 - step), next_j]
 
     def _is_before(self, one: Expr, other: Expr) -> Expr:
-        """Whether a key comes strictly before another; NaN is above all numbers."""
+        """Whether a key is strictly before another; NaN is above all numbers."""
         descending = self.op.descending
         test = one > other if descending else one < other
         if not self.key.is_float:

@@ -26,21 +26,21 @@ from dlc.target.work import nanoseconds
 
 THREADS = 256
 ROUNDS = 50
-"""Rounds of a row, about."""
+"""Approximate number of compare-and-swap rounds of a row, for the cost."""
 
 
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
-    """The function for sorted rows in destination form."""
+    """The function for a sort in destination form."""
     assert isinstance(op, kernel.Sort)
     return _Sort(op, gpu_of(context.options)).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Keys and the places they come from, and how many of both there are: a power of two."""
+    """The keys of a row and their original indices; `count`, a power of two, is the length with padding."""
 
     keys: Pointer
-    places: Pointer
+    indices: Pointer
     count: Expr
 
 
@@ -58,27 +58,30 @@ class _Sort:
     def lower(self) -> Lowered:
         writer, rows = self.writer, product(self.outer)
         extents = [writer.size(extent, "extent", k) for k, extent in enumerate(self.outer)]
-        others = writer.unravel(writer.tile, extents, rows)
+        row_index = writer.unravel(writer.tile, extents, rows)
         self.length = writer.size(self.size, "length")
         count = self._count()
-        each = self.key.bytes + INDEX.bytes
+        pair_bytes = self.key.bytes + INDEX.bytes
         cost = nanoseconds(self.size * ROUNDS * self.gpu.costs.sorted_element)
-        if isinstance(self.size, int) and _power(self.size) * each <= self.gpu.occupancy.row_bytes:
+        if (
+            isinstance(self.size, int)
+            and _power(self.size) * pair_bytes <= self.gpu.occupancy.row_bytes
+        ):
             room = _power(self.size)
-            keys, places = writer.shared(room, self.key), writer.shared(room, INDEX)
-            self._sort(others, _Row(keys, places, count))
+            keys, indices = writer.shared(room, self.key), writer.shared(room, INDEX)
+            self._sort(row_index, _Row(keys, indices, count))
             return writer.finish(rows, cost)
         scratch = writer.block.add_argument(POINTER, "scratch")
         # A power of two is less than twice the length.
-        room = ceil_divide(2 * self.size * each, 64) * 64
+        room = ceil_divide(2 * self.size * pair_bytes, 64) * 64
         start = writer.tile * writer.size(room, "room")
-        places = Pointer(writer.emit, scratch, INDEX).skip(start)
-        keys = (places + count).of(self.key)
-        self._sort(others, _Row(keys, places, count))
+        indices = Pointer(writer.emit, scratch, INDEX).skip(start)
+        keys = (indices + count).of(self.key)
+        self._sort(row_index, _Row(keys, indices, count))
         return writer.finish(rows, cost, rows * room, (scratch,))
 
     def _count(self) -> Expr:
-        """The smallest power of two that is not below the length; 0 of a row without elements."""
+        """The smallest power of two that is not below the length; 0 for an empty row."""
         emit = self.writer.emit
         first = minimum(index(emit, 1), self.length)
         (count,) = repeat_while(
@@ -86,9 +89,9 @@ class _Sort:
         )
         return count
 
-    def _sort(self, others: Sequence[Expr], row: _Row) -> None:
-        """Read a row, sort it, and write what is wanted of it."""
-        self._read(others, row)
+    def _sort(self, row_index: Sequence[Expr], row: _Row) -> None:
+        """Read a row, sort it, and write the results."""
+        self._read(row_index, row)
         self.writer.barrier()
 
         def merge(carried: list[Expr]) -> list[Expr]:
@@ -97,10 +100,10 @@ class _Sort:
             return [width + width]
 
         repeat_while(self.writer.emit, [2], lambda width: width[0] <= row.count, merge)
-        self._write(others, row)
+        self._write(row_index, row)
 
     def _merge(self, row: _Row, width: Expr) -> None:
-        """Make stretches of so many that rise and fall in turns."""
+        """Merge to sorted sequences of `width` elements, alternately ascending and descending."""
         writer = self.writer
 
         def step(carried: list[Expr]) -> list[Expr]:
@@ -114,28 +117,28 @@ class _Sort:
         repeat_while(writer.emit, [width // 2], lambda distance: distance[0] > 0, step)
 
     def _order(self, row: _Row, number: Expr, distance: Expr, width: Expr) -> None:
-        """Bring a pair into the order of its stretch."""
-        inside = number & (distance - 1)
-        low = number + number - inside
+        """Compare and swap a pair in the direction of its sequence."""
+        offset = number & (distance - 1)
+        low = number + number - offset
         high = low + distance
         keys = row.keys[low], row.keys[high]
-        places = row.places[low], row.places[high]
+        indices = row.indices[low], row.indices[high]
         rises = (low & width).equals(0)
-        with when(self._comes_first(keys, places).differs(rises)):
+        with when(self._comes_first(keys, indices).differs(rises)):
             row.keys[low], row.keys[high] = keys[1], keys[0]
-            row.places[low], row.places[high] = places[1], places[0]
+            row.indices[low], row.indices[high] = indices[1], indices[0]
 
-    def _comes_first(self, keys: tuple[Expr, Expr], places: tuple[Expr, Expr]) -> Expr:
-        """Whether the first of two is to come first; places differ, and those beyond the row come last."""
-        by_place = places[0] < places[1]
+    def _comes_first(self, keys: tuple[Expr, Expr], indices: tuple[Expr, Expr]) -> Expr:
+        """Whether a pair is in order; the indices differ, and those of the padding come last."""
+        by_index = indices[0] < indices[1]
         less = self._is_before(keys[0], keys[1])
         more = self._is_before(keys[1], keys[0])
-        by_key = less | (by_place & ~more)
-        both_real = maximum(places[0], places[1]) < self.length
-        return select(both_real, by_key, by_place)
+        by_key = less | (by_index & ~more)
+        both_exist = maximum(indices[0], indices[1]) < self.length
+        return select(both_exist, by_key, by_index)
 
     def _is_before(self, one: Expr, other: Expr) -> Expr:
-        """Whether a key comes strictly before another; NaN is above all numbers."""
+        """Whether a key is strictly before another; NaN is above all numbers."""
         descending = self.op.descending
         test = one > other if descending else one < other
         if not self.key.is_float:
@@ -145,31 +148,31 @@ class _Sort:
 
     # Rows in memory.
 
-    def _at(self, others: Sequence[Expr], along: Expr) -> list[Lane]:
+    def _element(self, row_index: Sequence[Expr], along: Expr) -> list[Lane]:
         axis = self.op.axis
-        return [Uniform(place) for place in (*others[:axis], along, *others[axis:])]
+        return [Uniform(place) for place in (*row_index[:axis], along, *row_index[axis:])]
 
     def _load(self, view: int, place: Sequence[Lane]) -> Expr:
         return in_lanes(self.body.load(Point(1, {}), view, place), 1)
 
-    def _read(self, others: Sequence[Expr], row: _Row) -> None:
-        """The keys of a row, each with its place; beyond its end the last one again."""
+    def _read(self, row_index: Sequence[Expr], row: _Row) -> None:
+        """Read the keys of a row with their indices; the padding repeats the last key."""
         writer = self.writer
         last = self.length - 1
         with for_each(writer.emit, writer.thread, row.count, writer.threads) as k:
-            key = self._load(0, self._at(others, minimum(k, last)))
+            key = self._load(0, self._element(row_index, minimum(k, last)))
             row.keys[k] = key.cast(self.key)
-            row.places[k] = k
+            row.indices[k] = k
 
-    def _write(self, others: Sequence[Expr], row: _Row) -> None:
-        """All inputs in the order that was found."""
+    def _write(self, row_index: Sequence[Expr], row: _Row) -> None:
+        """Write all inputs in the sorted order."""
         writer, reads = self.writer, len(self.op.inputs)
         count = writer.size(self.op.count, "count")
         with for_each(writer.emit, writer.thread, count, writer.threads) as k:
-            source = row.places[k]
+            source = row.indices[k]
             for view in range(reads):
-                element = self._load(view, self._at(others, source))
-                place = self._at(others, k)
+                element = self._load(view, self._element(row_index, source))
+                place = self._element(row_index, k)
                 self.body.store_in(Point(1, {}), Uniform(element), reads + view, place)
 
 

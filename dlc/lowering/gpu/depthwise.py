@@ -1,7 +1,7 @@
-"""Depthwise convolution for a GPU: each thread has some neighbouring channels of a pixel.
+"""Depthwise convolution for a GPU: a thread computes some neighbouring channels of a pixel.
 
-Elements of a window that are out of bounds are loaded from the border and count as 0, so that no branch
-delays the other loads of the window.
+For elements of a window outside the picture, the nearest element inside is loaded and replaced by 0, so
+that no branch delays the other loads of the window.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.gpu import ACCESS, GpuTarget
 from dlc.target.work import nanoseconds
 
-MOST_WRITTEN = 25
-"""Elements of a window that are written one behind the other; more are a loop."""
+MOST_UNROLLED = 25
+"""Windows of at most this many elements are unrolled; larger ones are a loop."""
 
 
 def lower_depthwise(op: Conv, gpu: GpuTarget) -> Lowered:
-    """The function for one convolution in which each channel has a window of its own."""
+    """The function for a depthwise convolution in destination form."""
     return _Depthwise(op, gpu).lower()
 
 
@@ -50,8 +50,8 @@ class _Depthwise:
         self.picture = kernel.array_type(op.lhs)
         self.dtype = op.accumulator
         widest = max(kernel.array_type(value).dtype.bytes for value in (op.lhs, *op.outs))
-        self.group = in_groups(op.columns, ACCESS // widest)
-        self.body = epilogue_body(op, self.writer, self.group)
+        self.lanes = in_groups(op.columns, ACCESS // widest)
+        self.body = epilogue_body(op, self.writer, self.lanes)
 
     def lower(self) -> Lowered:
         op = self.op
@@ -60,12 +60,12 @@ class _Depthwise:
             for place in places:
                 self._group(lanes, place)
 
-        tiles = over_groups(self.writer, op.domain, self.group, 1, write)
-        work = THREADS * self.group * product(op.window) * self.gpu.costs.depthwise_product
+        tiles = over_groups(self.writer, op.domain, self.lanes, 1, write)
+        work = THREADS * self.lanes * product(op.window) * self.gpu.costs.depthwise_product
         return self.writer.finish(tiles, nanoseconds(work))
 
     def _group(self, lanes: int, place: ElementIndex) -> None:
-        """Add up the windows of a pixel and a few channels, and write what the epilogue makes of it."""
+        """Sum the windows of a pixel for a group of channels, apply the epilogue, and write the results."""
         op, writer = self.op, self.writer
         pixels = (self.picture.shape[0], *op.extents)
         extents = [writer.size(size, "pixels", axis) for axis, size in enumerate(pixels)]
@@ -74,11 +74,11 @@ class _Depthwise:
         zero = broadcast(constant(writer.emit, 0, self.dtype), lanes)
 
         def add(tap: list[Expr], sums: list[Expr]) -> list[Expr]:
-            return [self._added(lanes, picture, pixel, tap, channel, sums[0], zero)]
+            return [self._accumulated(lanes, picture, pixel, tap, channel, sums[0], zero)]
 
         height, width = op.window
         sums = [zero]
-        if height * width <= MOST_WRITTEN:
+        if height * width <= MOST_UNROLLED:
             for h in range(height):
                 for w in range(width):
                     sums = add([index(writer.emit, h), index(writer.emit, w)], sums)
@@ -86,7 +86,7 @@ class _Depthwise:
             sums = nest(writer.emit, op.window, sums, add)
         self._finish(lanes, place, sums[0])
 
-    def _added(
+    def _accumulated(
         self,
         lanes: int,
         picture: Expr,
@@ -96,11 +96,11 @@ class _Depthwise:
         sum: Expr,
         zero: Expr,
     ) -> Expr:
-        """The sum and what one element of the window meets."""
+        """The sum plus the product of an element of the window and its weight."""
         places: list[Lane] = [Uniform(picture)]
         inside: Condition = True
         for axis in range(2):
-            place, within = self._met(axis, pixel[axis], tap[axis])
+            place, within = self._input_position(axis, pixel[axis], tap[axis])
             places.append(Uniform(place))
             inside = all_of([inside, within])
         element = self._load(lanes, 0, [*places, channel])
@@ -111,11 +111,11 @@ class _Depthwise:
         return fma(element, weight, sum)
 
     def _load(self, lanes: int, view: int, places: Sequence[Lane]) -> Expr:
-        """Elements of an operand, in the dtype of the sums."""
+        """Elements of an operand, converted to the dtype of the sums."""
         return in_lanes(self.body.load(Point(lanes, {}), view, places), lanes).cast(self.dtype)
 
-    def _met(self, axis: int, at: Expr, tap: Expr) -> tuple[Expr, Condition]:
-        """Where in the picture an element of the window is, and whether there is one."""
+    def _input_position(self, axis: int, at: Expr, tap: Expr) -> tuple[Expr, Condition]:
+        """The position of a tap of the window in the picture, clamped, and whether it is inside."""
         op, writer = self.op, self.writer
         place = at * op.strides[axis] + tap * op.dilations[axis]
         if op.padding[axis] == (0, 0):

@@ -25,7 +25,7 @@ def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one generic kernel in destination form."""
     assert isinstance(op, kernel.Generic)
     gpu = gpu_of(context.options)
-    if has_stage(op.body) or kernel.folds_along_memory(op):
+    if has_stage(op.body) or kernel.reduces_along_memory(op):
         shape = row_shape(op)
         return lower_long_rows(op, gpu) if shape is None else lower_rows(op, shape, gpu.costs)
     if _are_few_and_long(op, gpu.occupancy.idle_threads):

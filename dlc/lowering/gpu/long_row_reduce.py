@@ -89,9 +89,9 @@ class _BlockBody(Body):
         self._alone = False
         """Whether the code is for one inner index, where every thread is on its own."""
 
-    def _fold(self, op: kernel.Reduce, point: Point) -> Lane:
+    def _reduce(self, op: kernel.Reduce, point: Point) -> Lane:
         if self._alone or not op.extents:
-            return super()._fold(op, point)
+            return super()._reduce(op, point)
         emit, group = self.emit, self._group(op)
         extents = self._extents(op)
         point, inside = self._before(op.body, point)

@@ -1,9 +1,9 @@
-"""Row reductions on a GPU in registers: a few threads compute one element from rows that fit registers.
+"""Row reductions on a GPU in registers: the threads of a row keep it in registers.
 
-A row is read once, 16 bytes at a time: a thread keeps its part in registers from one reduction or stage to
-the next. Reductions end in a fixed tree of shuffles, so the bits are the same in every run. Short rows take
-as many threads as they have units of 16 bytes, a warp or less, and a block has several of them; long rows
-take up to the whole block.
+A row is read once, 16 bytes at a time: each thread keeps *pieces* of 16 bytes in registers from one
+reduction or stage to the next. Reductions end in a fixed tree of shuffles, so the bits are the same in
+every run. A short row has one thread for each piece, up to a warp, and a block computes several rows; a
+long row has up to all threads of a block.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from dlc.target.gpu_costs import GpuCosts
 from dlc.target.work import element_work, nanoseconds
 
 THREADS = 128
-"""Threads of a block that does several rows."""
+"""Threads of a block that computes several rows."""
 MOST_THREADS = 512
-"""Threads of a row, at most: each may then have 128 registers."""
+"""The most threads of a row: each can then use 128 registers."""
 PIECES = 8
-"""Pieces of a row that a thread has, at most."""
+"""The most pieces of a row in a thread."""
 REGISTERS = 96
-"""Registers of a thread for its parts of all rows that the kernel reads and makes."""
+"""Registers of a thread for its pieces of all rows that the kernel reads and stages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """How the threads share a row: `threads` of them, each with `pieces` of `group` neighbours."""
+    """The division of a row among `threads` threads, each with `pieces` pieces of `group` elements."""
 
     length: int
     group: int
@@ -63,7 +63,7 @@ class RowShape:
 
     @property
     def rows(self) -> int:
-        """How many rows a block does: several where each is the work of a warp or less."""
+        """The number of rows of a block: several if a warp or less computes a row."""
         return THREADS // self.threads if self.threads <= WARP else 1
 
     @property
@@ -73,25 +73,28 @@ class RowShape:
 
 
 def row_shape(op: kernel.Generic) -> RowShape | None:
-    """How threads share the rows of a kernel; None where these are not alike, or too long."""
+    """The division of the rows of a kernel; None if its rows differ in length, or are too long."""
     inners = [inner for inner in op.walk() if isinstance(inner, kernel.Inner)]
     lengths = {inner.extents for inner in inners}
     if len(lengths) != 1 or any(inner.parent is not op.body for inner in inners):
         return None
     (extents,) = lengths
     length = extents[0] if len(extents) == 1 else 0
-    if not isinstance(length, int) or length < 1 or not _reads_own_places(op):
+    if not isinstance(length, int) or length < 1 or not _reads_own_elements(op):
         return None
     loads = [load.array for one in inners for load in one.body if isinstance(load, kernel.Load)]
     staged = [inner.result for inner in inners if isinstance(inner, kernel.Stage)]
     dtypes = [kernel.array_type(array).dtype.bytes for array in {*loads, *staged}]
     checks = any(checks_depend_on(op, inner.body.arguments) for inner in inners)
     group = 1 if checks or not dtypes else in_groups(length, ACCESS // max(dtypes))
-    return _shared_out(length, group, max(1, len(dtypes)))
+    return _divide(length, group, max(1, len(dtypes)))
 
 
-def _shared_out(length: int, group: int, arrays: int) -> RowShape | None:
-    """The fewest threads that have room for so many arrays; up to a warp, one piece each."""
+def _divide(length: int, group: int, arrays: int) -> RowShape | None:
+    """The division with the fewest threads whose registers hold the arrays; one piece each up to a warp.
+
+    None if a row does not fit the registers of `MOST_THREADS` threads.
+    """
     parts, threads = length // group, 1
     most = max(1, min(PIECES, REGISTERS // (arrays * group)))
     while threads < parts and (threads < WARP or threads * most < parts):
@@ -101,8 +104,8 @@ def _shared_out(length: int, group: int, arrays: int) -> RowShape | None:
     )
 
 
-def _reads_own_places(op: kernel.Generic) -> bool:
-    """Whether staged rows are only read at the place that is being computed."""
+def _reads_own_elements(op: kernel.Generic) -> bool:
+    """Whether staged rows are read only at the index that is being computed."""
     for load in op.walk():
         if isinstance(load, kernel.Load) and isinstance(load.array.op, kernel.Stage):
             around = load.parent
@@ -116,12 +119,12 @@ def _reads_own_places(op: kernel.Generic) -> bool:
 
 
 def lower_rows(op: kernel.Generic, shape: RowShape, costs: GpuCosts) -> Lowered:
-    """The function for a kernel whose rows the threads share like this."""
+    """The function for a kernel with this division of its rows."""
     return _Rows(op, shape, costs).lower()
 
 
 class _Rows(Body):
-    """Writes what a thread does for its pieces of one row."""
+    """The code of a thread for its pieces of a row."""
 
     def __init__(self, op: kernel.Generic, shape: RowShape, costs: GpuCosts) -> None:
         self.costs = costs
@@ -130,8 +133,8 @@ class _Rows(Body):
         super().__init__(self.grid, arrays, shape.group)
         self.op = op
         self.shape = shape
-        self.places: list[Lane] = []
-        """Where in the row the pieces of the thread are."""
+        self.positions: list[Lane] = []
+        """The positions of the thread's pieces in the row."""
         self.has_last: Condition = True
         """Whether the thread has a last piece."""
         self._staged: dict[Value, list[Lane]] = {}
@@ -144,11 +147,11 @@ class _Rows(Body):
         rows = writer.size(count, "count")
         number, lane = unravel(writer.thread, [shape.threads] * 2)
         row = writer.tile * shape.rows + number
-        # Threads beyond the last row compute it too, and write nothing.
+        # Threads beyond the last row compute the last row again, and write nothing.
         own = minimum(row, rows - 1)
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
         where: list[Lane] = [*map(Uniform, writer.unravel(own, extents, count))]
-        self._find_places(lane)
+        self._set_positions(lane)
         needed, rest = before_results(op)
         known: dict[Value, Lane | Row] = dict(zip(op.indices, where, strict=True))
         point = self.ops(needed, Point(1, known))
@@ -161,8 +164,8 @@ class _Rows(Body):
         cost = nanoseconds(shape.rows * element_work(op.body, shape.group, self.costs))
         return writer.finish(ceil_divide(count, shape.rows), cost)
 
-    def _find_places(self, lane: Expr) -> None:
-        """Where the thread's pieces are; a last one that it does not have is at the end of the row."""
+    def _set_positions(self, lane: Expr) -> None:
+        """Set the positions of the thread's pieces, clamping a missing last piece to the end of the row."""
         shape = self.shape
         length = self.writer.size(shape.length, "length")
         first = lane * shape.group
@@ -173,9 +176,9 @@ class _Rows(Body):
             if piece == shape.pieces - 1 and not is_even:
                 self.has_last = place < length
                 place = minimum(place, length - shape.group)
-            self.places.append(neighbours(place, shape.group))
+            self.positions.append(neighbours(place, shape.group))
 
-    # Folds and rows, piece by piece.
+    # Reductions and stages, piece by piece.
 
     def _load(self, op: kernel.Load, point: Point) -> Lane:
         staged = self._staged.get(op.array)
@@ -187,15 +190,15 @@ class _Rows(Body):
         return self._loaded[key]
 
     def _pieces(self, op: kernel.Inner, point: Point) -> list[Lane]:
-        """What a fold or a stage is made of, for each piece of the thread."""
+        """The values of a reduction or a stage for each piece of the thread."""
         point, inside = self._before(op.body, point)
         pieces: list[Lane] = []
-        for piece, place in enumerate(self.places):
+        for piece, place in enumerate(self.positions):
             self._piece = piece
             pieces.append(self._inner_value(op, inside, point.at(self.shape.group), [place]))
         return pieces
 
-    def _fold(self, op: kernel.Reduce, point: Point) -> Lane:
+    def _reduce(self, op: kernel.Reduce, point: Point) -> Lane:
         name, group, dtype = op.combine, self.shape.group, element(op.result.type)
         *pieces, last = [in_lanes(lane, group) for lane in self._pieces(op, point)]
         start = constant(self.emit, kernel.identity(name, dtype), dtype)
@@ -212,7 +215,7 @@ class _Rows(Body):
 
     def _stage(self, op: kernel.Stage, point: Point) -> Row:
         self._staged[op.result] = self._pieces(op, point)
-        # Nothing is in memory: what reads the row has it in registers.
+        # The row is not in memory: its readers have it in registers.
         return Row(self.writer.pointer(0), ())
 
     def _store_rows(self, where: Sequence[Lane], exists: Expr) -> None:
@@ -229,7 +232,7 @@ class _Rows(Body):
         def write(pieces: Sequence[int]) -> None:
             for view, lanes in views.items():
                 for piece in pieces:
-                    self.store_in(point, lanes[piece], view, [*where, self.places[piece]])
+                    self.store_in(point, lanes[piece], view, [*where, self.positions[piece]])
 
         last = self.shape.pieces - 1
         with when(exists):

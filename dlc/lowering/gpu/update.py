@@ -1,7 +1,7 @@
-"""`kernel.update` for a GPU, a thread to some neighbouring elements.
+"""`kernel.update` for a GPU: a thread writes a group of neighbouring elements.
 
-Over its target, only the elements of the update are written; elsewhere each element of the result is the
-update's where that is, else the target's.
+If the result overwrites the target, only the elements of the update are written; otherwise every element
+of the result is copied, from the update inside its bounds and from the target elsewhere.
 """
 
 from __future__ import annotations
@@ -44,58 +44,58 @@ class _Update:
         self.writer = GridWriter(op, THREADS)
         self.in_place = mem.same_place(op.inputs[0], op.outs[0])
         target, update = (kernel.array_type(value) for value in op.inputs[:2])
-        self.dtype, self.shape, self.part = target.dtype, target.shape, update.shape
-        self.out = len(op.inputs)
-        # Updates of whole rows begin with them; neighbours of others may have any address.
+        self.dtype, self.shape, self.update = target.dtype, target.shape, update.shape
+        self.result = len(op.inputs)
+        # Updates of whole rows are as aligned as the rows; others may begin at any address.
         most = whole_stores(op.outs[0]) if self._is_whole(-1) else 1
-        self.group = in_groups(self.part[-1], most)
-        self.body = Body(self.writer, {}, self.group)
+        self.lanes = in_groups(self.update[-1], most)
+        self.body = Body(self.writer, {}, self.lanes)
 
     def lower(self) -> Lowered:
-        writer, groups = self.writer, groups_of(self.group)
+        writer, groups = self.writer, groups_of(self.lanes)
         starts = [self._start(axis) for axis in range(len(self.shape))]
-        write, domain = self._choose, self.shape
+        write, domain = self._write_result, self.shape
         if self.in_place:
-            write, domain = self._put, self.part
+            write, domain = self._write_update, self.update
 
-        def groups_at(places: list[ElementIndex], lanes: int) -> None:
+        def write_groups(places: list[ElementIndex], lanes: int) -> None:
             for place in places:
                 write(lanes, place, starts)
 
-        tiles = over_groups(writer, domain, self.group, groups, groups_at)
-        work = THREADS * self.group * groups * self.gpu.costs.copied_element
+        tiles = over_groups(writer, domain, self.lanes, groups, write_groups)
+        work = THREADS * self.lanes * groups * self.gpu.costs.copied_element
         return writer.finish(tiles, nanoseconds(work))
 
     def _is_whole(self, axis: int) -> bool:
-        """Whether the update is as long as the target, and so begins at 0."""
-        return self.part[axis] == self.shape[axis]
+        """Whether the update has the size of the target along an axis, and so begins at 0."""
+        return self.update[axis] == self.shape[axis]
 
     def _start(self, axis: int) -> Expr:
-        """Where the update begins along an axis; the call fails, and it is 0, where that leaves no room."""
+        """The start of the update along an axis; if that is out of range, the call fails and it is 0."""
         writer = self.writer
         place = in_lanes(self.body.load(Point(1, {}), 2 + axis, []), 1).cast(INDEX)
-        room = writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis)
+        room = writer.size(self.shape[axis] - self.update[axis] + 1, "room", axis)
         inside = (place >= 0) & (place < room)
         with when(~inside):
             failure = loop.Fail(writer.tile.value, place.value, room.value, int(Status.INDEX))
             writer.emit.place(failure)
         return index(writer.emit, 0) if self._is_whole(axis) else select(inside, place, 0)
 
-    def _put(self, lanes: int, place: ElementIndex, starts: Sequence[Expr]) -> None:
-        """Write a group of the update to where it belongs."""
+    def _write_update(self, lanes: int, place: ElementIndex, starts: Sequence[Expr]) -> None:
+        """Write a group of elements of the update to the result."""
         target = [k + start for k, start in zip(place, starts, strict=True)]
-        copy_elements(self.body, lanes, 1, place, self.out, target)
+        copy_elements(self.body, lanes, 1, place, self.result, target)
 
-    def _choose(self, lanes: int, place: ElementIndex, starts: Sequence[Expr]) -> None:
-        """Write an element of the result."""
-        moved = [k - start for k, start in zip(place, starts, strict=True)]
-        met: Condition = True
-        for axis, at in enumerate(moved):
-            size = self.writer.size(self.part[axis], "part", axis)
-            met = all_of([met, (at >= 0) & (at < size)])
-        assert isinstance(met, Expr)
+    def _write_result(self, lanes: int, place: ElementIndex, starts: Sequence[Expr]) -> None:
+        """Write an element of the result, from the update or from the target."""
+        position = [k - start for k, start in zip(place, starts, strict=True)]
+        in_update: Condition = True
+        for axis, at in enumerate(position):
+            size = self.writer.size(self.update[axis], "part", axis)
+            in_update = all_of([in_update, (at >= 0) & (at < size)])
+        assert isinstance(in_update, Expr)
         either(
-            met,
-            lambda: copy_elements(self.body, lanes, 1, moved, self.out, place),
-            lambda: copy_elements(self.body, lanes, 0, place, self.out, place),
+            in_update,
+            lambda: copy_elements(self.body, lanes, 1, position, self.result, place),
+            lambda: copy_elements(self.body, lanes, 0, place, self.result, place),
         )

@@ -95,7 +95,7 @@ class Body:
         arrays: Mapping[Value, int],
         lanes: int,
         *,
-        folds_in_registers: bool = False,
+        reduces_in_registers: bool = False,
         branches: bool = False,
         allocate_row: AllocateRow | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class Body:
         self.emit = writer.emit
         self.arrays = arrays
         self.lanes = lanes
-        self.folds_in_registers = folds_in_registers
+        self.reduces_in_registers = reduces_in_registers
         self.branches = branches
         self.allocate_row = allocate_row
 
@@ -147,7 +147,7 @@ class Body:
                 case kernel.CheckIndex():
                     known[op.result] = self._check(op, inner_point)
                 case kernel.Reduce():
-                    known[op.result] = self._fold(op, inner_point)
+                    known[op.result] = self._reduce(op, inner_point)
                 case kernel.Stage():
                     known[op.result] = self._stage(op, inner_point)
                 case _:
@@ -236,12 +236,12 @@ class Body:
 
     # Folds and staged rows.
 
-    def _fold(self, op: kernel.Reduce, point: Point) -> Lane:
+    def _reduce(self, op: kernel.Reduce, point: Point) -> Lane:
         extents = self._extents(op)
         point, inside = self._before(op.body, point)
         dtype = element(op.result.type)
         start = constant(self.emit, kernel.identity(op.combine, dtype), dtype)
-        if self.folds_in_registers and self.lanes > 1 and extents:
+        if self.reduces_in_registers and self.lanes > 1 and extents:
             return self._fold_in_registers(op, point, inside, extents, start)
         initial = broadcast(start, point.lanes)
         lengths = self._block_lengths(op, dtype)

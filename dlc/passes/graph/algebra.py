@@ -86,17 +86,29 @@ def small_power(op: Op, rewriter: Rewriter) -> bool:
 
 
 def divide_by_constant(op: Op, rewriter: Rewriter) -> bool:
-    """`x / a` is `x * (1 / a)` for floats where 1/a is finite and not denormal."""
+    """`x / a` is `x * (1 / a)` for floats where 1/a is finite and not denormal.
+
+    A single number is divided: nothing is gained. So is one that is rounded to an integer next, as where
+    numbers are quantised: its last bit decides on which side of a half it is.
+    """
     assert isinstance(op, array.Divide)
     divisor = number(op.rhs)
     if not isinstance(divisor, float) or not 1e-30 < abs(divisor) < 1e30:
         return False
-    if tensor_type(op.lhs).dtype.bits < 32:
+    type = tensor_type(op.lhs)
+    if type.dtype.bits < 32 or type.size == 1 or any(map(_rounds, op.result.uses)):
         return False
     emit = rewriter.before(op)
     inverse = array.fill(emit, 1 / divisor, tensor_type(op.result))
     rewriter.replace(op, emit(array.Multiply(op.lhs, inverse)), relation=EQUAL)
     return True
+
+
+def _rounds(op: Op) -> bool:
+    """Whether an operation makes integers of floats."""
+    if isinstance(op, array.Cast):
+        return op.dtype.is_integer
+    return isinstance(op, array.Round | array.Floor | array.Ceil | array.Trunc)
 
 
 RULES: dict[type[Op], list[Pattern]] = {

@@ -93,7 +93,7 @@ def _parts_of(
 ) -> list[_Part]:
     """How the first axes of a reduction are divided; empty where that is not worth it."""
     elements, steps = _sizes_of(op, reduce, usual)
-    along_memory = kernel.folds_along_memory(op)
+    along_memory = kernel.reduces_along_memory(op)
     if along_memory:
         count = min(occupancy.light_blocks // max(elements, 1), steps // STEPS_OF_BLOCK)
     else:

@@ -8,6 +8,9 @@ from itertools import groupby
 
 ALIGNMENT = 64
 """Offsets in an arena are multiples of this many bytes: a cache line, and the widest vector."""
+LOCAL_SEARCH_BYTES = 1 << 43
+"""Values of this total size or more are not improved by local search, which multiplies sizes by up to 2^20
+(a million, or the number of tasks) in 64-bit integers."""
 
 
 def align(count: int) -> int:

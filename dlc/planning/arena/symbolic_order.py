@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 
 from dlc.ir.native import Compiler, interpreted
-from dlc.planning.arena.buffers import Buffer, lower_bound, meeting
+from dlc.planning.arena.buffers import LOCAL_SEARCH_BYTES, Buffer, lower_bound, meeting
 from dlc.planning.arena.greedy import best_fit
 from dlc.planning.arena.portfolio import place
 from dlc.planning.arena.stacking import Improve, Stack, improve
@@ -21,8 +21,6 @@ STEPS_FOR_EACH, MOST_STEPS = 400_000, 40_000_000
 """Steps of the local search, per buffer and at most: a tenth of a second."""
 STARTS = 6
 """How many orders are improved in the first half of the steps; the best of them gets the other half."""
-MAX_TOTAL = 1 << 43
-"""Cases of larger total size are skipped: a search counts in millionths of it, in 64-bit integers."""
 LAST_WEIGHT, LAST_WEIGHT_THEN = 100, 1_000_000
 """The weight of excess height in the last case, which is promised and most frequent: first moderate, so
 that the search may pass through orders with some, then prohibitive."""
@@ -60,7 +58,9 @@ def find_order(
     >>> find_order([[Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]])
     [1, 0, 2]
     """
-    searchable = [case for case in cases if sum(buffer.size for buffer in case) < MAX_TOTAL]
+    searchable = [
+        case for case in cases if sum(buffer.size for buffer in case) < LOCAL_SEARCH_BYTES
+    ]
     if not searchable:
         return _by_offset(best_fit(cases[-1]))
     stack = _stack_of(searchable)

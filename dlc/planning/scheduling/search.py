@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from dlc.ir.native import Compiler, interpreted
+from dlc.planning.arena.buffers import LOCAL_SEARCH_BYTES
 from dlc.planning.arena.exact import Ints
 from dlc.planning.scheduling.candidates import candidates
 from dlc.planning.scheduling.moves import SearchState, improve
@@ -23,8 +24,6 @@ SLACK_FRACTIONS = (0, 64, 32, 16, 8, 4)
 """By which fraction (1/n; 0: not at all) waves may exceed the peak, tried until there are few enough."""
 NEAR_FRACTION, FAR_FRACTION = 256, 64
 """The peak must fall by more than this fraction (1/n): near program order, and far from it."""
-MAX_TOTAL = 1 << 43
-"""The sum of all values, in bytes, from which on there is no local search: its sums are 64-bit integers."""
 SEED = 1
 
 
@@ -132,7 +131,7 @@ def _cuts(
 
 def _improved(graph: TaskGraph, order: Order, least: int, effort: Effort) -> Order:
     """An order improved by local search, which moves segments of it."""
-    if sum(graph.bytes) >= MAX_TOTAL:
+    if sum(graph.bytes) >= LOCAL_SEARCH_BYTES:
         return order
     state = search_state(graph, order, least)
     steps = min(MOST_STEPS, STEPS_FOR_EACH * len(graph.tasks))

@@ -1,7 +1,7 @@
-"""DLPack for arrays on a device: those of other libraries are taken as they are, ours are given likewise.
+"""DLPack for arrays on a GPU, imported and exported without a copy.
 
-NumPy packs: it is shown an array at the device's address, which it never reads, and the structure is told
-afterwards which device that is. So the packed array keeps ours alive as any of NumPy's would.
+NumPy makes the capsule: it is given an array at the address on the device, which it never reads, and the
+device is then written into the structure. So the capsule keeps our array alive like any NumPy array.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = {
     (BF16_TYPE[0] if dtype is BF16 else _CODES[dtype.numpy.kind], dtype.numpy.itemsize * 8): dtype
     for dtype in DTYPES.values()
 }
-"""The dtypes by what DLPack calls them."""
+"""The dtypes by DLPack's type code and number of bits."""
 
 
 class _OnDevice(Protocol):
@@ -42,21 +42,22 @@ class _OnDevice(Protocol):
 
 
 class Imported(NamedTuple):
-    """An array of another library, and its dtype: NumPy knows no bf16."""
+    """An array of another library, and its dtype, since NumPy has no bf16."""
 
     array: DeviceArray
     dtype: DType
 
 
 def imported(source: Exporter, stream: int | None = None) -> Imported:
-    """An array on a GPU, on its own memory, with all that was done to it done for `stream`.
+    """An array of another library on a GPU, without a copy.
 
-    Without a stream the library that it is from has finished. Raises Unsupported: D0702 for one that is
-    not dense, D0507 for elements that dlc does not have.
+    Work on the array that was queued before comes before later work on `stream`; without a stream, this
+    waits until the device is idle. Raises Unsupported: D0702 for an array that is not dense, D0507 for
+    element types that dlc lacks.
     """
     _, number = source.__dlpack_device__()
     driver = driver_of(f"cuda:{int(number)}")
-    # The first of CUDA's own numbers, the default stream, is what a library without others would use.
+    # In DLPack, stream 1 is CUDA's legacy default stream.
     try:
         capsule = cast(_OnDevice, source).__dlpack__(stream=1 if stream is None else stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -73,9 +74,9 @@ def imported(source: Exporter, stream: int | None = None) -> Imported:
         )
     shape = tuple(tensor.shape[: tensor.rank])
     _check_dense(tensor, shape)
-    place = int(tensor.data or 0) + int(tensor.offset)
-    # The capsule gives the memory back when nobody has it any more.
-    return Imported(DeviceArray(driver, place, shape, dtype.numpy, capsule), dtype)
+    address = int(tensor.data or 0) + int(tensor.offset)
+    # The capsule is the owner: it releases the memory when the last reference to it goes.
+    return Imported(DeviceArray(driver, address, shape, dtype.numpy, capsule), dtype)
 
 
 def _check_dense(tensor: DLTensor, shape: tuple[int, ...]) -> None:
@@ -93,7 +94,7 @@ def _check_dense(tensor: DLTensor, shape: tuple[int, ...]) -> None:
 
 
 class _AtAddress:
-    """What NumPy takes for an array of the host; it keeps the real one alive."""
+    """An array that NumPy takes for one in host memory; it keeps the device array alive."""
 
     def __init__(self, array: DeviceArray) -> None:
         self.array = array
@@ -106,7 +107,7 @@ class _AtAddress:
 
 
 def exported(array: DeviceArray, dtype: DType, max_version: tuple[int, int] | None) -> CapsuleType:
-    """The capsule for `__dlpack__`. All work on the array is done: calls wait for their results."""
+    """The capsule for `__dlpack__`. No work on the array is pending, since calls wait for their results."""
     if isinstance(array.owner, DeviceBytes):
         array.owner.is_lent = True
     shown: NDArray[np.generic] = np.asarray(_AtAddress(array))

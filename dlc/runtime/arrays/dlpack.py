@@ -1,6 +1,6 @@
-"""DLPack both ways for the dtypes of the language, bf16 included, which NumPy's own DLPack lacks.
+"""DLPack import and export for the dtypes of the language, including bf16, which NumPy's DLPack lacks.
 
-NumPy packs and unpacks; bf16 travels as uint16 whose type code is changed in the packed structure.
+NumPy makes and reads the capsules; for bf16 it sees uint16, and the type code in the capsule is changed.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Array = NDArray[np.generic]
 
 CPU = (1, 0)
 CUDA = 2
-"""An NVIDIA GPU, as a kind of device."""
+"""DLPack's device type of NVIDIA GPUs."""
 _CUDA_DEVICES = (CUDA, 13)
-"""It, and memory that it shares with the host."""
+"""NVIDIA GPUs, and their managed memory, which the host can read as well."""
 _HOST_DEVICES = (1, 3, 11)
-"""Devices whose memory the CPU reads: its own, and what CUDA and ROCm allocate for it (pinned)."""
+"""Device types whose memory the CPU can read: host memory, and memory pinned by CUDA and ROCm."""
 
 _FOREIGN = (AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError)
-"""What goes wrong in an array of another library that speaks DLPack badly, or only once."""
+"""Exceptions of arrays that implement DLPack wrongly, or can be exported only once."""
 
 BF16_TYPE = (4, 16, 1)
 UINT16_TYPE = (1, 16, 1)
 """Data types: code, bits and lanes."""
 
 _TENSOR_AT = {b"dltensor": 0, b"dltensor_versioned": 32}
-"""Where the `DLTensor` lies in a DLManagedTensor and in a DLManagedTensorVersioned."""
+"""Offset of the `DLTensor` in a DLManagedTensor and in a DLManagedTensorVersioned, in bytes."""
 
 _name_of = ctypes.pythonapi.PyCapsule_GetName
 _name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
@@ -45,14 +45,14 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, 
 
 
 class Exporter(Protocol):
-    """Any array that speaks DLPack."""
+    """Any array that implements DLPack."""
 
     def __dlpack__(self) -> object: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
 class DLTensor(ctypes.Structure):
-    """The structure of that name in `dlpack.h`: where an array lies, and of what elements."""
+    """`DLTensor` of `dlpack.h`: address, device, element type, shape and strides of an array."""
 
     _fields_ = (
         ("data", ctypes.c_uint64),
@@ -69,13 +69,13 @@ class DLTensor(ctypes.Structure):
 
 
 def tensor_in(capsule: object) -> DLTensor:
-    """The structure in a capsule, in place. Raises LookupError for a capsule of another kind."""
+    """The structure in a capsule, without a copy. Raises LookupError for a capsule of another kind."""
     name: bytes = _name_of(capsule)
     return DLTensor.from_address(_pointer_of(capsule, name) + _TENSOR_AT[name])
 
 
 def relabel(capsule: object, old: tuple[int, int, int], new: tuple[int, int, int]) -> bool:
-    """Change the data type in a capsule if it is the old one; whether it was."""
+    """Change the data type in a capsule from `old` to `new`; False if it was another one."""
     tensor = tensor_in(capsule)
     if (tensor.code, tensor.bits, tensor.lanes) != old:
         return False
@@ -84,7 +84,7 @@ def relabel(capsule: object, old: tuple[int, int, int], new: tuple[int, int, int
 
 
 class _Packed:
-    """A capsule as NumPy wants to be given it."""
+    """A capsule as an array that `np.from_dlpack` accepts."""
 
     def __init__(self, capsule: CapsuleType) -> None:
         self._capsule = capsule
@@ -97,14 +97,14 @@ class _Packed:
 
 
 def is_on_gpu(value: object) -> bool:
-    """Whether an array of another library lies on an NVIDIA GPU; what is no array does not."""
+    """Whether a value is an array on an NVIDIA GPU."""
     if not hasattr(value, "__dlpack_device__"):
         return False
     return _device_of(cast(Exporter, value)) in _CUDA_DEVICES
 
 
 def _device_of(source: Exporter) -> int:
-    """The kind of device that an array lies on. Raises Unsupported where it does not say."""
+    """The device type of an array. Raises Unsupported (D0702) if the array fails to state it."""
     try:
         return int(source.__dlpack_device__()[0])
     except _FOREIGN as error:
@@ -124,9 +124,9 @@ def exported(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> CapsuleType:
-    """The capsule for `__dlpack__`: 64-byte aligned memory, copied for that unless `copy` is False.
+    """The capsule for `__dlpack__`. Memory not aligned to 64 bytes is copied unless `copy` is False.
 
-    Raises BufferError, as the protocol demands, where that is not possible.
+    Raises BufferError, as the protocol requires, if the export is not possible.
     """
     if address(stored) % ALIGNMENT and copy is not False:
         aligned = aligned_array(stored.shape, stored.dtype, stored.nbytes)
@@ -140,9 +140,9 @@ def exported(
 
 
 def imported(source: Exporter) -> tuple[Array, DType]:
-    """The elements of a foreign array on its own memory, and their dtype; bf16 as its bits.
+    """The elements of an array of another library, without a copy, and their dtype; bf16 as uint16 bits.
 
-    Raises Unsupported for memory that the CPU cannot read and for unknown element types.
+    Raises Unsupported: D0702 for memory that the CPU cannot read, D0507 for unknown element types.
     """
     device = _device_of(source)
     if device not in _HOST_DEVICES:

@@ -1,4 +1,4 @@
-"""Element types of arrays, as the language spells them, with their names in NumPy, DLPack and safetensors.
+"""Element types of arrays, with their names in the language, NumPy, DLPack and safetensors.
 
 >>> DTYPES["f32"].bytes, DTYPES["bool"].numpy, BY_SAFETENSORS["BF16"].name
 (4, dtype('bool'), 'bf16')
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_RANK = 16
-"""So many axes has an array at most, be it one that a caller sees or a value of a text in between."""
+"""The most axes of an array: of inputs, results, and values in between."""
 MAX_BYTES = 1 << 62
 
 
 class DType(NamedTuple):
-    """One element type. `numpy` is how its bits are stored: for bf16, which NumPy lacks, uint16."""
+    """An element type. `numpy` is the dtype of its bits in memory: uint16 for bf16, which NumPy lacks."""
 
     name: str
     bytes: int
@@ -74,10 +74,10 @@ _BY_NUMPY: dict[np.dtype[np.generic], DType] = {
 
 
 def byte_count(shape: Sequence[int], dtype: DType) -> int | None:
-    """Bytes of an array of that shape; None if no array can have it.
+    """Bytes of an array of that shape; None if no array can have the shape.
 
-    That is: too many axes, a negative size, or sizes whose product is beyond measure even if one of
-    them is 0, which NumPy does not accept either.
+    Impossible are too many axes, a negative size, and sizes whose product is too large even if zeros are
+    left out; NumPy refuses these, too.
 
     >>> byte_count((2, 3), BF16), byte_count((0, 1 << 60), BF16), byte_count((0, 1 << 62), BF16)
     (12, 0, None)
@@ -90,11 +90,11 @@ def byte_count(shape: Sequence[int], dtype: DType) -> int | None:
 
 
 def dtype_of(array: NDArray[np.generic]) -> DType | None:
-    """The element type of a NumPy array, `ml_dtypes.bfloat16` included; None if dlc has none like it."""
-    found = _BY_NUMPY.get(array.dtype)
-    if found is None and array.dtype.name == "bfloat16" and array.dtype.itemsize == BF16.bytes:
+    """The element type of a NumPy array, `ml_dtypes.bfloat16` included; None if dlc lacks it."""
+    dtype = _BY_NUMPY.get(array.dtype)
+    if dtype is None and array.dtype.name == "bfloat16" and array.dtype.itemsize == BF16.bytes:
         return BF16
-    return found
+    return dtype
 
 
 @cache
@@ -109,7 +109,7 @@ def numpy_bfloat16() -> np.dtype[np.generic] | None:
 def bf16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
     """Numbers rounded to bf16 (to nearest, ties to even; NaN stays NaN), as their 16 bits.
 
-    f64 goes through f32 rounded to odd, so that there is one rounding in effect.
+    f64 is first rounded to odd in f32: then both roundings give the result of one (Boldo & Melquiond 2008).
 
     >>> [hex(bits) for bits in bf16_bits(np.float32([1.0, -2.0, 3.1415927]))]
     ['0x3f80', '0xc000', '0x4049']
@@ -122,7 +122,7 @@ def bf16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
 
 
 def _to_odd_f32(values: NDArray[np.generic]) -> NDArray[np.float32]:
-    """f32 of the values; an inexact one is moved to its odd neighbour, which later rounding sees."""
+    """The values rounded to odd in f32: inexact ones to the neighbour with an odd significand."""
     if values.dtype.itemsize < 4 or values.dtype == np.float32:
         return values.astype(np.float32)
     wide = values.astype(np.float64)
@@ -138,5 +138,5 @@ def _to_odd_f32(values: NDArray[np.generic]) -> NDArray[np.float32]:
 
 
 def bf16_values(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """The numbers that bf16 bits stand for, exactly."""
+    """The exact values of bf16 bits."""
     return np.asarray(bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

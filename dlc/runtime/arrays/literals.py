@@ -1,4 +1,4 @@
-"""Numbers as the language writes them: the shortest text that reads back as the same number."""
+"""Numbers as literals of the language: the shortest text that reads back as the same number."""
 
 from __future__ import annotations
 

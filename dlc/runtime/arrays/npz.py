@@ -1,8 +1,8 @@
-"""NumPy's npy and npz files, read strictly: no pickle, and no size believed before it is checked.
+"""A strict reader of NumPy's npy and npz files: no pickle, and every size is checked before it is used.
 
-An npz file is a zip archive of npy files. Members that are stored uncompressed, as `np.savez` does it,
-stay where they are in the mapped file; compressed ones are unpacked when they are asked for. Either way
-the CRC-32 of an array is checked each time it is asked for, before anything is made of its bytes.
+An npz file is a zip archive of npy files. Uncompressed members, as `np.savez` writes them, are read in
+place from the mapped file; compressed ones are unpacked on access. Either way the CRC-32 of an array is
+checked at each access, before its bytes are interpreted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_MEMBERS = 100_000
 _FREE_SIZE = 64 << 20
 _MAX_RATIO = 100
-"""Unpacked bytes for each packed one, of members larger than `_FREE_SIZE`: beyond is a zip bomb."""
+"""The highest compression ratio of members larger than `_FREE_SIZE`, against zip bombs."""
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 1 << 16
@@ -46,7 +46,7 @@ _ENCRYPTED = 1
 
 
 def entries(file: memoryview, path: str) -> dict[str, Callable[[], Tensor]]:
-    """What reads each array of an npz file, by name. Raises ArtifactError (D0503) if it is damaged."""
+    """A reader for each array of an npz file, by name. Raises ArtifactError (D0503) if it is damaged."""
     import zipfile  # 10 ms that only an npz file has to pay
 
     with _damage_named(path):
@@ -66,12 +66,12 @@ def entries(file: memoryview, path: str) -> dict[str, Callable[[], Tensor]]:
 
 
 def single_entry(file: memoryview, path: str) -> dict[str, Callable[[], Tensor]]:
-    """The same for an npy file, whose one array is called like the file."""
+    """The same for an npy file, whose only array has the name of the file without its ending."""
     return {Path(path).stem: partial(read_npy, file, path)}
 
 
 def read_npy(file: memoryview, path: str) -> Tensor:
-    """The array of an npy file, on the same memory.
+    """The array of an npy file, without a copy.
 
     Raises ArtifactError (D0503) if it is damaged, Unsupported (D0507) for an element type that the
     language lacks: text, objects, complex and big-endian numbers.
@@ -126,7 +126,7 @@ def _member(
         raise _damaged(path, "it is encrypted, or packed in a way that is not deflate")
     if member.compress_type == _STORED:
         with _damage_named(path), archive.open(member):
-            pass  # what the archive says of a member in two places is compared
+            pass  # compares the two headers of the member
         return read_npy(_stored(file, member, path), path)
     if member.file_size > max(_FREE_SIZE, _MAX_RATIO * member.compress_size):
         message = f"{member.compress_size} bytes claim to unpack to {member.file_size}"
@@ -135,7 +135,7 @@ def _member(
 
 
 def _stored(file: memoryview, member: zipfile.ZipInfo, path: str) -> memoryview:
-    """The bytes of an uncompressed member, where they lie in the archive."""
+    """The bytes of an uncompressed member, in the memory of the archive."""
     start = member.header_offset
     if not 0 <= start <= len(file) - _LOCAL_HEADER.size:
         raise _damaged(path, "it lies outside the archive")
@@ -164,7 +164,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str) -> B
 
 
 class _MemoryFile(io.RawIOBase):
-    """Memory as a file to read from, for `zipfile`, without copying it."""
+    """Memory as a readable file, for `zipfile`, without a copy."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
@@ -182,9 +182,8 @@ class _MemoryFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         base = (0, self._at, len(self._memory))[whence]
         if base + offset < 0:
-            raise OSError(
-                errno.EINVAL, "a place before the beginning"
-            )  # as files do; zipfile knows it
+            # Files raise the same; zipfile expects it.
+            raise OSError(errno.EINVAL, "a position before the beginning")
         self._at = base + offset
         return self._at
 
@@ -197,7 +196,7 @@ class _MemoryFile(io.RawIOBase):
 
 @contextmanager
 def _damage_named(path: str) -> Generator[None]:
-    """Turns what `zipfile` and `zlib` raise for a broken archive into the one typed error."""
+    """Convert the exceptions of `zipfile` and `zlib` for a damaged archive to ArtifactError (D0503)."""
     import zipfile
 
     try:

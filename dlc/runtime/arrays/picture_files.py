@@ -15,10 +15,10 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _MAX_PIXELS = 1 << 26
-"""A file of a few bytes can claim any size: more would take seconds to make."""
+"""The most pixels of a picture: a file of a few bytes can claim any size, and decoding takes its time."""
 
 CHANNELS = tuple(_MODES)
-"""How many channels a picture may have: grey, red-green-blue, or those with alpha."""
+"""The possible numbers of channels: grey, RGB, RGBA."""
 
 
 def require_pillow(what: str) -> None:
@@ -32,10 +32,10 @@ def require_pillow(what: str) -> None:
 
 
 def open_picture(data: memoryview, name: str) -> Image:
-    """A picture of which only the head was read, so that its size is known.
+    """A picture of which only the header was read, which gives its size.
 
-    Raises Unsupported as `require_pillow` does, ArtifactError (D0503) for what is no picture or is too
-    large for one.
+    Raises Unsupported (D0703) without Pillow, ArtifactError (D0503) if the data is not a picture or has
+    too many pixels.
     """
     require_pillow(name)
     from PIL import Image
@@ -44,7 +44,7 @@ def open_picture(data: memoryview, name: str) -> Image:
         picture = Image.open(io.BytesIO(data))
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - Pillow raises whatever damage makes it stumble over
+    except Exception as error:  # noqa: BLE001 - for damaged files Pillow raises exceptions of any class
         raise _damaged(name, error) from None
     if picture.width * picture.height > _MAX_PIXELS:
         raise _damaged(name, f"{picture.width} x {picture.height} pixels are too many")
@@ -52,7 +52,7 @@ def open_picture(data: memoryview, name: str) -> Image:
 
 
 def decoded(picture: Image, name: str, channels: int) -> Image:
-    """The picture with so many channels of 8 bits. Raises ArtifactError (D0503) if it is damaged."""
+    """The picture with this number of 8-bit channels. Raises ArtifactError (D0503) if it is damaged."""
     try:
         return picture.convert(_MODES[channels])
     except MemoryError:

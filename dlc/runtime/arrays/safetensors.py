@@ -1,8 +1,8 @@
 """The safetensors format, read strictly and written deterministically.
 
-A file is the length of a header (8 bytes, little-endian), the header (JSON: for each array its dtype,
-shape and the bytes it occupies), and the arrays. They must follow each other from the first byte after
-the header to the last one of the file, without gaps, and be as long as their shapes say.
+A file consists of the length of a header (8 bytes, little-endian), the header (JSON: dtype, shape and
+range of bytes of each array), and the arrays. These must fill the file after the header without gaps, and
+each must have the length that follows from its shape.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class _Entry(NamedTuple):
 
 
 def entries(file: memoryview, path: str) -> dict[str, Callable[[], Tensor]]:
-    """What reads each array of a file, by name. Raises ArtifactError (D0503) if the file is damaged."""
+    """A reader for each array of a file, by name. Raises ArtifactError (D0503) if the file is damaged."""
     header, data = _split(file, path)
     table = _parse(header, path)
-    _check_places(table, len(data), path)
+    _check_ranges(table, len(data), path)
     return {name: partial(_tensor, data, name, entry, path) for name, entry in table.items()}
 
 
 def metadata(file: memoryview, path: str) -> dict[str, str]:
-    """The free texts that a file carries beside its arrays."""
+    """The metadata of a file: texts by key."""
     header, _ = _split(file, path)
     found = _json_object(header, path).get(_METADATA, {})
     if not isinstance(found, dict):
@@ -61,13 +61,13 @@ def write(
     tensors: Mapping[str, Tensor],
     texts: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a file: the same bytes for the same arrays, whatever their order; all of it or nothing."""
+    """Write a file atomically; equal arrays give equal bytes, whatever their order in the mapping."""
     write_file(path, pieces(tensors, texts or {}))
 
 
 def pieces(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> Iterator[bytes | memoryview]:
-    """The bytes of a file, piece by piece."""
-    # Wide elements first: so each array is aligned to its element.
+    """The bytes of a file: the header, then one array at a time."""
+    # Wide elements come first, which aligns each array to its element size.
     order = sorted(tensors, key=lambda name: (-DTYPES[tensors[name].dtype].bytes, name))
     table: dict[str, object] = {_METADATA: dict(sorted(texts.items()))} if texts else {}
     end = 0
@@ -141,7 +141,7 @@ def _entry(name: str, value: object, path: str) -> _Entry:
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
-    """A list of numbers that are not negative, or None if it is something else."""
+    """A list of non-negative integers below 2^62; None for any other value."""
     if not isinstance(value, list):
         return None
     numbers = cast("list[object]", value)
@@ -150,7 +150,7 @@ def _sizes(value: object) -> tuple[int, ...] | None:
     return tuple(cast("list[int]", numbers))
 
 
-def _check_places(table: Mapping[str, _Entry], length: int, path: str) -> None:
+def _check_ranges(table: Mapping[str, _Entry], length: int, path: str) -> None:
     end = 0
     for name, entry in sorted(table.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin != end:

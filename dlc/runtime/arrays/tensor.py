@@ -1,9 +1,9 @@
-"""`dlc.Tensor`: an array where NumPy's does not suffice, because it has no bf16.
+"""`dlc.Tensor`: an array of any dtype of the language, including bf16, which NumPy lacks, on any device.
 
-A tensor has a dtype of the language, a shape and a device; it is indexed and calculated with like an
-array and goes to and from NumPy and DLPack without copying where the memory allows it. Arithmetic on
-bf16 is done in f32 and rounded once. There is no promotion: both sides must have one dtype, and Python
-numbers adapt to it. What is calculated with a tensor on a GPU is calculated here, with a copy of it.
+A tensor supports indexing and arithmetic like a NumPy array, and converts from and to NumPy and DLPack
+without a copy where possible. Arithmetic on bf16 is done in f32 and rounded once. There is no type
+promotion: both operands must have the same dtype, and Python numbers adapt to it. Arithmetic on a tensor
+on a GPU is done on the host, with a copy.
 
 >>> x = Tensor([[1.5, 2], [3, 4]], "bf16")
 >>> x
@@ -48,17 +48,17 @@ Index: TypeAlias = "_Axis | tuple[_Axis, ...]"
 
 
 class Tensor(NDArrayOperatorsMixin):
-    """An array of one of the language's dtypes, on a device. Shares memory with what it was made from.
+    """An array of a dtype of the language, on a device. It shares memory with the array it is made from.
 
-    `Tensor(values, dtype)` takes an array, nested lists or another tensor; with a dtype that the values
-    do not have yet they are converted, to bf16 rounded to nearest. Raises UsageError for values or
-    dtypes that the language does not have. NumPy's element-wise functions and operators work on it.
+    `Tensor(values, dtype)` takes an array, nested lists or another tensor; values of another dtype are
+    converted, to bf16 with rounding to nearest. Raises UsageError for values or dtypes that the language
+    does not have. NumPy's element-wise functions and operators accept tensors.
     """
 
     __slots__ = ("_dtype", "_memory")
 
     _memory: Array | DeviceArray
-    """The elements as NumPy stores them: bf16 as its bits, uint16."""
+    """The elements; bf16 as uint16 bits."""
     _dtype: DType
 
     def __init__(self, values: ArrayLike | Tensor, dtype: str | None = None) -> None:
@@ -66,22 +66,22 @@ class Tensor(NDArrayOperatorsMixin):
 
     @classmethod
     def from_bits(cls, bits: Array, dtype: str) -> Self:
-        """A tensor on the memory of an array that already holds the bits of its elements.
+        """A tensor that shares the memory of an array with the bits of its elements.
 
         >>> Tensor.from_bits(np.array([0x3F80], np.uint16), "bf16").tolist()
         [1.0]
         """
-        found = _named(dtype)
-        if bits.dtype != found.numpy:
-            raise UsageError(f"the bits of {dtype} are stored as {found.numpy}, not {bits.dtype}")
+        kind = _named(dtype)
+        if bits.dtype != kind.numpy:
+            raise UsageError(f"the bits of {dtype} are stored as {kind.numpy}, not {bits.dtype}")
         tensor = cls.__new__(cls)
-        # NumPy gives a scalar where an array without axes would be: that has no memory of its own.
-        tensor._memory, tensor._dtype = np.asarray(bits), found
+        # NumPy returns scalars instead of arrays without axes; a scalar has no memory to share.
+        tensor._memory, tensor._dtype = np.asarray(bits), kind
         return tensor
 
     @classmethod
     def on_device(cls, memory: DeviceArray, dtype: str | DType) -> Self:
-        """A tensor on memory of a device that holds the bits of its elements."""
+        """A tensor that shares an array on a device with the bits of its elements."""
         tensor = cls.__new__(cls)
         tensor._memory = memory
         tensor._dtype = dtype if isinstance(dtype, DType) else _named(dtype)
@@ -89,18 +89,18 @@ class Tensor(NDArrayOperatorsMixin):
 
     @property
     def _stored(self) -> Array:
-        """The elements here: a copy of those on another device."""
+        """The elements in host memory: a copy if they are on another device."""
         return self._memory.download() if isinstance(self._memory, DeviceArray) else self._memory
 
     def __reduce__(self) -> tuple[Callable[[Array, str], Tensor], tuple[Array, str]]:
-        # One on a device comes back on the CPU: where it goes there may be no such device.
+        # A tensor on a device is unpickled on the CPU: another machine may lack the device.
         return Tensor.from_bits, (self._stored, self.dtype)
 
     @classmethod
     def from_dlpack(cls, source: dlpack.Exporter) -> Self:
-        """A tensor on the memory of any array that speaks DLPack, bf16 included, here or on an NVIDIA GPU.
+        """A tensor that shares the memory of any DLPack array, on the host or on an NVIDIA GPU.
 
-        Raises Unsupported for arrays on other devices, and for element types that dlc lacks.
+        Raises Unsupported: D0702 for arrays on other devices, D0507 for element types that dlc lacks.
         """
         if dlpack.is_on_gpu(source):
             array, dtype = device_dlpack.imported(source)
@@ -115,7 +115,7 @@ class Tensor(NDArrayOperatorsMixin):
 
     @property
     def kind(self) -> DType:
-        """What is known of its element type."""
+        """The element type."""
         return self._dtype
 
     @property
@@ -128,7 +128,7 @@ class Tensor(NDArrayOperatorsMixin):
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return self._memory.size
 
     @property
@@ -137,48 +137,47 @@ class Tensor(NDArrayOperatorsMixin):
 
     @property
     def device(self) -> str:
-        """Where the elements lie: `cpu`, or `cuda:0` and so on."""
+        """The device of the elements: `cpu`, or `cuda:0` and so on."""
         return self._memory.device if isinstance(self._memory, DeviceArray) else CPU
 
     @property
     def memory(self) -> Array | DeviceArray:
-        """The elements where they are."""
+        """The array with the elements, on the host or on a device."""
         return self._memory
 
     @property
     def bits(self) -> Array:
-        """The elements as NumPy stores them, for bf16 their bits as uint16: a copy only from a device."""
+        """The elements as a NumPy array, bf16 as uint16 bits; a copy only if they are on a device."""
         return self._stored
 
     def to(self, device: str) -> Tensor:
-        """The tensor on a device, `cpu` or `cuda:0` and so on: itself where it is there, else a copy.
+        """The tensor on a device, such as `cpu` or `cuda:0`: itself if it is there already, else a copy.
 
-        Raises Unsupported (D0702) for a device that is not there.
+        Raises Unsupported (D0702) if this machine lacks the device.
         """
-        wanted = device_named(device)
-        if wanted == self.device:
+        name = device_named(device)
+        if name == self.device:
             return self
-        if wanted == CPU:
+        if name == CPU:
             return Tensor.from_bits(self._stored, self.dtype)
-        return Tensor.on_device(
-            DeviceArray.copied(devices.driver_of(wanted), self._stored), self.dtype
-        )
+        copy = DeviceArray.copied(devices.driver_of(name), self._stored)
+        return Tensor.on_device(copy, self.dtype)
 
     def astype(self, dtype: str) -> Tensor:
-        """A copy, converted as NumPy does it; to bf16 rounded to nearest."""
+        """A copy converted to a dtype by NumPy's rules, to bf16 with rounding to nearest."""
         return Tensor(self.values().copy(), dtype)
 
     def numpy(self) -> Array:
-        """The elements as a NumPy array on the same memory; a copy of those on another device.
+        """The elements as a NumPy array that shares their memory; a copy if they are on another device.
 
-        bf16 becomes `ml_dtypes.bfloat16` if that package is installed, else a view of its bits as
-        uint16; `values()` gives numbers in either case.
+        bf16 becomes `ml_dtypes.bfloat16` if that package is installed, else a view of the bits as uint16;
+        `values()` returns numbers in either case.
         """
         native = numpy_bfloat16() if self._dtype is BF16 else None
         return self._stored if native is None else self._stored.view(native)
 
     def values(self) -> Array:
-        """The elements as numbers that NumPy calculates with: bf16 as f32 (a copy), else as they are."""
+        """The elements as numbers for NumPy: bf16 converted to f32 (a copy), other dtypes as `bits`."""
         return bf16_values(self._stored.view(np.uint16)) if self._dtype is BF16 else self._stored
 
     def tolist(self) -> object:
@@ -231,14 +230,14 @@ class Tensor(NDArrayOperatorsMixin):
         return float(self.item())
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
-        # Bits that look like numbers would be a trap: without ml_dtypes NumPy is given the values.
+        # NumPy would take bits for numbers: without ml_dtypes it gets the values.
         hidden = self._dtype is BF16 and numpy_bfloat16() is None
         return np.array(self.values() if hidden else self.numpy(), dtype, copy=copy)
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: object, **options: object
     ) -> object:
-        """NumPy's functions on tensors: calculated on the values, and rounded to bf16 if that is ours."""
+        """NumPy's functions on tensors: computed on the values; results of bf16 are rounded to bf16."""
         if "out" in options:
             raise UsageError(f"np.{ufunc.__name__} cannot write into a tensor: assign to x[...]")
         values = [_operand(ufunc.__name__, value, self._dtype) for value in inputs]
@@ -260,7 +259,7 @@ class Tensor(NDArrayOperatorsMixin):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType:
-        # No stream has to wait: whatever computes a tensor on a device waits for it.
+        # The stream need not wait: every call that computes a tensor waits for it.
         if isinstance(self._memory, DeviceArray) and dl_device != dlpack.CPU and not copy:
             return device_dlpack.exported(self._memory, self._dtype, max_version)
         return dlpack.exported(self._stored, self._dtype, max_version, dl_device, copy)
@@ -279,7 +278,7 @@ def _named(name: str) -> DType:
 
 
 def _stored(values: ArrayLike | Tensor, wanted: DType | None) -> tuple[Array, DType]:
-    """The elements as they are stored, and their dtype: the wanted one, or the one they have."""
+    """The elements, bf16 as bits, and their dtype: `wanted`, or by default the dtype of the values."""
     if isinstance(values, Tensor):
         if wanted is None or wanted.name == values.dtype:
             return values.bits, DTYPES[values.dtype]
@@ -309,7 +308,7 @@ def _as_array(values: ArrayLike) -> Array:
 
 
 def _operand(function: str, value: object, dtype: DType) -> object:
-    """What NumPy is to calculate with in place of an operand."""
+    """The operand in the form that NumPy computes with. Raises UsageError for another dtype."""
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, Tensor | np.ndarray | np.generic):
@@ -324,12 +323,12 @@ def _operand(function: str, value: object, dtype: DType) -> object:
 
 
 def _impossible(function: str, inputs: Sequence[object], error: Exception) -> UsageError:
-    """What NumPy says cannot be calculated, with the types that do not go together."""
+    """The error for operands that NumPy refuses, with their types."""
     types = [f"{x.dtype}{list(x.shape)}" if isinstance(x, Tensor) else f"{x}" for x in inputs]
     return UsageError(f"np.{function} of {' and '.join(types)}: {str(error).rstrip('.')}")
 
 
 def _rounded(result: Array, dtype: DType) -> Tensor:
-    """A result as a tensor, in bf16 if that is what it was calculated from."""
+    """A result as a tensor, rounded to bf16 if the operands are bf16."""
     to_bf16 = dtype is BF16 and result.dtype == np.float32
     return Tensor(result, "bf16" if to_bf16 else None)

@@ -1,7 +1,7 @@
 """The bytes of a `.dlc` file: header, manifest, sections (`docs/artifact.md` has the format).
 
-Reading checks the form and every hash before anyone looks inside a section; what the sections mean is
-checked by `dlc.runtime.artifact.manifest_checks`. Writing gives the same bytes for the same contents.
+The reader checks the form and every hash before a section is used; `dlc.runtime.artifact.manifest_checks`
+checks the contents of the sections. Equal contents are written as equal bytes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Data: TypeAlias = bytes | memoryview
 """The contents of a section: bytes, or a view with one byte per item."""
 
 MAGIC = b"\x89dlc\r\n\x1a\n"
-"""Not text, and broken by any transfer that changes line ends."""
+"""The magic is no text, and a transfer that converts line ends damages it (as in PNG)."""
 FORMAT_VERSION = 2
 ALIGNMENT = 64
 MAX_MANIFEST = 32 << 20
-"""That of a training step of ResNet-50 has 1.4 million bytes."""
+"""The most bytes of a manifest; that of a training step of ResNet-50 has 1.4 million."""
 MAX_SECTIONS = 10_000
 
 HEADER = struct.Struct("<8sIIQQ32s")
@@ -46,16 +46,16 @@ KINDS = (
     "prepared",
     "progress",
 )
-"""What a section's name may begin with; details follow after a `/`, as in `program/cpu/predict`."""
+"""The kinds of sections: names begin with a kind; details follow a `/`, as in `program/cpu/predict`."""
 
 
 class Contents(NamedTuple):
-    """What was read: the manifest and a view of each section, unchecked beyond form and hashes."""
+    """The contents of a file: the manifest and a view of each section; only form and hashes are checked."""
 
     manifest: Manifest
     sections: Mapping[str, memoryview]
     starts: Mapping[str, int]
-    """Where in the file each section begins."""
+    """The offset of each section in the file."""
     hash_ms: float
 
 
@@ -65,7 +65,7 @@ def padded(length: int) -> int:
 
 
 def read(file: memoryview, context: ErrorContext) -> Contents:
-    """Check form and hashes of a whole file; raises ArtifactError at the first thing that is wrong."""
+    """Check form and hashes of a file and return its contents. Raises ArtifactError at the first fault."""
     manifest = _read_manifest(file, context)
     body = padded(HEADER.size + HEADER.unpack_from(file)[3])
     _check_layout(manifest.sections, len(file), body, context)
@@ -113,7 +113,7 @@ def _read_manifest(file: memoryview, context: ErrorContext) -> Manifest:
 def _check_layout(
     sections: tuple[Section, ...], total: int, body: int, context: ErrorContext
 ) -> None:
-    """Sections follow each other without gap or overlap, each at a multiple of 64, to the file's end."""
+    """Check that sections follow each other without gap or overlap, at multiples of 64, to the end."""
     if len(sections) > MAX_SECTIONS:
         raise context.error("D0605", f"{len(sections)} sections; at most {MAX_SECTIONS} are read")
     expected = 0
@@ -175,7 +175,7 @@ def sealed(manifest: Manifest, sections: Mapping[str, Data]) -> Manifest:
 
 
 def pieces(manifest: Manifest, sections: Mapping[str, Data]) -> Iterator[bytes | memoryview]:
-    """The bytes of the file, piece by piece; `manifest` must be sealed for these sections."""
+    """The bytes of the file in pieces; `manifest` must be sealed for these sections."""
     data = canonical_json.dump(schema.encode(manifest))
     body = padded(HEADER.size + len(data))
     total = body + sum(padded(section.bytes) for section in manifest.sections)
@@ -189,5 +189,5 @@ def pieces(manifest: Manifest, sections: Mapping[str, Data]) -> Iterator[bytes |
 
 
 def file_digest(file: memoryview) -> str:
-    """SHA-256 of a whole file, as `sha256sum` prints it."""
+    """The SHA-256 of a file, as `sha256sum` prints it."""
     return hashlib.sha256(file).hexdigest()

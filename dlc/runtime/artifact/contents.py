@@ -23,7 +23,7 @@ IN_MEMORY = "<memory>"
 
 
 class Timings(NamedTuple):
-    """How long reading took, in milliseconds: hashing is apart, because it grows with the weights."""
+    """The duration of reading in milliseconds; hashing is separate, because it grows with the weights."""
 
     read_ms: float = 0.0
     hash_ms: float = 0.0
@@ -34,22 +34,22 @@ _NOT_READ = Timings()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artifact:
-    """What `dlc compile` makes: facts in `manifest`, bytes in `sections` by name (`docs/artifact.md`).
+    """A compiled model: a `manifest`, and the bytes of `sections` by name (`docs/artifact.md`).
 
-    Make one from a manifest and sections (`Artifact.of`), a file (`read`) or its bytes
-    (`from_bytes`). Nothing in it changes or runs; `dlc.runtime.model.Model` runs it.
+    It is made from a manifest and sections (`Artifact.of`), a file (`read`) or the bytes of one
+    (`from_bytes`), and is immutable; `dlc.runtime.model.Model` runs it.
     """
 
     manifest: Manifest
     sections: Mapping[str, memoryview]
     name: str = IN_MEMORY
     starts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Where in the file each section begins, for messages."""
+    """The offset of each section in the file, for messages."""
     timings: Timings = _NOT_READ
 
     @classmethod
     def of(cls, manifest: Manifest, sections: Mapping[str, Data], name: str = IN_MEMORY) -> Self:
-        """An artifact made here. Its tables are checked as if it had been read from a file."""
+        """An artifact from its parts. Its tables are checked as if it were read from a file."""
         views = {key: memoryview(data).cast("B").toreadonly() for key, data in sections.items()}
         artifact = cls(manifest._replace(sections=()), views, name)
         manifest_checks.check_tables(artifact.manifest, artifact.sections, artifact.error_context)
@@ -61,9 +61,8 @@ class Artifact:
     ) -> Self:
         """Map a `.dlc` file, or `copy` it, and check its form, its hashes and its tables.
 
-        `sha256` pins the file.
-
-        Raises ArtifactError naming section and offset, or UsageError if the file cannot be read.
+        `sha256` is the digest that the file must have. Raises ArtifactError with section and offset, or
+        UsageError (D0501) if the file cannot be read.
         """
         return cls._read(map_file(path, copy=copy), os.fspath(path), sha256)
 
@@ -93,9 +92,9 @@ class Artifact:
         return ErrorContext(self.name, self.starts)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the `.dlc` file: the same bytes for the same contents, all of it or nothing.
+        """Write the `.dlc` file atomically; equal contents give equal bytes.
 
-        Raises UsageError where the folder cannot be written.
+        Raises UsageError (D0502) if the file cannot be written.
         """
         write_file(path, container.pieces(self._sealed(), self.sections))
 
@@ -104,7 +103,7 @@ class Artifact:
         return b"".join(container.pieces(self._sealed(), self.sections))
 
     def _sealed(self) -> Manifest:
-        """The manifest with every hash filled in: those of weights are left empty until now."""
+        """The manifest with all hashes; those of weights are computed here."""
         data = self.section("weights")
         weights = tuple(
             weight if weight.sha256 else weight._replace(sha256=_digest(data, weight))
@@ -113,7 +112,7 @@ class Artifact:
         return container.sealed(self.manifest._replace(weights=weights), self.sections)
 
     def with_weights(self, data: Data) -> Artifact:
-        """The same artifact with another section `weights`, laid out as before."""
+        """The same artifact with another section `weights` of the same layout."""
         cached = {t.prepare.cached for t in self.manifest.targets if t.prepare is not None}
         targets = tuple(
             target._replace(prepare=target.prepare._replace(cached=""))
@@ -145,7 +144,7 @@ def _digest(data: memoryview, weight: Weight) -> str:
 
 
 def _check_weights(artifact: Artifact) -> float:
-    """Milliseconds it took to compare the SHA-256 of each weight, where it is said, with its bytes."""
+    """Check the SHA-256 of each weight that has one, and return the duration in milliseconds."""
     began = time.perf_counter()
     data = artifact.section("weights")
     rows = [row for row in artifact.manifest.weights if row.sha256]
@@ -161,7 +160,7 @@ def _check_weights(artifact: Artifact) -> float:
 
 
 def _check_pin(file: memoryview, sha256: str | None, context: ErrorContext) -> float:
-    """Milliseconds it took to compare the file's SHA-256 with the pinned one."""
+    """Compare the SHA-256 of the file with the given one, and return the duration in milliseconds."""
     if sha256 is None:
         return 0.0
     began = time.perf_counter()

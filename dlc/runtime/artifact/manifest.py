@@ -1,7 +1,7 @@
-"""What an artifact says about itself: these classes are the schema of the manifest (`docs/artifact.md`).
+"""The manifest of an artifact: these classes are its schema (`docs/artifact.md`).
 
-`dlc.runtime.artifact.schema` mirrors them to JSON and back; `dlc.runtime.artifact.manifest_checks` says
-what must hold between the fields. Sizes are texts that `dlc.runtime.artifact.size_expressions` reads:
+`dlc.runtime.artifact.schema` converts them to JSON and back; `dlc.runtime.artifact.manifest_checks` checks
+the relations between the fields. Sizes are texts that `dlc.runtime.artifact.size_expressions` parses:
 numbers, or expressions over the dims of their entry point.
 """
 
@@ -14,7 +14,7 @@ from dlc.runtime.abi import COPY, ON_GPU
 
 
 class Compiler(NamedTuple):
-    """What made the artifact, with the flags that could change a byte of it."""
+    """The compiler that made the artifact, with the flags that can change a byte of it."""
 
     name: str
     version: str
@@ -22,10 +22,10 @@ class Compiler(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A size that the call itself finds out: the value of an integer scalar output.
+    """A size that is computed during the call: the value of an integer scalar output.
 
-    Storage is at `limit`, an expression over the other dims; an output of such a size is written
-    densely from the start of its storage.
+    Memory is reserved for `limit`, an expression over the other dims; an output of such a size is
+    contiguous from the beginning of its memory.
     """
 
     output: str
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 class Dim(NamedTuple):
-    """A named size of an entry point. One that no input's shape mentions is given by the caller."""
+    """A named size of an entry point. The caller passes those that no shape of an input contains."""
 
     name: str
     lower: int = 0
@@ -42,11 +42,11 @@ class Dim(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A size that a call must not make negative, or that must equal `equals`, if that is not empty.
+    """A size that must not be negative in a call, or that must equal `equals`, if that is not empty.
 
-    Both are expressions over the dims that are not measured. Where the condition does not hold, the call
-    fails with error `code` before anything runs. `told` says why, `{n}` in it standing for what the size is
-    and `{m}` for what the other one is; `place` and `end` are as in `Op`.
+    Both are expressions over the dims that are not measured. If the condition does not hold, the call
+    fails with the error `code` before anything runs. `told` is the message, in which `{n}` stands for the
+    value of the size and `{m}` for that of the other one; `place` and `end` are as in `Op`.
     """
 
     size: str
@@ -68,14 +68,14 @@ class Need(NamedTuple):
 
 
 class Default(NamedTuple):
-    """The value of an input that the caller leaves out: little-endian elements in base64."""
+    """The default value of an input: little-endian elements in base64."""
 
     shape: tuple[int, ...]
     data: str
 
 
 class Input(NamedTuple):
-    """One parameter of an entry point; `shape` has one size per axis."""
+    """An input of an entry point; `shape` has one size for each axis."""
 
     name: str
     dtype: str
@@ -85,10 +85,10 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """One result. A hidden one is computed (a measured size) but not handed to the caller.
+    """A result of an entry point. A hidden one (a measured size) is not returned to the caller.
 
-    The name may be empty if it is the only one that is not hidden. `updates` names the input that it is
-    written over, which has its dtype and shape; empty for one with memory of its own.
+    The name may be empty for the only output that is not hidden. `updates` names the input that the output
+    overwrites, of the same dtype and shape; it is empty for an output with separate memory.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Output(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a caller sees of an entry point."""
+    """The interface of an entry point."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -111,10 +111,10 @@ class Entry(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One operation of a program, for messages, traces and profiles. Its place in the table is its id.
+    """An operation of a program, for messages, traces and profiles. Its index in the table is its id.
 
-    `place` is `file:line:col` or empty, `end` the column behind what stands there, or 0. `{a}` and `{b}` in
-    `message` stand for the status words.
+    `place` is `file:line:col` or empty, `end` the column after the marked characters, or 0. `{a}` and
+    `{b}` in `message` stand for the status words.
     """
 
     name: str
@@ -125,12 +125,12 @@ class Op(NamedTuple):
 
 
 class Program(NamedTuple):
-    """One entry point compiled for one target: what the engine needs besides the kernels.
+    """An entry point compiled for a target: the data that the engine needs besides the kernels.
 
-    `sizes` is the list that program words index; an entry may refer to an earlier one as `$k`, and so
-    may `arena` (bytes), `scratch` (bytes for each thread), and `gpu_scratch` (bytes on the GPU of a target
-    that is a processor and a GPU). `section` and `certificate` name the sections with the table of steps
-    and with the memory plan.
+    `sizes` is the list that words of the program index. `$k` refers to entry k in later entries, in
+    `arena` (bytes), `scratch` (bytes for each thread), and `gpu_scratch` (bytes on the GPU, if the target
+    is a processor and a GPU). `section` and `certificate` name the sections with the step table and with
+    the memory plan.
     """
 
     section: str
@@ -143,10 +143,10 @@ class Program(NamedTuple):
 
 
 class Prepare(NamedTuple):
-    """The program that turns weights as stored into weights as the kernels read them.
+    """The program that computes the prepared weights, which kernels read, from the stored weights.
 
-    It reads root SOURCES and writes root WEIGHTS, a block of `bytes` bytes. `cached` names a section
-    that holds this block for the weights of the artifact, or is empty.
+    It reads the root SOURCES and writes the root WEIGHTS, a block of `bytes` bytes. `cached` names the
+    section with this block for the weights of the artifact, or is empty.
     """
 
     program: Program
@@ -155,16 +155,16 @@ class Prepare(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """Where in an image a function begins."""
+    """The offset of a function in an image."""
 
     name: str
     offset: int
 
 
 class Image(NamedTuple):
-    """Machine code in a section of its own. The image begins with 8 bytes for each import, in order.
+    """Machine code in a separate section. The image begins with 8 bytes for each import, in order.
 
-    `sha256` is of the whole section: the loader hashes its private copy once more before it runs.
+    `sha256` is that of the section: the loader hashes its private copy again before it runs.
     """
 
     section: str
@@ -174,7 +174,7 @@ class Image(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A library that the code calls, as it was when the artifact was made."""
+    """A library that the code calls, with its version at compile time."""
 
     name: str
     version: str
@@ -196,14 +196,14 @@ class CpuCode(NamedTuple):
 
 
 class GpuKernel(NamedTuple):
-    """A kernel in a module of PTX: a block of `threads` threads does a tile. Its place is its number."""
+    """A kernel in a PTX module: a block of `threads` threads computes a tile. Its index is its number."""
 
     name: str
     threads: int
 
 
 class GpuCode(NamedTuple):
-    """Code for one kind of NVIDIA GPU: sections with PTX and, unless empty, with machine code of it."""
+    """Code for a kind of NVIDIA GPU: sections with PTX and, unless empty, with its machine code."""
 
     architecture: str
     ptx: str
@@ -212,10 +212,10 @@ class GpuCode(NamedTuple):
 
 
 class Target(NamedTuple):
-    """One kind of machine that the artifact has code for: a processor, a GPU, or a processor with a GPU.
+    """A kind of machine that the artifact has code for: a processor, a GPU, or a processor with a GPU.
 
-    `programs` maps each entry point to its program. Without `prepare` the kernels read the weights as they
-    are stored: root WEIGHTS is then root SOURCES.
+    `programs` maps each entry point to its program. Without `prepare` the kernels read the stored weights:
+    the root WEIGHTS is then the root SOURCES.
     """
 
     name: str
@@ -227,19 +227,19 @@ class Target(NamedTuple):
 
     @property
     def processor(self) -> str:
-        """The processor or the GPU that it is for, or both."""
+        """The processor or the GPU of the target, or both."""
         cpu = [] if self.cpu is None else [self.cpu.processor]
         gpu = [] if self.gpu is None else [self.gpu.architecture]
         return " + ".join([*cpu, *gpu])
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What the processor must have, in LLVM's names."""
+        """The required features of the processor, by LLVM's names."""
         return () if self.cpu is None else self.cpu.features
 
     @property
     def kernels(self) -> dict[int, str]:
-        """The kernels by the numbers that programs call them by."""
+        """The kernels by the numbers that programs use."""
         symbols = () if self.cpu is None else self.cpu.code.symbols
         found = {symbol.offset: symbol.name for symbol in symbols}
         if self.gpu is None:
@@ -250,12 +250,12 @@ class Target(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """One source weight: where it lies in the section `weights`, and what it is called elsewhere.
+    """A source weight: its position in the section `weights`, and its names in weight files.
 
-    `key` is its name in weight files, where that differs from `name`; `parts` are the names of its copies
-    where files have one array for each, which the first `stacked` axes count. `transposed` says that under
-    these names the last two axes are the other way round. A `constant` is never replaced by other weights.
-    `sha256` is of its bytes, and may be empty until the artifact is written.
+    `key` is its name in weight files if that differs from `name`. If files hold the weights of repeated
+    blocks as separate arrays, `parts` are their names, and the first `stacked` axes index the blocks.
+    `transposed` says that these arrays have the last two axes swapped. A `constant` is never replaced by
+    other weights. `sha256` is that of its bytes, and may be empty until the artifact is written.
     """
 
     name: str
@@ -272,12 +272,12 @@ class Weight(NamedTuple):
 
     @property
     def file_key(self) -> str:
-        """What weight files call it, if it is one array there."""
+        """Its name in weight files, if it is a single array there."""
         return self.key or self.name
 
 
 class Layer(NamedTuple):
-    """One row of the layer table: a module instance and the number of its own parameters."""
+    """A row of the layer table: a module instance and its number of parameters without submodules."""
 
     path: str
     type: str
@@ -288,12 +288,12 @@ DataKind: TypeAlias = Literal["npz", "npy", "safetensors", "csv", "text", "pictu
 
 
 class DataSource(NamedTuple):
-    """Where the examples of a training come from. `fields` maps inputs to what the source calls them.
+    """The source of the examples of a training. `fields` maps inputs to their names in the source.
 
-    `test_part` is how much is kept for the test, such as `0.2` as text; `test_path` another file with the
-    examples of the test; `limit` how many examples are used in all. `header` says whether a table begins
-    with the names of its columns (null: that is found out), `separator` what stands between two cells,
-    `size` the height and width that pictures are brought to.
+    `test_part` is the fraction reserved for the test, such as `0.2`, as text; `test_path` another file
+    with the test examples; `limit` the largest number of examples. `header` says whether a table begins
+    with column names (null: detected), `separator` separates cells, `size` is the height and width to
+    which pictures are resized.
     """
 
     kind: DataKind
@@ -311,15 +311,15 @@ class DataSource(NamedTuple):
 STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
 NUMBER, TOTAL, SEED = "step", "total_steps", "seed"
-"""Inputs of a training step that are neither batch nor weight: its number, counted from 0, how many steps
-there are in all, and what its random numbers come from."""
+"""Inputs of a training step that are neither batch nor weight: its number, counted from 0, the number of
+all steps, and the seed of its random numbers."""
 
 
 class Training(NamedTuple):
-    """How an artifact trains: entry point `train_step` makes a step, `evaluate` measures.
+    """The training of an artifact with the entry points `train_step` and `evaluate`.
 
-    `module` is what is trained, `inputs` are what a batch has. `checkpoint` is a file beside the model, if
-    there is one, written every so many epochs.
+    `module` is the trained module, `inputs` are those from a batch. `checkpoint` is the path of the
+    checkpoint relative to the model, if there is one, which is written after every `every` epochs.
     """
 
     module: str
@@ -333,17 +333,14 @@ class Training(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What a call keeps within: bytes of memory, its results and the weights included.
-
-    For that it uses at most so many threads.
-    """
+    """The limits of a call: its bytes of memory, including results and weights, and its threads."""
 
     memory: int
     threads: int
 
 
 class Section(NamedTuple):
-    """A stretch of the file: offset counts from the first byte after the manifest's padding."""
+    """A section of the file; `offset` counts from the body, which begins after the padded manifest."""
 
     name: str
     offset: int
@@ -353,7 +350,7 @@ class Section(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """Everything that an artifact says about itself; `model` is the name of its text's root file."""
+    """The manifest; `model` is the name of the root file of the model text."""
 
     compiler: Compiler
     model: str
@@ -368,7 +365,7 @@ class Manifest(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """How many trained numbers there are; of a model without a table of layers, all numbers."""
+        """The number of parameters; without a layer table, the number of elements of all weights."""
         if self.layers:
             return sum(layer.parameters for layer in self.layers)
         return sum(prod(weight.shape) for weight in self.weights if not weight.constant)

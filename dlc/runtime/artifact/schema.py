@@ -1,8 +1,8 @@
-"""Named tuples to JSON and back: the class is the schema, and nothing but the schema is accepted.
+"""Converting named tuples to JSON and back: the class is the schema.
 
-Every field is written, none may be missing, and no other key may be there. Fields are `str`, `int`,
-`bool`, `T | None`, `Literal[...]`, `tuple[T, ...]`, `Mapping[str, T]` or another such class. (Not a
-dataclass: making one takes a millisecond, ten times as long, and every start of a program pays it.)
+Every field is written; a missing field or an unknown key is refused. Fields are `str`, `int`, `bool`,
+`T | None`, `Literal[...]`, `tuple[T, ...]`, `Mapping[str, T]` or another such class. Named tuples are used
+because the creation of a dataclass takes a millisecond at every start, ten times as long.
 
 >>> from typing import NamedTuple
 >>> class Point(NamedTuple):
@@ -32,12 +32,12 @@ _Reader = Callable[[Json], object]
 _BulkReader = Callable[[list[Json]], "tuple[object, ...] | None"]
 
 MAX_TEXT = 1 << 20
-"""Characters of one string."""
+"""The most characters of a string."""
 MAX_INT = 1 << 62
 
 
 class Mismatch(ValueError):
-    """A value is not what the schema says. `path` leads to it."""
+    """A value does not match the schema; `path` is its path in the record."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -45,7 +45,7 @@ class Mismatch(ValueError):
         super().__init__(message)
 
     def inside(self, name: str) -> Mismatch:
-        """The same, seen from one level further out."""
+        """The same, with `name` in front of the path."""
         self.path.insert(0, name)
         return self
 
@@ -69,7 +69,7 @@ def encode(value: object) -> Json:
 
 
 def decode(cls: type[T], value: Json) -> T:
-    """The record that a JSON value spells; raises Mismatch where it does not fit."""
+    """The record of a JSON value. Raises Mismatch if the value does not match the schema."""
     return cast(T, _reader(cls)(value))
 
 
@@ -83,7 +83,7 @@ def _is_record(cls: type[object]) -> bool:
 
 
 def _reader(hint: object) -> _Reader:
-    """What reads a value of the annotated type."""
+    """The reader of values of an annotated type."""
     found = _SIMPLE.get(hint)
     if found is not None:
         return found
@@ -161,8 +161,10 @@ def _list_reader(read: _Reader, read_all: _BulkReader) -> _Reader:
 
 
 def _bulk_reader(hint: object) -> _BulkReader:
-    """What reads all items of a list at once, much sooner than one by one; it has None for a list that
-    is not in order, and for what has no such way.
+    """The reader of all items of a list at once, much faster than one by one.
+
+    It returns None for an invalid list, and for types that it does not support: the items are then read
+    one by one.
     """
     if hint in _SIMPLE:
         return lambda items: tuple(items) if _all_fit(hint, items) else None
@@ -174,7 +176,7 @@ def _bulk_reader(hint: object) -> _BulkReader:
 
 
 def _rows_reader(cls: type[object], hints: Mapping[str, object]) -> _BulkReader:
-    """Reads records without parts, a column at a time."""
+    """The reader of records of simple fields, which reads one field of all records at a time."""
     values = itemgetter(*hints)
 
     def read(items: list[Json]) -> tuple[object, ...] | None:
@@ -191,7 +193,7 @@ def _rows_reader(cls: type[object], hints: Mapping[str, object]) -> _BulkReader:
 
 
 def _all_fit(hint: object, values: Sequence[Json]) -> bool:
-    """Whether all values, at least one, are of a simple type and within its limits."""
+    """Whether all values, at least one, have a simple type and are within its limits."""
     if {*map(type, values)} != {hint}:
         return False
     if hint is str:
@@ -218,7 +220,7 @@ def _mapping_reader(read: _Reader) -> _Reader:
 def _annotated(cls: type[object]) -> dict[str, object]:
     """The types of a record's fields."""
     found = cls.__annotations__
-    # Most records are annotated with types already; looking for names in them takes a millisecond.
+    # Most records have evaluated annotations; `get_type_hints` would take a millisecond.
     deferred = any(isinstance(hint, ForwardRef) for hint in found.values())
     return get_type_hints(cls) if deferred else found
 

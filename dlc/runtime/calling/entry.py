@@ -1,7 +1,7 @@
-"""Calling a compiled entry point: arguments in, one native call, results out.
+"""Calling a compiled entry point: check the arguments, make one native call, return the results.
 
-The usual call, arrays that fit and sizes seen before, goes through `__call__` in a few microseconds;
-everything else (names, defaults, lists, new sizes, mistakes) takes the longer way to the same arrays.
+The fast path in `__call__`, for arrays that fit and cached sizes, takes a few microseconds; names,
+defaults, lists, new sizes and errors take the slow path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dlc.runtime.weights.model_weights import WeightStore
 Array = NDArray[np.generic]
 
 MAX_RECORDS = 100_000
-"""Records of one traced call; what comes later is dropped."""
+"""The most records of a traced call; later ones are dropped."""
 _FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _INPUTS = Root.INPUTS.value
@@ -41,19 +41,19 @@ _ndarray = np.ndarray
 
 
 class Runner(NamedTuple):
-    """What all entry points of a model run with."""
+    """The context that all entry points of a model share."""
 
     machine: FrameSource
     weights: WeightStore
     threads: int
     max_memory: int | None
     room: int | None
-    """Bytes for a call and its results, where the artifact promises that it needs no more."""
+    """Bytes for a call and its results, if the artifact limits its memory."""
     texts: Callable[[], Mapping[str, str]]
 
 
-class Stretch(NamedTuple):
-    """One thread's work on one op in a traced call, from `start` to `end` in processor cycles."""
+class TraceRecord(NamedTuple):
+    """The work of a thread on an op in a traced call, from `start` to `end` in processor cycles."""
 
     op: Op
     thread: int
@@ -64,15 +64,15 @@ class Stretch(NamedTuple):
 class EntryPoint:
     """A function of a loaded model. Call it with arrays, by position or by name.
 
-    An output that updates an input (`outputs[k].updates`) is written over the array passed for it, if
-    that is contiguous and writable, and is that array then.
+    An output that updates an input (`outputs[k].updates`) overwrites the array that is passed for it, if
+    that is contiguous and writable, and the call then returns that array.
 
-    Inputs are NumPy arrays, `dlc.Tensor`, anything with DLPack, Python numbers or lists of them; a
-    named size that no input has is given by name. `out=` takes the array (or several, in order or by
-    name) to write the result into, `arena=` the memory to work in, as `new_arena` makes it: it is the
-    call's alone until that ends. The result is one array, or a named tuple. Any number of threads may
-    call at once. Raises CallError before anything runs if the arguments do not fit, or with the
-    line of the model that failed.
+    Inputs are NumPy arrays, `dlc.Tensor`, any arrays with DLPack, Python numbers or lists of them; a named
+    size that no input has is passed by name. `out=` takes the array (or several, in order or by name) to
+    write the result to, `arena=` the working memory, as `new_arena` makes it, which no other call may use
+    until this one ends. The result is an array, or a named tuple. Any number of threads may call at once.
+    Raises CallError before anything runs if the arguments do not fit, or with the line of the model that
+    failed.
     """
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
@@ -97,7 +97,7 @@ class EntryPoint:
 
     @property
     def entry(self) -> Entry:
-        """The facts behind the other properties, as the artifact states them."""
+        """The interface in the manifest of the artifact."""
         return self._entry
 
     @property
@@ -117,7 +117,7 @@ class EntryPoint:
 
     @property
     def doc(self) -> str:
-        """What the model's text says about it."""
+        """The documentation in the model text."""
         return self._entry.doc
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class EntryPoint:
     ) -> object:
         try:
             if not named and len(args) == len(self._dtypes):
-                # Arrays for now: the first thing that happens to each is that this is looked at.
+                # Assumed to be arrays; the next statements check each of them.
                 arrays: tuple[Array, ...] = args  # pyright: ignore[reportAssignmentType]
                 shapes: list[tuple[int, ...]] = []
                 for array, dtype in zip(arrays, self._dtypes, strict=True):
@@ -186,7 +186,7 @@ class EntryPoint:
         specialization: Specialization,
         arena: object,
     ) -> None:
-        """The native call in memory that the caller lends it, and no other call meanwhile."""
+        """The native call in an arena that the caller lends, reserved for this call."""
         needed = working_bytes(specialization.sized, self._needed_runner().threads)
         base = lent_address(self.name, arena, needed, [*inputs, *outputs])
         if not needed:
@@ -206,9 +206,9 @@ class EntryPoint:
         arena: int = 0,
         records: int = 0,
     ) -> Words | None:
-        """The native call, in the arena at an address if there is one.
+        """The native call, in the external arena at `arena` unless that is 0.
 
-        With a trace of at most so many records if there is a number.
+        With `records`, a trace of at most so many records is returned.
         """
         trace = None
         frame = self._take_frame()
@@ -273,10 +273,10 @@ class EntryPoint:
     def _failed(self, frame: CallFrame) -> CallError:
         return call_error(self.name, frame.status_words(), self._program.program.ops, self._texts)
 
-    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[Stretch, ...]]:
-        """Call it and watch: the result, and which thread worked on which op from when to when.
+    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[TraceRecord, ...]]:
+        """Call with a trace: the result, and the times of each thread's work on each op.
 
-        At most `MAX_RECORDS` stretches are kept. Times are cycles of the processor's time stamp counter.
+        At most `MAX_RECORDS` records are kept. Times are cycles of the processor's time stamp counter.
         """
         inputs, given = self._reader.read(args, named)
         inputs = self._results.own_inputs(inputs)
@@ -285,18 +285,16 @@ class EntryPoint:
         rows = self._enter(inputs, outputs, specialization, records=MAX_RECORDS)
         ops = self._program.program.ops
         found: list[list[int]] = [] if rows is None else rows.tolist()
-        stretches = tuple(Stretch(ops[op], thread, start, end) for op, thread, start, end in found)
-        return self._results.handed_over(
-            self._specializations.cut(outputs, specialization)
-        ), stretches
+        trace = tuple(TraceRecord(ops[op], thread, start, end) for op, thread, start, end in found)
+        return self._results.handed_over(self._specializations.cut(outputs, specialization)), trace
 
     def cancel(self) -> None:
-        """Ask every call that is running now to end soon, with a CallError (D0809)."""
+        """Request that all running calls end, with a CallError (D0809)."""
         for frame in list(self._running):
             frame.cancel()
 
     def close(self) -> None:
-        """Refuse calls from now on. Those that run end as usual, and then give their memory back."""
+        """Refuse further calls. Running calls end as usual, and then release their memory."""
         self._closed = True
         self._runner = None
         self._specializations.forget()
@@ -305,16 +303,18 @@ class EntryPoint:
     def check_at_bounds(self) -> None:
         """Check the memory plan at the bounds of the dims.
 
-        Raises ArtifactError if it is wrong; CallError (D0613) if even the lower bounds need more than the
-        allowed memory, Unsupported (D0705) if more than there is.
+        Raises ArtifactError if it is invalid; if even the lower bounds need too much memory, CallError
+        (D0613) for more than the allowed memory, Unsupported (D0705) for more than the machine has.
         """
         specializations = self._specializations.at_bounds()
         if specializations and self._runner is not None:
             self._check_memory(specializations[0], self._runner)
 
     def memory_at_bounds(self) -> list[int]:
-        """Bytes of working memory for one call: at the lower bounds of the dims, then at the upper
-        ones if there are such; one number if it does not depend on them."""
+        """Bytes of working memory of a call at the lower bounds of the dims, and at the upper bounds.
+
+        A single number if it does not depend on the dims, or they have no upper bounds.
+        """
         threads = 1 if self._runner is None else self._runner.threads
         return sorted(
             {
@@ -324,9 +324,9 @@ class EntryPoint:
         )
 
     def working_memory(self, /, **sizes: int) -> int:
-        """Bytes that a call works in at these named sizes: as many as `arena=` has to have.
+        """Bytes of working memory of a call at these named sizes, the size of an array for `arena=`.
 
-        Raises CallError: D0801 for sizes that are missing or unknown, D0804 for those that are impossible.
+        Raises CallError: D0801 for missing or unknown sizes, D0804 for impossible ones.
         """
         runner = self._needed_runner()
         names = {dim.name for dim in self.dims if dim.measured is None}
@@ -340,8 +340,7 @@ class EntryPoint:
         return working_bytes(self._specializations.at_dims(sizes).sized, runner.threads)
 
     def new_arena(self, /, **sizes: int) -> Bytes:
-        """Memory for `arena=` of calls with these sizes, and of any that take less.
-
+        """Memory for `arena=` of calls with these sizes, or with any that need less.
         Raises CallError as `working_memory` does.
         """
         return aligned_bytes(self.working_memory(**sizes))
@@ -360,7 +359,7 @@ class EntryPoint:
     ) -> None:
         needed = working_bytes(specialization.sized, runner.threads)
         results = sum(output.bytes for output in specialization.outputs)
-        # What is lent, or what a call before this one worked in, is there and is not free any more.
+        # A lent arena, or the working memory of an earlier call, is allocated already.
         roomy = lent or any(frame.room >= needed for frame in self._idle)
         check = check_fits if roomy else check_free
         check(f"a call of {self.name}", needed + results)
@@ -380,5 +379,5 @@ class EntryPoint:
 
 
 def passed_as(dtype: str) -> np.dtype[np.generic] | None:
-    """The NumPy dtype of arrays that need no conversion; None if NumPy has none such."""
+    """The NumPy dtype of arrays that need no conversion; None if NumPy lacks it."""
     return numpy_bfloat16() if dtype == BF16.name else DTYPES[dtype].numpy

@@ -1,4 +1,4 @@
-"""External arenas: working memory that the caller lends to a call, and the checks that it fits.
+"""External arenas: working memory that the caller lends to a call, and its checks.
 
 >>> from dlc.runtime.system.buffers import aligned_bytes
 >>> block = aligned_bytes(256)

@@ -1,7 +1,7 @@
 """Frames, the state of one call in flight: the `dlc_call` words, the table of roots, an arena.
 
-Frames are pooled, so that a call in a steady state allocates nothing, and any number of threads may
-call at once: each takes a frame of its own.
+Frames are pooled, so a call in the steady state allocates nothing. Any number of threads may call at
+once: each uses another frame.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class SizedProgram(NamedTuple):
     tensors: tuple[int, ...]
     """Bytes of each input and output."""
     partition: Partition | None = None
-    """Which part of the arena is on a GPU, in a heterogeneous program."""
+    """The partition of the arena between host and GPU, in a heterogeneous program."""
     gpu_scratch: int = 0
     """Bytes for all threads of the GPU."""
 
 
 def working_bytes(sized: SizedProgram, threads: int) -> int:
-    """Bytes of host memory that a call works in: its arena, and the scratch of each thread."""
+    """Bytes of host memory of a call: its arena, and the scratch of each thread."""
     return _scratch_at(sized) + sized.scratch * threads
 
 
@@ -53,37 +53,37 @@ def _scratch_at(sized: SizedProgram) -> int:
 
 
 class CallFrame(Protocol):
-    """A call of one program on some machine: set the roots from `Root.INPUTS` on, then `run`."""
+    """A call of a program on a machine: set the roots from `Root.INPUTS` on, then `run`."""
 
     roots: ctypes.Array[ctypes.c_int64]
-    """Where its memory begins: what `Root` says, then the inputs and outputs."""
+    """The addresses of its memory: those of `Root`, then the inputs and outputs."""
 
     @property
     def room(self) -> int:
-        """Bytes of working memory that it has."""
+        """Bytes of its working memory."""
         ...
 
     def run(self, sized: SizedProgram, arena: int = 0) -> int:
-        """Run the program at these sizes and give its status. Other Python threads run meanwhile.
+        """Run the program at these sizes and return its status, without the interpreter lock.
 
-        It works in `working_bytes` at the address `arena`, or in memory of its own.
+        The working memory is `working_bytes` at the address `arena`, or that of the frame.
         """
         ...
 
     def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words | None]:
-        """The same, and records (`TraceWord`) of each thread's work on each op, at most `capacity`."""
+        """The same with a trace: at most `capacity` records (`TraceWord`) of the work of threads on ops."""
         ...
 
     def status_words(self) -> list[int]:
-        """The `dlc_call` words as they are now."""
+        """The current `dlc_call` words."""
         ...
 
     def cancel(self) -> None:
-        """Ask the call that it is running to end soon."""
+        """Request the end of the running call."""
         ...
 
     def reset(self) -> None:
-        """Forget a request to cancel, before it serves another call."""
+        """Clear a request to cancel, before the next call."""
         ...
 
 
@@ -93,7 +93,7 @@ class FrameSource(Protocol):
     def new_array(
         self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
     ) -> NDArray[np.generic]:
-        """A C-contiguous array of so many bytes for a result, where the machine writes it best."""
+        """A C-contiguous array of `length` bytes for a result, in memory that the machine writes fast."""
         ...
 
     def frame(
@@ -104,12 +104,12 @@ class FrameSource(Protocol):
         inputs: int = 0,
         outputs: int = 0,
     ) -> CallFrame:
-        """What one call in flight of a program needs. It keeps all memory that it is given alive."""
+        """The state of a call in flight of a program. It keeps all memory that it is passed alive."""
         ...
 
 
 class Frame:
-    """A call of one program on this machine's processor; see `CallFrame`."""
+    """A call of a program on the processor of this machine; see `CallFrame`."""
 
     __slots__ = (
         *(
@@ -132,7 +132,7 @@ class Frame:
         """`tensors` counts inputs and outputs."""
         self._enter = native.enter
         self._uses_blas = native.uses_blas
-        # What the words point to lives as long as they do.
+        # Keeps the memory alive that the words point to.
         self._native = native
         self._program = program
         self._weights = weights

@@ -1,4 +1,4 @@
-"""What a call gives back: fresh arrays or the caller's own (`out=`), one or several, named or not."""
+"""The results of a call: new arrays or those of the caller (`out=`), one or several, named or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dlc.runtime.system.counts import counted
 
 Array = NDArray[np.generic]
 NewArray: TypeAlias = Callable[[tuple[int, ...], np.dtype[np.generic], int], Array]
-"""What makes an array of a shape and a dtype, which take so many bytes."""
+"""A function that makes an array of a shape, a dtype and a size in bytes."""
 Result: TypeAlias = "Array | Tensor"
 Out: TypeAlias = "Result | Sequence[Result] | Mapping[str, Result]"
 
@@ -31,27 +31,27 @@ _ndarray = np.ndarray
 
 
 class Storage(NamedTuple):
-    """The memory of one output at one tuple of sizes: its shape there (at the limit, if measured)."""
+    """The memory of an output at a tuple of sizes, with its shape (at the limits of measured sizes)."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     bytes: int
 
 
-class _Apart(NamedTuple):
-    """Disjoint intervals of memory, as start and end: those of the inputs that a call changes.
+class _DisjointIntervals(NamedTuple):
+    """The disjoint intervals of memory, as start and end, of the inputs that a call overwrites.
 
-    Training passes the same arrays for its weights each time, so that they need not be compared again.
+    Training passes the same arrays for its weights in every step, so the check is done once.
     """
 
     spans: list[tuple[int, int]]
     order: list[int]
-    """The numbers of those that are not empty, by their places in memory; and where these start and end."""
+    """The indices of the non-empty intervals by address, with their starts and ends."""
     starts: list[int]
     ends: list[int]
 
     def meets(self, start: int, end: int) -> int | None:
-        """The number of one of them that shares memory with another stretch."""
+        """The index of an interval that overlaps the interval from `start` to `end`, or None."""
         if start == end:
             return None
         after = bisect_left(self.starts, end)
@@ -59,32 +59,32 @@ class _Apart(NamedTuple):
 
 
 class Results:
-    """How the outputs of one entry point are taken and handed over."""
+    """Allocates the outputs of an entry point, checks `out=`, and converts results for the caller."""
 
     def __init__(self, entry: Entry, new_array: NewArray = aligned_array) -> None:
-        """`new_array` makes an array for a result."""
+        """`new_array` makes the array of a result."""
         self._new_array = new_array
         self._entry = entry.name
         self._inputs = [item.name for item in entry.inputs]
         self._outputs = entry.outputs
         self.visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
-        """The numbers of the outputs that a caller gets."""
+        """The indices of the outputs that are returned to the caller."""
         self._names = [entry.outputs[i].name for i in self.visible]
         self._measured = any(dim.measured for dim in entry.dims)
         places = {item.name: k for k, item in enumerate(entry.inputs)}
         self.updates = [places[o.updates] if o.updates else None for o in entry.outputs]
-        """Of each output, the number of the input that it is written over."""
+        """For each output the index of the input that it overwrites, or None."""
         self._changed = sorted({place for place in self.updates if place is not None})
         self._kept = [k for k in range(len(entry.inputs)) if k not in self._changed]
-        self._apart = _Apart([], [], [], [])
+        self._disjoint = _DisjointIntervals([], [], [], [])
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
         self._pack = _packer(entry.name, self._names)
         single = len(entry.outputs) == 1 and not self._changed
         self.is_plain = single and self._pack is None and self._views == [None]
-        """One array that is handed over as it is."""
+        """Whether the result is a single array without a conversion."""
 
     def allocate(self, storages: Sequence[Storage], inputs: Sequence[Array] = ()) -> list[Array]:
-        """New arrays, 64-byte aligned; for an output that updates one of the inputs that array."""
+        """New arrays, 64-byte aligned; for an output that updates an input, the array of that input."""
         new = self._new_array
         if not self._changed:
             return [new(each.shape, each.dtype, each.bytes) for each in storages]
@@ -94,9 +94,9 @@ class Results:
         ]
 
     def own_inputs(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """The inputs with copies of those that are updated and may not be written.
+        """The inputs, with copies of those that are updated but must not be written.
 
-        Raises CallError (D0806) for one that shares memory with another input.
+        Raises CallError (D0806) for an updated input that shares memory with another input.
         """
         if not self._changed:
             return inputs
@@ -105,23 +105,23 @@ class Results:
             if found[place].flags.num & _WRITABLE != _WRITABLE:
                 found[place] = found[place].copy()
         spans = [_span(found[place]) for place in self._changed]
-        if self._apart.spans != spans:
-            self._apart = self._checked(spans)
+        if self._disjoint.spans != spans:
+            self._disjoint = self._checked(spans)
         for place in self._kept:
-            met = self._apart.meets(*_span(found[place]))
+            met = self._disjoint.meets(*_span(found[place]))
             if met is not None:
                 raise self._shared(self._changed[met], place)
         return found
 
-    def _checked(self, spans: list[tuple[int, int]]) -> _Apart:
-        """The memory of the inputs that are changed, which no two of them share."""
+    def _checked(self, spans: list[tuple[int, int]]) -> _DisjointIntervals:
+        """The intervals of the updated inputs. Raises CallError (D0806) if two of them overlap."""
         order = sorted(number for number, (start, end) in enumerate(spans) if start < end)
         order.sort(key=spans.__getitem__)
         for one, other in pairwise(order):
             if spans[other][0] < spans[one][1]:
                 raise self._shared(self._changed[one], self._changed[other])
         starts, ends = [spans[k][0] for k in order], [spans[k][1] for k in order]
-        return _Apart(spans, order, starts, ends)
+        return _DisjointIntervals(spans, order, starts, ends)
 
     def _shared(self, one: int, other: int) -> CallError:
         names = " and ".join(self._inputs[place] for place in sorted((one, other)))
@@ -132,20 +132,20 @@ class Results:
         return self.packed([self.shown(i, arrays[i]) for i in self.visible])
 
     def shown(self, number: int, array: Array) -> Result:
-        """An output as the caller sees it."""
+        """An output as it is returned to the caller."""
         view = self._views[number]
         return array if view is None else view(array)
 
     def packed(self, visible: Sequence[object]) -> object:
-        """What a call gives, of the results that its caller gets."""
+        """The return value of a call with these visible results."""
         return visible[0] if self._pack is None else self._pack(visible)
 
     def taken(
         self, out: object, storages: Sequence[Storage], inputs: Sequence[Array]
     ) -> tuple[list[Array], object]:
-        """The arrays to write into, and what the call will return: the same objects, packed.
+        """The arrays to write to, and the return value of the call, which has the same objects.
 
-        Raises CallError (D0806) for one that does not fit, or that shares memory with another.
+        Raises CallError (D0806) for an array that does not fit, or that shares memory with another one.
         """
         if self.is_plain and type(out) is _ndarray:
             (storage,) = storages
@@ -157,7 +157,7 @@ class Results:
                 and not shares_memory(array, inputs)
             ):
                 return [array], array
-        given = self.asked(out)
+        given = self.out_arrays(out)
         arrays = [
             self.fitting(given[i], output, storage) if i in given else self.allocate([storage])[0]
             for i, (output, storage) in enumerate(zip(self._outputs, storages, strict=True))
@@ -165,8 +165,8 @@ class Results:
         self._check_apart(arrays, inputs)
         return arrays, self.packed(list(given.values()))
 
-    def asked(self, out: object) -> dict[int, object]:
-        """The arrays of `out` by the numbers of the outputs. Raises CallError (D0806)."""
+    def out_arrays(self, out: object) -> dict[int, object]:
+        """The arrays of `out` by the indices of the outputs. Raises CallError (D0806)."""
         if self._measured:
             raise self._refuse("out= cannot be used: a size is known only after the call")
         if self._changed:
@@ -174,7 +174,7 @@ class Results:
         return dict(zip(self.visible, self._in_order(out), strict=True))
 
     def _keys(self) -> str:
-        """What to write where the keys of `out` are not the names of the results."""
+        """The way out if the keys of `out` are not the names of the results."""
         if self._names == [""]:
             return "out= takes the array itself: the result has no name"
         return f"out= must have the keys {', '.join(self._names)}"
@@ -199,7 +199,7 @@ class Results:
         return given
 
     def fitting(self, value: object, output: Output, storage: Storage) -> Array:
-        """The array of the host that an output is written into. Raises CallError (D0806)."""
+        """The host array that an output is written to. Raises CallError (D0806)."""
         name = output.name or "the output"
         if not isinstance(value, Tensor | np.ndarray):
             raise self._refuse(f"out= for {name} is a {type(value).__name__}, which is no array")
@@ -225,13 +225,13 @@ class Results:
 
 
 def _span(array: Array) -> tuple[int, int]:
-    """Where the memory of a contiguous array begins and ends."""
+    """The interval of the memory of a contiguous array: start and end address."""
     start = address(array)
     return start, start + array.nbytes
 
 
 def shares_memory(array: Array, others: Sequence[Array]) -> bool:
-    """Whether a contiguous array shares a byte with one of the others, which are contiguous too."""
+    """Whether a contiguous array shares a byte with one of the others, which are contiguous, too."""
     begin = address(array)
     end = begin + array.nbytes
     for other in others:
@@ -242,7 +242,7 @@ def shares_memory(array: Array, others: Sequence[Array]) -> bool:
 
 
 def _view(dtype: DType) -> Callable[[Array], Result] | None:
-    """How a stored array becomes what the caller sees; None if it is that already."""
+    """The conversion of a stored array for the caller; None if none is needed."""
     if dtype is not BF16:
         return None
     native = numpy_bfloat16()
@@ -258,7 +258,7 @@ def _is_field(name: str) -> bool:
 
 
 def _packer(entry: str, names: Sequence[str]) -> Callable[[Sequence[object]], object] | None:
-    """What makes the result of several outputs; None for one without a name."""
+    """The function that packs the outputs into a return value; None for a single output without a name."""
     if list(names) == [""]:
         return None
     if not all(_is_field(name) for name in names):

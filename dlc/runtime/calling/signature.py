@@ -1,4 +1,4 @@
-"""An entry point as text: its types in the language's spelling, and Python's view of it."""
+"""The signature of an entry point, in the syntax of the language and for Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlc.runtime.calling.dim_binding import DimBinder
 
 
 def signature_text(entry: Entry) -> str:
-    """The head of the function as the language writes it.
+    """The signature in the syntax of the language.
 
     >>> x = Input("x", "f32", ("B", "64"))
     >>> signature_text(Entry("f", (x,), (Output("y", "i32", ("B",)),)))
@@ -31,7 +31,7 @@ def signature_text(entry: Entry) -> str:
 
 
 def default_value(item: Input) -> Tensor | None:
-    """The value of an input that the caller leaves out, read-only."""
+    """The default value of an input, read-only; None without one."""
     if item.default is None:
         return None
     data = binascii.a2b_base64(item.default.data)
@@ -40,7 +40,7 @@ def default_value(item: Input) -> Tensor | None:
 
 
 def python_signature(entry: Entry) -> inspect.Signature:
-    """What `inspect.signature` and an editor show; names that Python reserves get a `_` at the end."""
+    """The signature for `inspect.signature` and editors; names that Python reserves get a final `_`."""
     outputs = ", ".join(_output_text(output) for output in entry.outputs if not output.hidden)
     try:
         parameters = [
@@ -62,12 +62,12 @@ def python_signature(entry: Entry) -> inspect.Signature:
         ]
         return inspect.Signature(_defaults_last(parameters), return_annotation=outputs)
     except ValueError:
-        # A model may call an input what Python allows no parameter to be called.
+        # The name of an input may not be allowed for a parameter in Python.
         return inspect.Signature()
 
 
 class _Default:
-    """A default value as a signature shows it."""
+    """A default value in the form shown in a signature."""
 
     def __init__(self, item: Input) -> None:
         self._text = _value_text(item)
@@ -77,7 +77,7 @@ class _Default:
 
 
 def _defaults_last(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """From the first one that follows a default on, parameters without one can only be named."""
+    """Make parameters without a default that follow one with a default keyword-only."""
     found: list[inspect.Parameter] = []
     seen_default = False
     for parameter in parameters:

@@ -1,7 +1,7 @@
-"""A program of an artifact, checked, and its numbers at each tuple of sizes.
+"""A checked program of an artifact, and the values of its sizes at each tuple of named sizes.
 
-Loading checks the table of steps once (`program_check`), and the memory plan at the bounds of the dims;
-every new tuple of sizes is checked again (`plan_check`) before anything runs at it.
+Loading checks the step table once (`program_check`), and the memory plan at the bounds of the dims; the
+plan is checked again at every new tuple of sizes (`plan_check`) before anything runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dlc.runtime.system.buffers import Bytes, address, aligned_copy
 
 
 class CompiledProgram:
-    """One entry point of one target. `words` is the table that the engine walks, a private copy."""
+    """An entry point of a target. `words` is a private copy of the step table."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class CompiledProgram:
         tensors: int,
         kernels: frozenset[int],
     ) -> None:
-        """`tensors` counts inputs and outputs, `kernels` are the numbers of those of the target.
+        """`tensors` counts inputs and outputs, `kernels` are the numbers of the kernels of the target.
 
-        Raises ArtifactError for a table that is wrong.
+        Raises ArtifactError for an invalid table.
         """
         self._artifact = artifact
         self._is_mixed = target.cpu is not None and target.gpu is not None
@@ -80,23 +80,23 @@ class CompiledProgram:
             raise self._artifact.error_context.error("D0610", str(error), section=section) from None
 
     def evidence(self, dims: Mapping[str, int]) -> tuple[Certificate, Plan]:
-        """The memory plan at these dims, as the artifact states it, and the same in numbers.
+        """The certificate of the artifact, and the memory plan that it gives at these dims.
 
-        Raises BadExpression where a size has no value at them.
+        Raises BadExpression if a size has no value at them.
         """
         sizes = size_expressions.evaluate_all(self.program.sizes, dims)
         return self._certificate, certificates.plan_at(self._certificate, dims, sizes)
 
     def work(self) -> list[tuple[int, int]]:
-        """Of each call in the table of steps, its wave and its op id."""
+        """The wave and the op id of each call in the step table."""
         steps, waves = self._table.steps, self._table.waves
         return [(int(waves[k]), int(steps[k, StepWord.F])) for k in self._table.calls]
 
     def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> SizedProgram:
-        """The program's numbers at these dims, and its plan checked at them.
+        """The values of the program's sizes at these dims; the memory plan is checked at them.
 
-        `tensors` are the bytes of each input and output. Raises ArtifactError if the sizes have no
-        value or the plan is wrong, CallError (D0804) if they are beyond measure, or make others negative.
+        `tensors` are the bytes of each input and output. Raises ArtifactError if a size has no value or
+        the plan is invalid, CallError (D0804) if a size is too large or negative.
         """
         program = self.program
         context = self._artifact.error_context
@@ -148,11 +148,11 @@ def _at(dims: Mapping[str, int]) -> str:
 
 
 def _arena_uses(table: ProgramTable) -> list[Use]:
-    """Of each call its wave, and the size indices of the offsets into the arena that it is given."""
+    """For each call its wave, and the size indices of the arena offsets among its arguments."""
     arguments = table.arguments
     kinds = arguments[:, ArgWord.KIND]
     in_arena = arguments[:, ArgWord.ROOT] == Root.ARENA
-    # As lists: reading a number of an array costs ten times as much.
+    # Lists, since reading an element of an array takes ten times as long.
     pointed, loaded = (
         np.where(in_arena & (kinds == kind), arguments[:, ArgWord.OFFSET], -1).tolist()
         for kind in (ArgKind.POINTER, ArgKind.LOADED)
@@ -173,7 +173,7 @@ def _arena_uses(table: ProgramTable) -> list[Use]:
 
 
 def _loops(table: ProgramTable) -> list[tuple[int, int] | None]:
-    """For each call the numbers of the first and the last call of the outermost loop around it."""
+    """For each call the indices of the first and the last call of the outermost loop around it."""
     opcodes = table.steps[:, StepWord.OPCODE]
     calls = table.calls
     found: list[tuple[int, int] | None] = [None] * len(calls)
@@ -186,5 +186,5 @@ def _loops(table: ProgramTable) -> list[tuple[int, int] | None]:
 
 
 def _given(offsets: Sequence[int]) -> list[int]:
-    """Those of arguments that point into the arena, each once."""
+    """The distinct offsets of arguments that point into the arena."""
     return list(dict.fromkeys([offset for offset in offsets if offset >= 0]))

@@ -45,7 +45,7 @@ class Specializations:
         program: CompiledProgram,
         texts: Callable[[], Mapping[str, str]] = dict[str, str],
     ) -> None:
-        """`texts` gives the model's text by file name, for the excerpts under messages."""
+        """`texts` has the model text by file name, for the excerpts under messages."""
         self._entry = entry
         self._program = program
         self._binder = DimBinder(entry, texts)
@@ -53,15 +53,15 @@ class Specializations:
 
     @property
     def free(self) -> tuple[str, ...]:
-        """The sizes that the caller gives by name."""
+        """The sizes that the caller passes by name."""
         return self._binder.free
 
     def known(self, shapes: tuple[Shape, ...]) -> Specialization | None:
-        """The specialization for inputs of these shapes if it is kept and no size is given by name."""
+        """The cached specialization for these shapes; None without one, or if sizes are passed by name."""
         try:
             self._kept.move_to_end(shapes)
             return self._kept[shapes]
-        except KeyError:  # unless it was never there, another thread has just dropped it
+        except KeyError:  # it was not cached, or another thread has just evicted it
             return None
 
     def at(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Specialization:
@@ -78,7 +78,7 @@ class Specializations:
         return specialization
 
     def at_bounds(self) -> list[Specialization]:
-        """The specializations at all lower, and at all upper bounds, where these sizes make sense.
+        """The specializations at all lower, and at all upper bounds, if calls can have these sizes.
 
         Raises ArtifactError if the memory plan is wrong there.
         """
@@ -92,7 +92,7 @@ class Specializations:
             try:
                 specializations.append(self.at_dims(corner))
             except CallError:
-                # The bounds of two dims may contradict each other; then no inputs have these sizes.
+                # The bounds of two dims may contradict each other: then no inputs have these sizes.
                 continue
         if specializations and not self._entry.dims:
             self._kept[tuple(self._storage(item, {}).shape for item in self._entry.inputs)] = (
@@ -105,7 +105,7 @@ class Specializations:
         self._kept.clear()
 
     def at_dims(self, dims: Mapping[str, int]) -> Specialization:
-        """The specialization at these dims, all but the measured ones, which nothing keeps.
+        """The specialization at these dims, all but the measured ones; it is not cached.
 
         Raises CallError (D0804) for dims outside their bounds, beyond measure, or that make the size of an
         array negative; ArtifactError for a plan that is wrong at them.
@@ -135,9 +135,9 @@ class Specializations:
         return Storage(shape, dtype.numpy, length)
 
     def cut(self, arrays: Sequence[Placed], specialization: Specialization) -> Sequence[Placed]:
-        """Results cut to the shapes that the call has measured; their elements are dense from the start.
+        """Results cut to the measured shapes; their elements are contiguous from the beginning.
 
-        Raises CallError (D0810) for one that is larger than its storage.
+        Raises CallError (D0810) for a result that is larger than its memory.
         """
         measured = {dim.name: dim.measured for dim in self._entry.dims if dim.measured is not None}
         if not measured:
@@ -163,7 +163,7 @@ def _scalar(array: Array | DeviceArray) -> int:
 
 
 def _first(array: Placed, shape: tuple[int, ...]) -> Placed:
-    """The first elements of an array in another shape, on its memory."""
+    """A view of the first elements of an array in another shape."""
     if isinstance(array, DeviceArray):
         first: Array | DeviceArray = array.part(0, shape, array.dtype)
     else:

@@ -1,4 +1,4 @@
-"""What a call's status words mean, as an error that points at the user's line."""
+"""Errors of calls: from status words to an error with the line of the model text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dlc.errors import CallError, Place
+from dlc.errors import CallError, SourceLocation
 from dlc.runtime.abi import CallWord, Status
 from dlc.runtime.artifact.manifest import Need, Op
 
@@ -36,10 +36,10 @@ _OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
 def call_error(
     what: str, words: Sequence[int], ops: Sequence[Op], texts: Callable[[], Mapping[str, str]]
 ) -> CallError:
-    """The error for a `dlc_call` of `what`, an entry point, that ended with a status other than OK.
+    """The error for a `dlc_call` of the entry point `what` that ended with a status other than OK.
 
-    `texts` gives the model's text by file name, for the excerpt under the message. Without it the message
-    names the value that was computed, if that has a name: a kernel's own says nothing to the caller.
+    `texts` has the model text by file name, for the excerpt under the message. Without it the message
+    contains the name of the computed value, if it has one; the name of a kernel would not help the caller.
     """
     try:
         status = Status(words[CallWord.STATUS])
@@ -63,8 +63,8 @@ def call_error(
     )
 
 
-def failure(status: Status, a: int, b: int, place: Place | None) -> CallError:
-    """The error for what a status and its two numbers mean, where an operation is evaluated.
+def failure(status: Status, a: int, b: int, place: SourceLocation | None) -> CallError:
+    """The error for a status and its two numbers, in the evaluation of an operation.
 
     >>> print(failure(Status.INDEX, 3, 2, None))
     error[D0807]: the index 3 is out of range for an axis of size 2
@@ -81,7 +81,7 @@ def _told(status: Status, a: int, b: int) -> str:
 
 
 def _way_out(status: Status, a: int, b: int) -> str | None:
-    """What to write for an index that would count from the end, as only those in the text do."""
+    """The way out for a negative index: only literals in the text count from the end."""
     return _filled(_FROM_0, a, b) if status == Status.INDEX and -b <= a < 0 else None
 
 
@@ -92,7 +92,7 @@ def _filled(message: str, a: int, b: int) -> str:
 def located_error(
     error: CallError, what: str, op: Op, texts: Callable[[], Mapping[str, str]]
 ) -> CallError:
-    """An error in the call of an entry point `what`, with the operation that it came from."""
+    """An error in a call of the entry point `what`, with the operation that failed."""
     (said,) = error.diagnostics
     sources = texts()
     quoted = _quoted(op, sources)
@@ -103,7 +103,7 @@ def located_error(
 
 @contextmanager
 def called(what: str) -> Generator[None]:
-    """Inside an entry point `what` is evaluated: failures name it, as those of compiled code do."""
+    """A context for evaluating the entry point `what`: failures name it, as those of compiled code do."""
     try:
         yield
     except CallError as error:
@@ -119,7 +119,7 @@ def need_error(
     texts: Callable[[], Mapping[str, str]],
     way_out: str | None = None,
 ) -> CallError:
-    """The error for a call of an entry point `what` where a need is not met.
+    """The error for a call of the entry point `what` that does not meet a need.
 
     `sizes` are the values of the sizes that it compares, and `dims` has those of the dims they depend on.
     """
@@ -133,22 +133,23 @@ def need_error(
     return CallError(told, code=need.code, place=quoted, sources=sources, help=way_out)
 
 
-def _quoted(record: Op | Need, sources: Mapping[str, str]) -> Place | None:
-    """The place to show under a message. Only texts that came with the artifact are quoted: it must not
-    name other files to open.
+def _quoted(record: Op | Need, sources: Mapping[str, str]) -> SourceLocation | None:
+    """The location to show under a message, if its text is in the artifact.
+
+    Other files are never opened, since an untrusted artifact may name any.
     """
     place = place_of(record.place, record.end)
     return place if place is not None and place.file in sources else None
 
 
-def place_of(text: str, end: int = 0) -> Place | None:
-    """The place that `file:line:col` spells, up to a column of its line; None if it spells none.
+def place_of(text: str, end: int = 0) -> SourceLocation | None:
+    """The location of a text `file:line:col`, with the end column `end`; None if the text has no location.
 
     >>> place_of("nets/mlp.dlm:12:5", 8)
-    Place(file='nets/mlp.dlm', line=12, column=5, end=8)
+    SourceLocation(file='nets/mlp.dlm', line=12, column=5, end=8)
     """
     file, _, rest = text.partition(":")
     line, _, column = rest.partition(":")
     if not (file and line.isdecimal() and column.isdecimal() and len(rest) < 20):
         return None
-    return Place(file, max(1, int(line)), max(1, int(column)), end)
+    return SourceLocation(file, max(1, int(line)), max(1, int(column)), end)

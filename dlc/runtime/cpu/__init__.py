@@ -1,1 +1,1 @@
-"""The processor: its features, threads and BLAS, and compiled code made ready to run on it."""
+"""The processor: its features, threads and BLAS, and loading code for it."""

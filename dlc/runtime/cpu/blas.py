@@ -1,10 +1,10 @@
-"""scipy's BLAS, for compiled code to call: addresses, version, and how to keep it on one thread.
+"""scipy's BLAS for compiled code: the addresses of its functions, its version, and its number of threads.
 
-NumPy has a BLAS of its own, which can be kept on one thread in the same way.
+NumPy has a BLAS of its own, whose number of threads can be limited in the same way.
 
-The functions are looked up in the libraries that scipy's own extension module is linked to, without
-importing scipy (which takes 0.3 s and is not needed for this); where that does not work, in the table
-of function pointers that `scipy.linalg.cython_blas` offers.
+The functions are looked up in the libraries that scipy's extension module is linked to, without importing
+scipy, which takes 0.3 s. If that fails, they are taken from the table of function pointers that
+`scipy.linalg.cython_blas` exports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from dlc.errors import ArtifactError
 
 NAMES = ("sgemm_", "dgemm_", "sgemv_", "dgemv_")
-"""What compiled code may call: Fortran's interface, 32-bit integers."""
+"""The functions that compiled code may call: Fortran interface, 32-bit integers."""
 
 _PREFIXES = ("scipy_", "")
 _GET_THREADS = (
@@ -40,9 +40,9 @@ _SET_THREADS = (
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The BLAS that was found. `config` and `core` are what OpenBLAS says about itself, else empty.
+    """A BLAS library. `config` and `core` are reported by OpenBLAS, and empty for other libraries.
 
-    `core` names the processor its kernels are for; `OPENBLAS_CORETYPE` overrules its choice.
+    `core` names the processor that its kernels are for; `OPENBLAS_CORETYPE` overrides its choice.
     """
 
     addresses: Mapping[str, int]
@@ -53,13 +53,13 @@ class Library:
 
 
 def address(name: str) -> int:
-    """Where the function of `NAMES` is. Raises `ArtifactError` if there is no BLAS."""
+    """The address of a function of `NAMES`. Raises `ArtifactError` (D0614) if there is no BLAS."""
     return library().addresses[name]
 
 
 @cache
 def library() -> Library:
-    """The BLAS of this process, loaded if need be. Raises `ArtifactError` if scipy has none."""
+    """scipy's BLAS, loaded on first use. Raises `ArtifactError` (D0614) if scipy is not installed."""
     extension = _extension()
     linked = None if extension is None else _linked(extension)
     if linked is not None:
@@ -73,7 +73,7 @@ def library() -> Library:
 
 @cache
 def numpy_library() -> Library:
-    """The BLAS of NumPy's own products: of what it offers, only what concerns its threads is looked up."""
+    """The BLAS of NumPy's products, with the functions that get and set its number of threads only."""
     extension = importlib.util.find_spec("numpy._core._multiarray_umath")
     if extension is None or extension.origin is None:
         return Library({}, "", "", None, None)
@@ -81,11 +81,11 @@ def numpy_library() -> Library:
 
 
 class SingleThreaded:
-    """While any thread of the process is inside, BLAS uses one thread; then its setting is restored.
+    """A context in which BLAS uses one thread; when the last thread leaves it, the setting is restored.
 
-    The number of threads of OpenBLAS belongs to the process: other users of the same BLAS feel it during
-    the call. If they change it meanwhile, theirs stays. Entering gives False if this BLAS has no
-    such switch: then the caller uses a single thread itself, so that threads never multiply.
+    The number of threads of OpenBLAS is global in the process, so other users of the library are affected
+    during the call; a number that they set meanwhile is kept. Entering returns False if this BLAS has no
+    such setting: the caller then uses a single thread itself, so that threads never multiply.
     """
 
     def __init__(self, library: Callable[[], Library] = library) -> None:
@@ -121,7 +121,7 @@ class SingleThreaded:
             set(self._before)
 
     def _forked(self) -> None:
-        """In a child the calls of other threads are gone, and with them their way out of here."""
+        """Reset the state in a forked child, where threads that were inside no longer exist."""
         self._lock = threading.Lock()
         inside, self._inside = self._inside, 0
         if inside:
@@ -133,14 +133,14 @@ class SingleThreaded:
 single_threaded = SingleThreaded()
 """Wrap every call of a program that uses BLAS: `with single_threaded as limited: ...`."""
 numpy_single_threaded = SingleThreaded(numpy_library)
-"""Wrap many small products of NumPy: where cores are busy, its threads wait for each other much longer
-than one of them would take."""
+"""Wrap many small products of NumPy: on busy cores its threads wait for each other much longer than one
+thread takes for the product."""
 
 
 def _extension() -> Path | None:
     """The file of `scipy.linalg.cython_blas`."""
-    found = importlib.util.find_spec("scipy")
-    folders = [] if found is None else found.submodule_search_locations or []
+    scipy = importlib.util.find_spec("scipy")
+    folders = [] if scipy is None else scipy.submodule_search_locations or []
     for folder in folders:
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
             path = Path(folder, "linalg", f"cython_blas{suffix}")
@@ -150,7 +150,7 @@ def _extension() -> Path | None:
 
 
 def _linked(extension: Path) -> Library | None:
-    """What the libraries that the extension is linked to offer; None if they hide the functions."""
+    """The BLAS that the extension is linked to; None if it does not export the functions."""
     try:
         opened = ctypes.CDLL(str(extension))
     except OSError:
@@ -162,7 +162,7 @@ def _linked(extension: Path) -> Library | None:
 
 
 def _described(addresses: Mapping[str, int], opened: ctypes.CDLL) -> Library:
-    """A library with what it says about itself, and its switch."""
+    """A library with its description, and the functions for its number of threads."""
     get, set_ = _find(opened, _GET_THREADS), _find(opened, _SET_THREADS)
     return Library(
         addresses,
@@ -174,7 +174,7 @@ def _described(addresses: Mapping[str, int], opened: ctypes.CDLL) -> Library:
 
 
 def _find(opened: ctypes.CDLL, names: tuple[str, ...]) -> int:
-    """The address of the first of the names that there is, or 0."""
+    """The address of the first of the names that the library exports, or 0."""
     for name in names:
         for prefix in _PREFIXES:
             function = getattr(opened, prefix + name, None)
@@ -186,8 +186,8 @@ def _find(opened: ctypes.CDLL, names: tuple[str, ...]) -> int:
 def _text(function: int) -> str:
     if not function:
         return ""
-    said: bytes | None = ctypes.CFUNCTYPE(ctypes.c_char_p)(function)()
-    return (said or b"").decode()
+    text: bytes | None = ctypes.CFUNCTYPE(ctypes.c_char_p)(function)()
+    return (text or b"").decode()
 
 
 def _capsules() -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""Puts compiled code where it can run: copy, check the copy, fill in outside functions, then protect.
+"""Loading code images: copy the image, check the copy, write its import table, make it executable.
 
-Memory that holds code is never writable and executable at once. An image is position-independent, so
-nothing in it changes but the import table at its start (`dlc.runtime.abi`).
+Memory with code is never writable and executable at once (W^X). An image is position-independent, so only
+the import table at its start is written (`dlc.runtime.abi`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _process = ctypes.CDLL(None)
 
 @dataclass(frozen=True, slots=True)
 class LoadedImage:
-    """Code that is ready to run from address `base` on, for as long as this object lives."""
+    """Executable code at address `base`, for the lifetime of this object."""
 
     base: int
     pages: Pages
@@ -30,10 +30,10 @@ class LoadedImage:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Runs programs: `enter` takes the address of a `dlc_call` and returns its `Status`.
+    """The engine, which runs programs: `enter` takes the address of a `dlc_call` and returns its `Status`.
 
-    The call runs without the interpreter lock; it must not outlive the memory its words point to.
-    `address` is where the same function is for native code.
+    The call runs without the interpreter lock; the memory that its words point to must outlive it.
+    `address` is the address of the same function, for native code.
     """
 
     enter: Callable[[int], int]
@@ -44,12 +44,12 @@ _engines: dict[int, Engine] = {}
 
 
 def load_image(code: bytes | memoryview, sha256: bytes, imports: Sequence[str]) -> LoadedImage:
-    """The image, copied to memory of its own. `sha256` is the digest that the copy must have.
+    """Copy an image to private memory and make it executable; the copy must have the digest `sha256`.
 
     Raises `ArtifactError`: contents changed (D0606), an import that is not allowed (D0609), no BLAS
-    (D0614), a system that refuses to execute (D0615).
+    (D0614), a system that forbids executable memory (D0615).
     """
-    addresses = [_outside_function(name) for name in imports]
+    addresses = [_imported_function(name) for name in imports]
     if len(code) < max(1, _SLOT_BYTES * len(imports)):
         raise ArtifactError(f"a code image of {len(code)} bytes is too short", code="D0606")
     pages = Pages(len(code))
@@ -70,25 +70,25 @@ def load_image(code: bytes | memoryview, sha256: bytes, imports: Sequence[str]) 
 def load_engine(
     code: bytes | memoryview, sha256: bytes, imports: Sequence[str], entry: int
 ) -> Engine:
-    """The engine of this process: the first one loaded for this ABI version serves all artifacts.
+    """The engine of this process: the first one loaded for an ABI version runs all its programs.
 
-    `entry` is the offset of `dlc_enter`. An image that would not load is refused even where another
-    serves in its place. Raises `ArtifactError` as `load_image` does.
+    `entry` is the offset of `dlc_enter`. An image that cannot be loaded is refused even if an engine is
+    loaded already. Raises `ArtifactError` as `load_image` does.
     """
     image = load_image(code, sha256, imports)
     if not 0 <= entry < len(code):
         raise ArtifactError(f"the engine has no entry at byte {entry}", code="D0606")
     prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
     address = image.base + entry
-    ours = Engine(prototype(address), address)
-    serving = _engines.setdefault(ABI_VERSION, ours)
-    if serving is ours:
-        image.pages.keep()  # the pool's threads live in it to the end
-    return serving
+    loaded = Engine(prototype(address), address)
+    engine = _engines.setdefault(ABI_VERSION, loaded)
+    if engine is loaded:
+        image.pages.keep()  # threads of the pool execute it until the process ends
+    return engine
 
 
-def _outside_function(name: str) -> int:
-    """The address of a function of the C library or of BLAS, if code may call it."""
+def _imported_function(name: str) -> int:
+    """The address of a function of the C library or of BLAS. Raises ArtifactError (D0609) for others."""
     if name not in IMPORTS:
         raise ArtifactError(
             f"the code calls {name}, which code in an artifact may not call", code="D0609"

@@ -1,7 +1,7 @@
-"""What this machine's processor can do, in the names that LLVM uses for it; without LLVM.
+"""The features of processors by LLVM's names, and those of this machine, detected without LLVM.
 
-Compiled code records the features it needs. The compiler and the loader read the same table, so what
-one uses is what the other checks.
+Compiled code records the features that it needs. The compiler and the loader read the same table, so the
+loader checks every feature that the compiler uses.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ FEATURES: Mapping[str, str] = {
     "avx512bf16": "avx512_bf16",
     "avx512fp16": "avx512_fp16",
 }
-"""Features that LLVM may use of its own accord, each with the flag by which Linux reports it."""
+"""Features that LLVM may use when it selects instructions, each with its flag in Linux' /proc/cpuinfo."""
 
 UNUSED = (
     *("avx10.1", "avx10.2", "avx512vp2intersect", "avxifma", "avxneconvert"),
     *("avxvnniint16", "avxvnniint8", "ccmp", "cf", "cmpccxadd", "egpr", "ndd", "nf", "ppx"),
     *("push2pop2", "raoint", "zu"),
 )
-"""Features that newer processors imply and that no target of ours uses: Linux does not report them all."""
+"""Features that newer processors imply and our targets disable: Linux does not report all of them."""
 
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -78,7 +78,7 @@ LEVELS: Mapping[str, tuple[str, ...]] = {
     "x86-64-v3": _V3,
     "x86-64-v4": _V4,
 }
-"""The levels of the x86-64 psABI, each with the features it has."""
+"""The levels of the x86-64 psABI, each with its features."""
 
 NAMED: Mapping[str, tuple[str, ...]] = {
     "haswell": _V3,
@@ -93,12 +93,12 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "znver4": (*_ICELAKE, "avx512bf16", "sse4a"),
     "znver5": (*_ICELAKE, "avx512bf16", "avxvnni", "sse4a"),
 }
-"""Processors that can be named as a target, each with the features of `FEATURES` it has."""
+"""Processors that can be named as a target, each with its features among `FEATURES`."""
 
 
 @cache
 def host_features() -> frozenset[str]:
-    """The features of this machine, of those in `FEATURES`; none if it is not x86-64 Linux."""
+    """The features of this machine among `FEATURES`; empty if it is not x86-64 Linux."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return frozenset()
     flags = set(_cpuinfo("flags").split())
@@ -107,13 +107,13 @@ def host_features() -> frozenset[str]:
 
 @cache
 def host_model() -> str:
-    """The processor's name as it reports it itself, such as "AMD EPYC"; empty where unknown."""
+    """The model name that the processor reports, such as "AMD EPYC"; empty if unknown."""
     return _cpuinfo("model name")
 
 
 @cache
 def host_caches() -> Mapping[int, int]:
-    """Bytes of a core's caches for data, by level; empty where Linux does not tell."""
+    """Bytes of the data caches of a core by level; empty if Linux does not report them."""
     caches: dict[int, int] = {}
     for folder in sorted(_CACHES.glob("index*")):
         try:
@@ -126,12 +126,12 @@ def host_caches() -> Mapping[int, int]:
 
 
 def missing_features(required: Iterable[str]) -> list[str]:
-    """Which of the features (in LLVM's names) this machine lacks, sorted; unknown names are missing."""
+    """The features (by LLVM's names) that this machine lacks, sorted, including unknown names."""
     return sorted(set(required) - host_features())
 
 
 def _cpuinfo(key: str) -> str:
-    """The first processor's entry; the file repeats itself for every core, so the rest is not read."""
+    """The value of a key for the first processor; the rest of the file repeats it for every core."""
     try:
         with _CPUINFO.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:

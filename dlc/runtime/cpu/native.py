@@ -1,4 +1,4 @@
-"""The code of an artifact for a processor: whether it fits this one, and making it ready to run."""
+"""The code of an artifact for a processor: whether this processor can run it, and loading it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MACHINES = {"AMD64": "x86_64", "arm64": "aarch64"}
 
 
 class Native(NamedTuple):
-    """Code that is loaded: `enter` runs a `dlc_call`, `code` holds the kernels."""
+    """Loaded code: `enter` runs a `dlc_call`, `code` holds the kernels."""
 
     enter: Callable[[int], int]
     code: LoadedImage
@@ -34,7 +34,7 @@ class Native(NamedTuple):
 
 
 def misfit(code: CpuCode) -> str | None:
-    """Why code for a processor does not run here, or None if it does."""
+    """The reason why this machine cannot run code for a processor, or None if it can."""
     machine = _MACHINES.get(platform.machine(), platform.machine())
     if code.triple.partition("-")[0] != machine or sys.platform not in code.triple:
         return f"is for {code.triple}, this is {machine} {sys.platform}"
@@ -48,7 +48,7 @@ def misfit(code: CpuCode) -> str | None:
 
 
 def check_interface(target: Target, context: ErrorContext) -> None:
-    """Whether this runtime calls code as a target is called. Raises ArtifactError (D0609)."""
+    """Check that a target has the call interface of this runtime. Raises ArtifactError (D0609)."""
     if target.abi != ABI_VERSION:
         message = f"call interface version {target.abi}, where this dlc has version {ABI_VERSION}"
         raise context.error("D0609", message, section="manifest", help="compile the model again")
@@ -60,20 +60,20 @@ def check_interface(target: Target, context: ErrorContext) -> None:
                 raise context.error("D0609", message, section=image.section)
 
 
-def load_native(artifact: Artifact, made: CpuCode) -> Native:
-    """Copy the code, hash the copy, make it executable. Raises ArtifactError."""
-    enter = {symbol.name: symbol.offset for symbol in made.engine.symbols}.get(_ENTER)
+def load_native(artifact: Artifact, cpu: CpuCode) -> Native:
+    """Load the kernels and the engine of a target. Raises ArtifactError as `load_image` does."""
+    enter = {symbol.name: symbol.offset for symbol in cpu.engine.symbols}.get(_ENTER)
     if enter is None:
         message = f"the engine has no function {_ENTER}"
-        raise artifact.error_context.error("D0609", message, section=made.engine.section)
-    code = _image(artifact, made.code)
-    with _located(artifact.error_context, made.engine.section):
-        data = artifact.section(made.engine.section)
-        digest = bytes.fromhex(made.engine.sha256)
-        engine = load_engine(data, digest, made.engine.imports, enter)
-    uses_blas = any(name in blas.NAMES for name in made.code.imports)
-    if uses_blas and made.library is not None:
-        _compare_library(artifact.name, made.library)
+        raise artifact.error_context.error("D0609", message, section=cpu.engine.section)
+    code = _image(artifact, cpu.code)
+    with _located(artifact.error_context, cpu.engine.section):
+        data = artifact.section(cpu.engine.section)
+        digest = bytes.fromhex(cpu.engine.sha256)
+        engine = load_engine(data, digest, cpu.engine.imports, enter)
+    uses_blas = any(name in blas.NAMES for name in cpu.code.imports)
+    if uses_blas and cpu.library is not None:
+        _compare_library(artifact.name, cpu.library)
     return Native(engine.enter, code, as_bytes(artifact.section("constants")), uses_blas)
 
 
@@ -85,20 +85,20 @@ def _image(artifact: Artifact, image: Image) -> LoadedImage:
 
 @contextmanager
 def _located(context: ErrorContext, section: str) -> Generator[None]:
-    """Adds the file and the section to a refusal of the loader."""
+    """Add the file and the section to an error of the loader."""
     try:
         yield
     except ArtifactError as error:
-        (said,) = error.diagnostics
-        raise context.error(said.code, said.message, section=section, help=said.help) from error
+        (cause,) = error.diagnostics
+        raise context.error(cause.code, cause.message, section=section, help=cause.help) from error
 
 
 def _compare_library(name: str, recorded: Library) -> None:
-    """Say once if the library here is another than where the artifact was made."""
-    here = blas.library()
-    if (recorded.version, recorded.core) != (here.config, here.core):
+    """Warn if the library of this process differs from the one at compile time."""
+    library = blas.library()
+    if (recorded.version, recorded.core) != (library.config, library.core):
         warnings.warn(
             f"{name} was made with {recorded.name} {recorded.version} ({recorded.core}), here it is "
-            f"{here.config} ({here.core}): results may differ in the last bits",
+            f"{library.config} ({library.core}): results may differ in the last bits",
             stacklevel=2,
         )

@@ -1,7 +1,7 @@
-"""How many threads a call uses by default, and the state of the one pool they come from.
+"""The default number of threads of a call, and the state of the thread pool.
 
-The pool itself is in the engine (`dlc.codegen.engine.assemble`): compiled code that starts, wakes and parks
-threads. Here is only its memory, which outlives every artifact.
+The pool itself is compiled code in the engine (`dlc.codegen.engine.assemble`), which starts, wakes and
+parks threads. This module owns its memory, which outlives every artifact.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dlc.runtime.system.pages import Pages
 
 
 def default_threads() -> int:
-    """Threads that this process may keep busy: its CPUs, or fewer if a control group's quota says so.
+    """The number of threads that this process may keep busy: its CPUs, limited by the quota of its cgroup.
 
-    A quota of two and a half CPUs makes two threads: three would be stopped in the middle of a step.
+    A quota of two and a half CPUs gives two threads: three would be throttled in the middle of a step.
     """
     cpus = len(os.sched_getaffinity(0))
     return max(1, math.floor(min(cpus, MAX_THREADS, cpu_quota())))
 
 
 def check_threads(threads: object) -> int:
-    """So many threads, or the default for None. Raises UsageError for a number that cannot be had."""
+    """The checked number of threads; the default for None. Raises UsageError (D0918) if out of range."""
     if threads is None:
         return default_threads()
     if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
@@ -40,7 +40,7 @@ def check_threads(threads: object) -> int:
 
 
 def cpu_quota(groups: Path = cgroups.GROUPS, membership: Path = cgroups.MEMBERSHIP) -> float:
-    """CPUs' worth of time that control groups (version 1 or 2) allow; infinity without a limit."""
+    """The CPU quota of the control groups (version 1 or 2), in CPUs; infinity without a limit."""
     return min(
         (_limit(group) for group in cgroups.own_groups("cpu", groups, membership)), default=math.inf
     )
@@ -60,11 +60,11 @@ def _new_pool() -> int:
     pages = Pages(POOL_BYTES)
     pages.keep()
     if not pages.wipe_on_fork():
-        # Older kernels: at least forks made by Python start afresh.
+        # On older kernels at least forks made by Python reset the pool.
         address, size = pages.address, pages.size
         os.register_at_fork(after_in_child=lambda: ctypes.memset(address, 0, size))
     return pages.address
 
 
 POOL = _new_pool()
-"""Address of the pool's state (`CallWord.POOL`): one for the process, zero again in a forked child."""
+"""Address of the state of the pool (`CallWord.POOL`): one for the process, zeroed in a forked child."""

@@ -1,8 +1,8 @@
-"""Examples to train on: read from files or given as arrays, checked, split, shuffled, cut into batches.
+"""Training examples: read from files or given as arrays, checked, split, shuffled, divided into batches.
 
-`open_data` checks everything before work begins: that files and names are there, that shapes agree with
-what the loss takes, and that no value is changed on the way. The order of an epoch depends on the seed
-and the number of the epoch alone, so that training can go on from any position with the same batches.
+`open_data` checks everything before work begins: that files and names exist, that shapes agree with the
+inputs of the loss, and that conversions are exact. The order of an epoch depends on the seed and the
+number of the epoch alone, so training can resume at any position with the same batches.
 
 >>> from dlc.runtime.artifact.manifest import Input
 >>> from dlc.runtime.data import open_data

@@ -15,7 +15,7 @@ _NPY = ".npy"
 
 
 def array_table(place: DataLocation, source: DataSource, fitting: Fitting) -> Table:
-    """The arrays of a file, mapped where they are stored uncompressed."""
+    """The arrays of a file; uncompressed ones are mapped."""
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
     name = str(place)
     fields: dict[str, Field] = {}

@@ -1,7 +1,7 @@
-"""Columns of a table as text: numbers of a dtype, or names of classes; what is wrong is found by cell.
+"""Parsing columns of a table: numbers of a dtype, or names of classes. Errors name the cell.
 
-NumPy's `loadtxt` reads two million cells a second and says of a bad one not enough; then the cells are
-read again one by one, until the bad one is found.
+NumPy's `loadtxt` reads two million cells a second, but its errors do not name a bad cell; after an error
+the cells are therefore parsed one by one, up to the bad one.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The rows of a table as text; `first` is the number of the first one's line, from 1."""
+    """The rows of a table as text; `first` is the line number of the first row, from 1."""
 
     name: str
     lines: Sequence[str]
     first: int
     separator: str
     names: Sequence[str]
-    """What the columns are called, or nothing."""
+    """The names of the columns; empty without a header."""
 
     def column(self, number: int) -> str:
-        """A column as messages call it."""
-        named = number < len(self.names)
-        return f"column {number} ({self.names[number]})" if named else f"column {number}"
+        """A column in messages: its number, and its name if it has one."""
+        has_name = number < len(self.names)
+        return f"column {number} ({self.names[number]})" if has_name else f"column {number}"
 
     def rows(self) -> Generator[tuple[int, list[str]]]:
         """The cells of each row that is not empty, with the number of its line."""
@@ -53,7 +53,7 @@ class Cells:
 def check_widths(cells: Cells, width: int) -> None:
     """Refuse a row with more or fewer cells than the first: ModelError (D0545).
 
-    It could be a number with a comma in it, which would move all others to the wrong column.
+    A number with a comma in it would shift the following cells to the wrong columns.
     """
     lines, separators = [line for line in cells.lines if line], width - 1
     plain = not any('"' in line for line in lines)
@@ -69,15 +69,15 @@ def check_widths(cells: Cells, width: int) -> None:
 def numbers(cells: Cells, columns: Sequence[int], want: DType) -> Array:
     """The columns as an array [rows, columns], stored in the wanted dtype: floats rounded to nearest.
 
-    Raises ModelError (D0545) for a cell that is no finite number of that dtype.
+    Raises ModelError (D0545) for a cell that is not a finite number of that dtype.
     """
     try:
-        found = _loaded(cells, columns, np.dtype(np.float64))
+        values = _loaded(cells, columns, np.dtype(np.float64))
         if want.kind != "f":
-            found = _whole(found, cells, columns, want)
-        return _stored(found, want)
+            values = _integers(values, cells, columns, want)
+        return _stored(values, want)
     except (ValueError, OverflowError) as error:
-        raise _found_by_cell(cells, columns, want, str(error)) from None
+        raise _bad_cell(cells, columns, want, str(error)) from None
 
 
 def is_number(cell: str) -> bool:
@@ -86,18 +86,18 @@ def is_number(cell: str) -> bool:
 
 
 def texts(cells: Cells, column: int) -> list[str]:
-    """One column as text, without blanks at the ends. Raises ModelError (D0545) for an empty cell."""
-    found: list[str] = []
+    """A column as text, without surrounding blanks. Raises ModelError (D0545) for an empty cell."""
+    labels: list[str] = []
     for line, row in cells.rows():
         if not row[column].strip():
             where = f"line {line}, {cells.column(column)}"
             raise unreadable(cells.name, f"{where} holds nothing, where a class is expected")
-        found.append(row[column].strip())
-    return found
+        labels.append(row[column].strip())
+    return labels
 
 
 def unreadable(name: str, message: str) -> ModelError:
-    """The error for a table with something in it that cannot be read."""
+    """The error for a table that cannot be read."""
     return refusal(name, "D0545", message, "correct the file, or leave the row out")
 
 
@@ -113,35 +113,35 @@ def _loaded(cells: Cells, columns: Sequence[int], dtype: np.dtype[np.generic]) -
     )
 
 
-def _whole(found: Array, cells: Cells, columns: Sequence[int], want: DType) -> Array:
-    """The same as integers, exactly; raises ValueError if they are none."""
-    values = np.asarray(found, np.float64)
+def _integers(numbers: Array, cells: Cells, columns: Sequence[int], want: DType) -> Array:
+    """The exact integers of the cells; raises ValueError if a number is not an integer."""
+    values = np.asarray(numbers, np.float64)
     if not bool(np.all(values == np.floor(values))):
         raise ValueError("not whole")
-    # From 2**53 on a float does not say which whole number was written.
+    # From 2**53 on floats cannot represent every integer: the text is parsed again.
     if not bool(np.all(np.abs(values) < 1 << 53)):
         return _loaded(cells, columns, np.dtype(np.uint64 if want.name == "u64" else np.int64))
     return values.astype(np.int64)
 
 
-def _stored(found: Array, want: DType) -> Array:
-    """The same numbers in the wanted dtype; raises ValueError if one does not fit."""
+def _stored(numbers: Array, want: DType) -> Array:
+    """Numbers converted to a dtype; raises ValueError if one is out of its range."""
     if want.kind == "f":
         with np.errstate(over="ignore"):
-            stored = bf16_bits(found) if want is BF16 else found.astype(want.numpy)
+            stored = bf16_bits(numbers) if want is BF16 else numbers.astype(want.numpy)
         values = bf16_values(stored.view(np.uint16)) if want is BF16 else stored
         fits = np.isfinite(values.astype(np.float64))
     else:
         with np.errstate(invalid="ignore"):
-            stored = found.astype(want.numpy)
-        fits = np.asarray(stored == found)
+            stored = numbers.astype(want.numpy)
+        fits = np.asarray(stored == numbers)
     if not bool(fits.all()):
         raise ValueError("out of range")
     return stored
 
 
-def _found_by_cell(cells: Cells, columns: Sequence[int], want: DType, told: str) -> ModelError:
-    """The error for the first cell that is wrong."""
+def _bad_cell(cells: Cells, columns: Sequence[int], want: DType, message: str) -> ModelError:
+    """The error for the first bad cell; with the message of NumPy if none is found."""
     for line, row in cells.rows():
         for column in columns:
             if why := _objection(row[column], want):
@@ -149,11 +149,11 @@ def _found_by_cell(cells: Cells, columns: Sequence[int], want: DType, told: str)
                 return unreadable(
                     cells.name, f"{where} holds {_shown(row[column])}, which is {why}"
                 )
-    return unreadable(cells.name, f"it is no table of numbers: {told}")
+    return unreadable(cells.name, f"it is no table of numbers: {message}")
 
 
 def _objection(cell: str, want: DType) -> str:
-    """What is wrong with a cell, or nothing."""
+    """The reason why a cell is bad; empty if it is not."""
     if not is_number(cell):
         return "no finite number"
     value = float(cell)
@@ -171,7 +171,7 @@ def _objection(cell: str, want: DType) -> str:
 
 
 def _exactly(cell: str, value: float) -> int:
-    """The whole number that is written, which `value` only comes near to if it is large."""
+    """The integer in a cell; `value` is the same rounded to a float, which is inexact from 2**53 on."""
     try:
         return int(cell)
     except ValueError:  # written with a point, or with thousands of zeros before it

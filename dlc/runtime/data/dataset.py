@@ -1,4 +1,4 @@
-"""Examples, ready to be read in batches."""
+"""Datasets: examples that are read in batches."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from dlc.runtime.data.prefetch import made_ahead
 from dlc.runtime.system.buffers import aligned_array
 
 Batch: TypeAlias = dict[str, Array]
-"""An array for each input, as it is stored: contiguous, of its dtype, bf16 as its bits in uint16."""
+"""A contiguous array for each input, of its dtype; bf16 as uint16 bits."""
 
 _SMALL = 1 << 20
-"""Bytes of a batch up to which copying it takes less time than waking another thread."""
+"""Bytes of a batch up to which a copy takes less time than waking another thread."""
 _AHEAD = 2
 
 
 class Dataset(ABC):
-    """Examples to train on, or to test with."""
+    """Examples for training or for the test."""
 
     name: str
-    """Where they come from, for messages."""
+    """The source of the examples, for messages."""
     count: int | None
-    """How many there are in an epoch; None for a stream, which does not say."""
+    """The number of examples in an epoch; None for a stream, which does not state it."""
     classes: Mapping[str, tuple[str, ...]]
-    """The names of the classes behind the numbers of an input, where the source has them as text."""
+    """The names of the classes of an input by their numbers, if the source has the classes as text."""
     test: Dataset | None
-    """The examples that are kept for the test."""
+    """The examples that are reserved for the test."""
 
     @abstractmethod
     def buffers(self, batch: int, sets: int) -> list[Batch]:
-        """Memory for `batches(out=...)`, aligned for compiled code; nothing where no size is known."""
+        """Memory for `batches(out=...)`, aligned for compiled code; empty if sizes are unknown."""
 
     @abstractmethod
     def batches(
@@ -51,16 +51,16 @@ class Dataset(ABC):
     ) -> Generator[Batch]:
         """The batches of an epoch from example `start` on; the last one may be short.
 
-        What comes is a function of `seed` (any u64), `epoch` (from 0), `batch` and `start` alone. `out`
-        has sets of arrays of at least `batch` rows that are filled in turn: a batch is then theirs, and
-        valid until the next one is asked for; without it each batch has memory of its own. `ahead`
-        batches are prepared by another thread; None decides by what a batch costs, and with `out` there
-        are never more than sets but one.
+        The batches are a function of `seed` (any u64), `epoch` (from 0), `batch` and `start` alone. `out`
+        has sets of arrays of at least `batch` rows, which are filled in turn: a batch is a view of a set,
+        valid until the next batch is requested. Without `out` each batch has separate memory. Another
+        thread prepares up to `ahead` batches in advance; None decides by the cost of a batch. With `out`
+        it prepares at most one batch less than there are sets.
         """
 
 
 class Examples(Dataset):
-    """A dataset of which any example can be read at any time."""
+    """A dataset with random access to its examples."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Examples(Dataset):
             yield made
 
     def _memory(self, count: int) -> Batch:
-        """Arrays for so many examples."""
+        """Arrays for `count` examples."""
         made: Batch = {}
         for item in self._wanted:
             shape, dtype = (count, *self._fields[item.name].shape), DTYPES[item.dtype].numpy

@@ -1,4 +1,4 @@
-"""Whether what a source holds fits what the loss takes: lengths, shapes, and values that stay the same."""
+"""Checking a source against the inputs of the loss: counts, shapes, and exact conversions."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.data.fields import Array, Field
 
 _DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
-"""Binary digits of a float: whole numbers up to 2 to that power are exact."""
+"""Bits of the significand of a float: it represents all integers up to 2 to that power."""
 _WIDER = {"f16": ("f32", "f64"), "bf16": ("f32", "f64"), "f32": ("f64",), "f64": ()}
 _PIECE = 1 << 22
-"""Elements that are looked at at a time, so that a mapped file is never in memory as a whole."""
+"""Elements that are checked at a time, so that a mapped file is never in memory completely."""
 
 
 def refusal(name: str, code: str, message: str, help: str | None = None) -> ModelError:
-    """The error that names the source first."""
+    """An error whose message begins with the name of the source."""
     return ModelError(f"{name}: {message}", code=code, help=help)
 
 
 def check_dtype(name: str, label: str, array: Array, have: DType, want: DType) -> None:
-    """Refuse values that would change: ModelError (D0542).
+    """Refuse a conversion that is not exact: ModelError (D0542).
 
-    Integers become any type that holds each of them exactly, for which they are looked at where their
-    type alone does not say so; floats become wider floats; bools become numbers.
+    Integers convert to any type that represents each of them; if that does not follow from the types, the
+    values are checked. Floats convert to wider floats, bools to numbers.
     """
     if have is want or (have.kind == "b" and want.kind != "b"):
         return
@@ -57,7 +57,7 @@ def check_dtype(name: str, label: str, array: Array, have: DType, want: DType) -
 
 
 def _beyond(array: Array, have: DType, want: DType) -> int | None:
-    """An element that `want` does not hold exactly, if there may be one."""
+    """An element that `want` cannot represent, or None."""
     low, high = whole_range(want)
     if low <= whole_range(have)[0] and whole_range(have)[1] <= high:
         return None
@@ -72,7 +72,7 @@ def _beyond(array: Array, have: DType, want: DType) -> int | None:
 
 
 def whole_range(dtype: DType) -> tuple[int, int]:
-    """Between which two whole numbers the type holds every one.
+    """The range of integers that a type represents without gaps, both ends included.
 
     >>> whole_range(DTYPES["i8"]), whole_range(DTYPES["bool"]), whole_range(DTYPES["bf16"])
     ((-128, 127), (0, 1), (-256, 256))
@@ -87,7 +87,7 @@ def whole_range(dtype: DType) -> tuple[int, int]:
 
 
 def label_of(item: Input, field: str) -> str:
-    """What messages call an input: its name, and what the source calls it if that is something else."""
+    """An input in messages: its name, and its name in the source if that differs."""
     shown = " ".join(field.split())  # columns(...) may be written over several lines
     return item.name if shown in ("", item.name) else f"{item.name} ({shown})"
 
@@ -107,10 +107,10 @@ def one_number(name: str, label: str, dtype: str) -> ModelError:
 
 
 class Fitting:
-    """What the loss takes, to compare sources with.
+    """The inputs of the loss, against which sources are checked.
 
-    `dims` are the bounds of the sizes in the shapes of the inputs, as far as there are any; the first
-    axis of each input is that of the examples. Raises ModelError (D0543) for an input without one.
+    `dims` has bounds of sizes in the shapes of the inputs; the first axis of each input counts the
+    examples. Raises ModelError (D0543) for an input without axes.
     """
 
     def __init__(self, wanted: Sequence[Input], dims: Sequence[Dim]) -> None:
@@ -130,10 +130,10 @@ class Fitting:
         return next(DTYPES[item.dtype] for item in self.wanted if item.name == name)
 
     def check(self, name: str, fields: Mapping[str, Field], labels: Mapping[str, str]) -> int:
-        """How many examples these fields of the source `name` hold.
+        """The number of examples in these fields of the source `name`.
 
-        Raises ModelError: D0544 if there are none or the fields disagree about it, D0543 for an example
-        of another shape than the loss takes.
+        Raises ModelError: D0544 if there are none or the fields have different numbers of examples, D0543
+        if the shape of an example does not fit the input of the loss.
         """
         counts = {item.name: fields[item.name].count for item in self.wanted}
         first, *others = self.wanted
@@ -155,7 +155,7 @@ class Fitting:
     def check_shapes(
         self, name: str, shapes: Mapping[str, tuple[int, ...]], labels: Mapping[str, str]
     ) -> None:
-        """Refuse shapes, that of the examples first, which the loss does not take."""
+        """Refuse shapes, with the axis of the examples first, that do not fit the inputs of the loss."""
         items = [
             Input(labels[item.name], item.dtype, ("examples", *item.shape[1:]))
             for item in self.wanted

@@ -1,4 +1,4 @@
-"""Arrays that are given in Python, not read from a file."""
+"""Examples passed as arrays from Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAY_OUT = "give an array of numbers"
 
 
 def given_table(arrays: Mapping[str, object], fitting: Fitting) -> Table:
-    """One array for each input, by the input's name. Raises ModelError for what does not fit."""
+    """A table of one array for each input, by name. Raises ModelError for arrays that do not fit."""
     fields: dict[str, Field] = {}
     for item in fitting.wanted:
         if item.name not in arrays:
@@ -36,10 +36,10 @@ def given_table(arrays: Mapping[str, object], fitting: Fitting) -> Table:
 
 
 def stored(value: object, item: Input, name: str) -> tuple[Array, DType]:
-    """The elements of a value as they are stored, without a copy where it is an array, and their dtype.
+    """The elements of a value, bf16 as bits, and their dtype; without a copy if the value is an array.
 
-    Lists of Python numbers adapt to the dtype of the input. Raises ModelError (D0542) for what is no
-    array of a dtype that dlc has.
+    Lists of Python numbers adapt to the dtype of the input. Raises ModelError (D0542) for other values,
+    and for dtypes that dlc lacks.
     """
     if isinstance(value, Tensor):
         return value.bits, DTYPES[value.dtype]

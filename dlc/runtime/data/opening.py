@@ -1,4 +1,4 @@
-"""From what a `train` block says, or what the user gives in its place, to a dataset that was checked."""
+"""Opening datasets: the checked examples of a `train` block, or those that the user passes instead."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def open_data(
     seed: int = 0,
     dims: Sequence[Dim] = (),
 ) -> Dataset:
-    """The examples of a source, or those that are given in its place, checked against what is wanted.
+    """The examples of a source, or those of `override`, checked against the inputs of the loss.
 
-    `wanted` are the inputs of the loss, the axis of the examples first; `dims` may bound their sizes.
-    Paths of the source lie in `folder`, a path in `override` anywhere; its ending, where it is one of
-    those known, says what kind of source it is. Of `count` examples that are shuffled, the seed chooses
-    which are kept for the test and which `limit` leaves; else the test has the last ones and `limit`
-    leaves the first. The choice is the same in every run with this seed.
+    `wanted` are the inputs of the loss, with the axis of the examples first; `dims` may bound their
+    sizes. Paths of the source are relative to `folder` and stay in it; a path in `override` may be
+    anywhere, and its ending determines the kind of source. If the examples are shuffled, the seed selects
+    those for the test and those within `limit`; otherwise the test has the last examples and `limit`
+    keeps the first. The selection is the same in every run with this seed.
 
     Raises UsageError (D0501, D0506) for files that cannot be read, ArtifactError (D0503) for damaged
-    ones, and ModelError (D0541 to D0547) for whatever does not fit.
+    ones, and ModelError (D0541 to D0547) for examples that do not fit.
     """
     fitting = Fitting(wanted, dims)
     if override is not None and not isinstance(override, str | os.PathLike):
@@ -93,7 +93,7 @@ def _given(override: object, source: DataSource | None, fitting: Fitting, seed: 
 
 
 def _kind(place: DataLocation, source: DataSource) -> DataKind:
-    """The kind of what the user named; without an ending that says it, what it stands in for."""
+    """The kind of source by the ending of a path; for other endings, that of the source it replaces."""
     if place.is_folder:
         holds_arrays = any(name.endswith(".npy") for name in place.names())
         return "npy" if holds_arrays else "pictures"
@@ -115,14 +115,13 @@ def _table(
 
 
 def _test_part(source: DataSource, folder: str, fitting: Fitting, table: Table) -> Dataset | None:
-    """The examples of another file that the source names for the test."""
+    """The test examples, if the source names another file with them."""
     if not source.test_path:
         return None
     place = DataLocation(source.test_path, folder)
-    whole = source._replace(limit=None)
-    found = _table(place, whole, fitting, table.classes)
-    rows = np.arange(found.count, dtype=np.int64)
-    return Examples(str(place), fitting.wanted, found, rows, shuffled=False)
+    test = _table(place, source._replace(limit=None), fitting, table.classes)
+    rows = np.arange(test.count, dtype=np.int64)
+    return Examples(str(place), fitting.wanted, test, rows, shuffled=False)
 
 
 def _split(
@@ -135,7 +134,7 @@ def _split(
 
 
 def _parts(name: str, source: DataSource, table: Table, seed: int) -> tuple[Rows, Rows]:
-    """The rows to train on and those kept for the test, each in the order of the source."""
+    """The rows for training and those for the test, each in the order of the source."""
     rows = np.arange(table.count, dtype=np.int64)
     if table.cut is not None:
         return rows[: table.cut], rows[table.cut :]

@@ -1,7 +1,7 @@
-"""In which order examples come: a function of the seed and of what it is for, and of nothing else.
+"""The order of examples: a permutation that depends on a seed and a purpose only.
 
-The 64-bit words are the raw stream of Philox4x64-10 (J. Salmon et al., SC 2011), which NumPy promises
-not to change, unlike what its `permutation` makes of them; sorting them stably gives the order.
+A stable sort of random keys gives the permutation. The keys are the raw 64-bit stream of Philox4x64-10
+(J. Salmon et al., SC 2011), which NumPy guarantees not to change, unlike its `permutation`.
 
 >>> order(6, seed=1, purpose=SPLIT).tolist()
 [3, 5, 2, 0, 1, 4]
@@ -16,7 +16,7 @@ Rows = NDArray[np.int64]
 """Numbers of examples."""
 
 SPLIT = 0
-"""The purpose of drawing the examples that are kept for the test."""
+"""The purpose of the permutation that selects the examples for the test."""
 
 
 def epoch_purpose(epoch: int) -> int:
@@ -25,7 +25,7 @@ def epoch_purpose(epoch: int) -> int:
 
 
 def order(count: int, seed: int, purpose: int) -> Rows:
-    """The numbers from 0 to `count - 1` in the order that belongs to a seed (any u64) and a purpose."""
+    """The permutation of 0 to `count - 1` for a seed (any u64) and a purpose."""
     key = np.array([seed, purpose], np.uint64)
     words = np.asarray(np.random.Philox(key=key).random_raw(count), np.uint64)
     return np.argsort(words, kind="stable").astype(np.int64, copy=False)

@@ -1,8 +1,8 @@
-"""Pictures as examples: a folder with one sub-folder for each class. Needs Pillow.
+"""Pictures as examples: a folder with one subfolder for each class. Needs Pillow.
 
-What it gives is called `image` and `label`. An image is [height, width, channel], `u8` as stored or
-floats from 0 to 1; one channel is grey, three are red, green and blue, four have alpha. Classes are the
-names of the sub-folders in alphabetical order, numbered from 0.
+The fields are `image` and `label`. An image has the shape [height, width, channel], as `u8` or as floats
+from 0 to 1; one channel is grey, three are RGB, four are RGBA. The classes are the names of the
+subfolders in alphabetical order, numbered from 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Classes = Mapping[str, tuple[str, ...]]
 def picture_table(
     place: DataLocation, source: DataSource, fitting: Fitting, known: Classes
 ) -> Table:
-    """The pictures of a folder; `known` has the classes of the training part when this is the test's."""
+    """The pictures of a folder; for the test, `known` has the classes of the training examples."""
     require_pillow(str(place))
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
     names = next((known[name] for name in called if name in known), None)
@@ -88,7 +88,7 @@ def _listed(
 
 
 class PictureField:
-    """Pictures that are decoded when they are asked for."""
+    """Pictures that are decoded on access."""
 
     ready = False
 
@@ -125,7 +125,7 @@ class PictureField:
 def _images(
     pictures: Sequence[DataLocation], item: Input, size: tuple[int, ...] | None
 ) -> PictureField:
-    """The field of all pictures, whose sizes are compared before the first is decoded."""
+    """The field of all pictures; their sizes are compared before the first one is decoded."""
     want = DTYPES[item.dtype]
     shape = item.shape[1:]
     takes = len(shape) == 3 and shape[2] in map(str, CHANNELS)
@@ -140,7 +140,7 @@ def _images(
 
 
 def _common_size(pictures: Sequence[DataLocation]) -> tuple[int, int]:
-    """Height and width that all pictures have."""
+    """The height and width of all pictures. Raises ModelError (D0546) if they differ."""
     first = None
     for place in pictures:
         with open_picture(place.bytes(), str(place)) as picture:

@@ -1,4 +1,4 @@
-"""A thread that makes the next things while the caller is busy with this one."""
+"""Prefetching: a thread computes the next items of an iterator while the caller uses the current one."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class _Made(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """Nothing more comes, because of an error or because that was all."""
+    """The end of the items, by exhaustion or by an error."""
 
     error: BaseException | None = None
 
 
 def made_ahead(things: Iterator[T], ahead: int) -> Generator[T]:
-    """The same things, up to `ahead` of them made before they are asked for, in one thread.
+    """The same items; a thread computes up to `ahead` of them in advance.
 
-    A thing is the caller's until the next one is asked for: no more than `ahead + 1` are in use at any
-    time. What making them raises is raised here. Closing the generator ends the thread. Where the system
-    has no thread, each is made when it is asked for.
+    The caller may use an item until it requests the next one, so at most `ahead + 1` items are in use at
+    any time. Exceptions of the iterator are raised here. Closing the generator ends the thread. If the
+    system cannot start a thread, items are computed on request.
     """
     slots = threading.Semaphore(ahead + 1)
     ready: SimpleQueue[_Made[T] | _Ended] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""Where examples come from, as a `train` block says it."""
+"""The description of a data source in a `train` block."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Setting: TypeAlias = "bool | int | float | str | None"
 
 KINDS: tuple[str, ...] = get_args(DataKind)
 FORMS: Mapping[str, str] = {"csv": "columns", "text": "window"}
-"""What may stand, with numbers in parentheses, where a source otherwise has a name for a part of it."""
+"""Expressions with numbers in parentheses that select a field of a source, in place of its name."""
 NAMES: Mapping[str, tuple[str, ...]] = {"pictures": ("image", "label")}
-"""What a kind of source gives whose parts have names of their own."""
+"""The fields of kinds of sources that have fixed ones."""
 NAMELESS: tuple[str, ...] = ("npy",)
-"""Kinds whose parts need no name: one array, or files that are called as the loss calls them."""
+"""Kinds whose fields need no name: one array, or files with the names of the inputs."""
 FOR_KIND = {"header": "csv", "separator": "csv", "size": "pictures"}
-"""Options that one kind of source alone has."""
+"""Options of a single kind of source."""
 
 
 def source_of(
     kind: str, path: str, fields: Mapping[str, str], settings: Mapping[str, Setting]
 ) -> DataSource:
-    """The source that a text describes. Raises ModelError (D0540) for an option that has no meaning."""
+    """The source that a text describes. Raises ModelError (D0540) for an invalid option."""
     if kind not in KINDS:
         raise _wrong(f"there is no data source {kind}", f"there are {', '.join(KINDS)}")
     found: dict[str, object] = {}
@@ -36,7 +36,7 @@ def source_of(
 
 
 def check_source(source: DataSource) -> None:
-    """Refuse what no text describes, as a damaged artifact may hold it: ModelError (D0540)."""
+    """Refuse a source that no text can describe, in a damaged artifact: ModelError (D0540)."""
     settings = {name: value for name, value in _settings(source).items() if value is not None}
     if source_of(source.kind, source.path, source.fields, settings) != source:
         raise _wrong(
@@ -45,7 +45,7 @@ def check_source(source: DataSource) -> None:
 
 
 def _settings(source: DataSource) -> dict[str, Setting]:
-    """The options that a text would have for this source."""
+    """The options of this source as a text states them."""
     return {
         "test": _part(source.test_part) or source.test_path or None,
         "limit": source.limit,
@@ -132,7 +132,7 @@ _OPTIONS: dict[str, Callable[[Setting], dict[str, object]]] = {
     "size": _size,
 }
 OPTIONS = tuple(_OPTIONS)
-"""Arguments of a source that are no names of what it gives."""
+"""Arguments of a source that are options, not fields."""
 
 
 def _wrong(message: str, way_out: str) -> ModelError:

@@ -1,4 +1,4 @@
-"""A Python iterable of batches as a dataset: what it gives, in the order in which it gives it."""
+"""A Python iterable of batches as a dataset, in the order of the iterable."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NAME = "the iterable"
 
 
 class Stream(Dataset):
-    """A dataset of which nothing is known before it comes.
+    """A dataset whose batches are known only when they arrive.
 
     Each item is a batch of any size: a mapping from input to array, or the arrays in the order of the
-    inputs. An epoch is one pass over the iterable; an iterator, which gives only one, has one epoch.
+    inputs. An epoch is one pass over the iterable; an iterator, which allows one pass, has one epoch.
     """
 
     def __init__(self, source: Iterable[object], fitting: Fitting) -> None:
@@ -33,7 +33,7 @@ class Stream(Dataset):
         self._used_up = False
 
     def buffers(self, batch: int, sets: int) -> list[Batch]:
-        """See `Dataset.buffers`: nothing, since only the batches themselves tell their sizes."""
+        """See `Dataset.buffers`; empty, since the sizes are known only from the batches."""
         return []
 
     def batches(
@@ -46,10 +46,10 @@ class Stream(Dataset):
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
     ) -> Generator[Batch]:
-        """See `Dataset.batches`; `epoch`, `batch` and `seed` change nothing, `start` skips batches.
+        """See `Dataset.batches`; `epoch`, `batch` and `seed` have no effect, `start` skips batches.
 
-        Nothing is made ahead unless that is asked for: a user's iterator need not bear another thread.
-        Raises ModelError for a batch that does not fit, and D0547 for an iterator that was used up.
+        Batches are not prefetched by default, since the user's iterator may not support another thread.
+        Raises ModelError for a batch that does not fit, and D0547 for an exhausted iterator.
         """
         made = self._made(start, out)
         ahead = min(ahead or 0, len(out) - 1) if out else ahead
@@ -88,7 +88,7 @@ class Stream(Dataset):
         return found
 
     def _checked(self, item: object, number: int) -> tuple[dict[str, tuple[Array, str]], int]:
-        """The stored arrays of a batch with their dtypes, and how many examples it has."""
+        """The arrays of a batch with their dtypes, and the number of its examples."""
         name = f"{NAME}: batch {number}"
         given = self._by_name(item, name)
         arrays: dict[str, tuple[Array, str]] = {}

@@ -1,9 +1,9 @@
 """Examples in a table of comma-separated values: a row for each, UTF-8, RFC 4180.
 
-A field is the name of a column, the number of one (counted from 0), or `columns(0, 30)`, which gives
-those from 0 to 29 as one axis. Unless the source says it, the first row is taken for names if a field is
-called like one of its cells, or if none of them is a number. A column without any number gives, where
-integers are wanted, the numbers of its texts in alphabetical order: they are classes.
+A field is the name of a column, its number (counted from 0), or `columns(0, 30)`, which gives the columns
+0 to 29 as one axis. Unless the source states it, the first row is taken for a header if a field has the
+name of one of its cells, or if none of its cells is a number. If an input is an integer and its column
+has no numbers, the column holds classes, which are numbered in alphabetical order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Classes = Mapping[str, tuple[str, ...]]
 
 
 def csv_table(place: DataLocation, source: DataSource, fitting: Fitting, known: Classes) -> Table:
-    """The columns of a table; `known` has the classes of the training part when this is the test's."""
+    """The columns of a table; for the test, `known` has the classes of the training examples."""
     name = str(place)
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
     cells, width = _cells(place, source, list(called.values()))
@@ -49,7 +49,7 @@ def csv_table(place: DataLocation, source: DataSource, fitting: Fitting, known: 
 
 
 def _cells(place: DataLocation, source: DataSource, called: Sequence[str]) -> tuple[Cells, int]:
-    """The rows below the names, and how many cells the first row has."""
+    """The rows below the header, and the number of cells of the first row."""
     name = str(place)
     try:
         text = bytes(place.bytes()).decode("utf-8-sig")
@@ -73,7 +73,7 @@ def _cells(place: DataLocation, source: DataSource, called: Sequence[str]) -> tu
 
 
 def _chosen(cells: Cells, width: int, field: str, item: Input) -> tuple[Sequence[int], bool]:
-    """The numbers of the columns that a field means, and whether it is one column by itself."""
+    """The numbers of the columns of a field, and whether it is a single column without an axis."""
     if cells.names.count(field) > 1:
         numbers = [k for k, name in enumerate(cells.names) if name == field]
         raise refusal(
@@ -106,17 +106,17 @@ def _chosen(cells: Cells, width: int, field: str, item: Input) -> tuple[Sequence
 
 
 def _is_text(cells: Cells, column: int) -> bool:
-    """Whether no cell of a column is a number, which most often the first one tells."""
+    """Whether no cell of a column is a number."""
     return not any(is_number(row[column]) for _, row in cells.rows())
 
 
 def _classes(
     cells: Cells, column: int, item: Input, known: Classes
 ) -> tuple[Array, tuple[str, ...]]:
-    """A column of texts as numbers of classes, [rows, 1], and the names of the classes."""
-    found = texts(cells, column)
-    names = known.get(item.name, tuple(sorted(set(found))))
-    if strange := sorted(set(found) - set(names)):
+    """A column of text as class numbers, [rows, 1], and the names of the classes."""
+    labels = texts(cells, column)
+    names = known.get(item.name, tuple(sorted(set(labels))))
+    if strange := sorted(set(labels) - set(names)):
         raise refusal(
             cells.name,
             "D0541",
@@ -132,4 +132,4 @@ def _classes(
             f"declare {item.name} as i32",
         )
     number = {name: number for number, name in enumerate(names)}
-    return np.array([[number[text]] for text in found], want.numpy), names
+    return np.array([[number[label]] for label in labels], want.numpy), names

@@ -1,9 +1,9 @@
-"""A text as examples: windows of UTF-8 bytes, each the last byte of the one before and what follows.
+"""A text as examples: windows of UTF-8 bytes, which overlap by one byte.
 
-`window(65)` gives 65 bytes: 64 to read, and after each the one to be foretold. Windows overlap by one
-byte, so that in an epoch every byte but the first is foretold exactly once. Where the text does not come
-out even, the last window is moved back to end with it, so that nothing is lost: a few bytes come twice.
-The test part of a text is its end, cut off before the windows are made: no byte is in both.
+`window(65)` gives 65 bytes: 64 inputs, each followed by the byte to predict. Since windows overlap by one
+byte, every byte but the first is predicted exactly once in an epoch. If the length of the text is not a
+multiple, the last window is moved back to end with the text, so that a few bytes are predicted twice. The
+test examples are windows of the end of the text, which is cut off first: no byte is in both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _U8 = DTYPES["u8"]
 
 
 def text_table(place: DataLocation, source: DataSource, fitting: Fitting) -> Table:
-    """The windows of a text file; where a part is kept for the test, its windows come last."""
+    """The windows of a text file; those of the test come last."""
     name = str(place)
     text = np.frombuffer(place.bytes(), np.uint8)
     sizes = {item.name: _window(name, source, item.name) for item in fitting.wanted}
@@ -58,16 +58,17 @@ def _window(name: str, source: DataSource, item: str) -> int:
 
 
 def _starts(name: str, length: int, window: int, test_part: str) -> tuple[Rows, int]:
-    """Where each window begins, and how many of them are not the test's."""
+    """The start of each window, and the number of windows for training."""
     if not test_part:
-        starts = _places(name, 0, length, window)
+        starts = _starts_between(name, 0, length, window)
         return starts, len(starts)
     cut = length - round(length * Fraction(test_part))
-    before, after = _places(name, 0, cut, window), _places(name, cut, length, window)
-    return np.concatenate([before, after]), len(before)
+    train = _starts_between(name, 0, cut, window)
+    test = _starts_between(name, cut, length, window)
+    return np.concatenate([train, test]), len(train)
 
 
-def _places(name: str, first: int, end: int, window: int) -> Rows:
+def _starts_between(name: str, first: int, end: int, window: int) -> Rows:
     if end - first < window:
         part = "it has" if first == 0 else "its end, kept for the test, has"
         raise refusal(
@@ -82,7 +83,7 @@ def _places(name: str, first: int, end: int, window: int) -> Rows:
 
 
 class WindowField:
-    """Stretches of a text, all equally long."""
+    """Windows of a text, all of the same length."""
 
     ready = True
 
@@ -95,5 +96,5 @@ class WindowField:
         self._want = want
 
     def read(self, rows: Rows, out: Array) -> None:
-        places = self._starts[rows][:, None] + self._offsets
-        convert(self._text[places], _U8, self._want, out)
+        positions = self._starts[rows][:, None] + self._offsets
+        convert(self._text[positions], _U8, self._want, out)

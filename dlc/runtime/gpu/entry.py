@@ -68,7 +68,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
             )
         outputs, specialization, _ = self._called(args, named, out)
         if out is not None:
-            return self._results.packed(list(self._results.asked(out).values()))
+            return self._results.packed(list(self._results.out_arrays(out).values()))
         found = self._specializations.cut(outputs, specialization)
         shown = [self._shown(k, array) for k, array in enumerate(found)]
         return self._results.packed([shown[k] for k in self._results.visible])
@@ -220,7 +220,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         if out is None or out is _HERE:
             return {}
         found: dict[int, Placed] = {}
-        for number, value in self._results.asked(out).items():
+        for number, value in self._results.out_arrays(out).items():
             output, storage = self._entry.outputs[number], specialization.outputs[number]
             if not is_on_gpu(value):
                 found[number] = self._results.fitting(value, output, storage)

@@ -1,1 +1,1 @@
-"""What the operating system gives: memory, files, and how much of them there is."""
+"""The operating system: memory, files, control groups, and their limits."""

@@ -1,4 +1,4 @@
-"""Writing a file so that other processes see the old one or the whole new one, never a part."""
+"""Atomic writing: other processes see the old file or the complete new one, never a part of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import IO
 from dlc.errors import UsageError
 
 _TOKEN_BYTES = 8
-"""Of the random number in a temporary name."""
+"""Length of the random number in a temporary name."""
 
 
 def write_file(
@@ -27,13 +27,13 @@ def write_file(
     durable: bool = True,
     mode: int = 0o666,
 ) -> None:
-    """Write the pieces one after another: to a new file beside `path`, to disk, then renamed over it.
+    """Write the pieces to a temporary file beside `path`, sync it to disk, and rename it to `path`.
 
-    What killed writers of the same file left there is removed. A link is followed, so that it stays one. A
-    device or a pipe, such as `/dev/stdout`, takes the pieces as they come. Without `durable` nobody waits
-    for the disk: after a power cut the file may be empty. The permissions are `mode`, cut down by the
-    caller's umask as for any file that a program makes.
-    Raises UsageError (D0502) where it cannot be written; an old file is then as it was.
+    Temporary files of killed writers of the same path are removed. A symbolic link is followed, so it
+    stays a link. A device or a pipe, such as `/dev/stdout`, is written directly. Without `durable` the
+    file is not synced: after a power cut it may be empty. The permissions are `mode`, reduced by the
+    umask of the process. Raises UsageError (D0502) if the file cannot be written; an old file is then
+    unchanged.
     """
     target = Path(path)
     if is_stream(target):
@@ -43,7 +43,7 @@ def write_file(
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Before long work: raises UsageError (D0502) where `write_file` would find no place for the file."""
+    """Raise UsageError (D0502) if `write_file` could not create the file; to call before long work."""
     target = Path(path)
     try:
         if is_stream(target):
@@ -60,7 +60,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def is_stream(target: Path) -> bool:
-    """Whether something is there that is neither a file nor a folder: it must not be renamed over."""
+    """Whether the path is a device or a pipe, which must not be replaced by a file."""
     try:
         mode = target.stat().st_mode
     except (OSError, ValueError):
@@ -91,22 +91,22 @@ def _replace(target: Path, pieces: Iterable[bytes | memoryview], durable: bool, 
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-            temporary.replace(target)  # while it is locked: nobody takes it for a leftover
+            temporary.replace(target)  # still locked, so that no writer removes it as a leftover
     except OSError as error:
         raise _cannot(target, error) from error
     if durable:
         _sync_folder(target.parent)
 
 
-# A writer holds a lock on its temporary file, which the system takes away when the writer ends, however
-# it ends. So a file whose lock can be had is nobody's any more. Names are never used twice.
+# A writer holds a lock on its temporary file, which the system releases when the writer ends, however it
+# ends. So an unlocked temporary file is a leftover of a killed writer. Names are never used twice.
 
 
 @contextmanager
 def _created_beside(target: Path, mode: int) -> Generator[tuple[Path, IO[bytes]]]:
-    """A file that did not exist, locked, in the same folder: a rename works within one file system only.
+    """A new locked file in the folder of the target, since a rename works within one file system only.
 
-    What has not been renamed at the end is removed.
+    The file is removed at the end unless it was renamed.
     """
     while True:
         temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(_TOKEN_BYTES)}.tmp")
@@ -116,29 +116,29 @@ def _created_beside(target: Path, mode: int) -> Generator[tuple[Path, IO[bytes]]
                 if os.fstat(file.fileno()).st_nlink:
                     yield temporary, file
                     return
-                # Taken for a leftover in the moment before it was locked: another one, then.
+                # Another writer removed it as a leftover before it was locked: try again.
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
 
 def _prefix(target: Path) -> str:
-    """How temporary names begin; cut, so that with the rest they are not longer than a name may be."""
+    """The prefix of temporary names, cut so that the names are not longer than file systems allow."""
     return f".{target.name[:60]}."
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what writers of this target left that were killed while they wrote.
+    """Remove temporary files of writers of this target that were killed.
 
-    What cannot be removed, and all where the file system has no locks, stays: it is in nobody's way.
+    A file that cannot be removed stays, and so do all of them if the file system has no locks.
     """
     name = re.compile(rf"{re.escape(_prefix(target))}[0-9a-f]{{{2 * _TOKEN_BYTES}}}\.tmp")
     try:
         with os.scandir(target.parent) as entries:
-            found = [entry.path for entry in entries if name.fullmatch(entry.name)]
+            leftovers = [entry.path for entry in entries if name.fullmatch(entry.name)]
     except OSError:
         return
-    for path in found:
+    for path in leftovers:
         with suppress(OSError):
             _remove_leftover(path)
 
@@ -153,7 +153,7 @@ def _remove_leftover(path: str) -> None:
 
 
 def _lock(handle: int, operation: int) -> bool:
-    """Whether the file is locked now: not, where another has the lock or the file system has none."""
+    """Try to lock a file; False if another process holds the lock or the file system has no locks."""
     try:
         fcntl.flock(handle, operation)
     except OSError:
@@ -162,7 +162,7 @@ def _lock(handle: int, operation: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system lets a folder be synced."""
+    """Make the rename durable, if the system can sync a folder."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -170,7 +170,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(handle)
     except OSError:
-        # Some network file systems refuse; the contents are on disk all the same.
+        # Some network file systems refuse; the contents of the file are on disk nevertheless.
         return
     finally:
         os.close(handle)

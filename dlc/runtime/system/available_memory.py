@@ -1,7 +1,7 @@
-"""How much memory this process may have, so that what cannot fit is refused before work begins.
+"""The memory that this process may use, so that requests that cannot fit are refused before work begins.
 
-Linux promises more memory than there is: without this, a size with a few zeros too many would not fail
-but drive the machine into swapping, or end another process.
+Linux overcommits memory: without this check, a size with a few zeros too many would not fail, but make
+the machine swap, or end another process.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from dlc.runtime.system import cgroups
 
 GIB = 1 << 30
 NOTABLE = 256 << 20
-"""Bytes below which nobody looks how much is free."""
+"""Requests of fewer bytes are not compared with the free memory."""
 ADDRESSABLE = 1 << 47
-"""Bytes that a process can address on the processors of today; nothing larger is compiled."""
+"""Bytes that a process can address on current processors; nothing larger is compiled."""
 MEMINFO = Path("/proc/meminfo")
 
 _FILES = (
     ("memory.max", "memory.current"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
-"""Where control groups of version 2 and of version 1 say their limit, and how much is in use."""
+"""The files with the limit and the usage of a control group, of version 2 and of version 1."""
 _CACHED = ("inactive_file", "active_file")
-"""What of that is only remembered from files, and goes when it is in the way."""
+"""The parts of the usage that are cached files, which the kernel reclaims on demand."""
 
 
 def machine_memory(groups: Path = cgroups.GROUPS, membership: Path = cgroups.MEMBERSHIP) -> int:
-    """Bytes of memory that the machine has, or fewer if a control group's limit says so."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([found, *[limit for _, limit, _ in _limits(groups, membership)]])
+    """Bytes of the memory of the machine, limited by the control groups of the process."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([physical, *[limit for _, limit, _ in _limits(groups, membership)]])
 
 
 def free_memory(
@@ -41,23 +41,23 @@ def free_memory(
     membership: Path = cgroups.MEMBERSHIP,
     meminfo: Path = MEMINFO,
 ) -> int:
-    """Bytes that this process may still take: what the machine has available, and its control groups.
+    """Bytes that this process may still allocate, by the available memory and by its control groups.
 
-    Where the system does not say, all that there is.
+    If the system does not report them, all memory of the machine.
     """
-    found = machine_memory(groups, membership)
+    free = machine_memory(groups, membership)
     for line in cgroups.read(meminfo).splitlines():
         if line.startswith("MemAvailable:"):
-            found = min(found, int(line.split()[1]) << 10)
+            free = min(free, int(line.split()[1]) << 10)
     for group, limit, usage in _limits(groups, membership):
         used = cgroups.read(group / usage).strip()
         if used.isdigit():
-            found = min(found, max(0, limit - int(used) + _cached(group)))
-    return found
+            free = min(free, max(0, limit - int(used) + _cached(group)))
+    return free
 
 
 def _limits(groups: Path, membership: Path) -> Iterator[tuple[Path, int, str]]:
-    """Each group that has a limit, the limit, and the file that tells how much of it is in use."""
+    """Each group that has a limit, the limit, and the name of the file with the usage."""
     for group in cgroups.own_groups("memory", groups, membership):
         for limit, usage in _FILES:
             text = cgroups.read(group / limit).strip()
@@ -66,26 +66,26 @@ def _limits(groups: Path, membership: Path) -> Iterator[tuple[Path, int, str]]:
 
 
 def _cached(group: Path) -> int:
-    """Bytes in use of a group that are given up when others are needed."""
+    """Bytes of cached files in the usage of a group."""
     pairs = (line.split() for line in cgroups.read(group / "memory.stat").splitlines())
     return sum(int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in _CACHED)
 
 
 @cache
 def _all_memory() -> int:
-    """Looked up once: every call by name asks."""
+    """The memory of the machine, looked up once since every call by name needs it."""
     return machine_memory()
 
 
 def check_fits(what: str, needed: int) -> None:
-    """Raises Unsupported (D0705) if so many bytes are more than the machine has."""
-    have = _all_memory()
-    if needed > have:
-        raise _too_large(what, needed, f"this machine has {have / GIB:,.1f}")
+    """Raise Unsupported (D0705) if `needed` bytes exceed the memory of the machine."""
+    total = _all_memory()
+    if needed > total:
+        raise _too_large(what, needed, f"this machine has {total / GIB:,.1f}")
 
 
 def check_free(what: str, needed: int) -> None:
-    """Raises Unsupported (D0705) if so many bytes, which are about to be taken, are more than are free."""
+    """Raise Unsupported (D0705) if `needed` bytes, about to be allocated, exceed the free memory."""
     check_fits(what, needed)
     if needed >= NOTABLE:
         free = free_memory()

@@ -24,10 +24,10 @@ ALIGNMENT = 64
 """A cache line, and the widest vector register."""
 
 POPULATED = 1 << 20
-"""Bytes from which a block is worth a mapping of its own."""
+"""Blocks of this many bytes and more get a mapping of their own."""
 
 _UINT8 = np.dtype(np.uint8)
-# Looked up once: these are in the way of every call of a model.
+# Looked up once, since every call of a model uses them.
 _empty, _ndarray = np.empty, np.ndarray
 
 
@@ -36,11 +36,11 @@ def _slow_address(array: NDArray[np.generic]) -> int:
 
 
 def _address_reader() -> Callable[[NDArray[np.generic]], int]:
-    """How to read where an array's first element lies.
+    """The function that reads the address of the first element of an array.
 
-    NumPy's C interface fixes that an array object begins with this pointer, right after Python's own
-    header. Reading it there takes a tenth of the time of `__array_interface__`, most of what a call of
-    a tiny model would otherwise cost; where a probe shows another layout the official way is taken.
+    NumPy's C API fixes that the header of an array object is followed by this pointer. Reading it there
+    takes a tenth of the time of `__array_interface__`, which would be most of the time of a call of a
+    tiny model. If a probe shows another layout, `__array_interface__` is used.
     """
     header = object.__basicsize__
     read = ctypes.c_void_p.from_address
@@ -54,16 +54,16 @@ def _address_reader() -> Callable[[NDArray[np.generic]], int]:
 
 
 address: Callable[[NDArray[np.generic]], int] = _address_reader()
-"""Where the first element of an array lies. The array must outlive every use of the number."""
+"""The address of the first element of an array. The array must outlive every use of the address."""
 
 
 def aligned_bytes(length: int) -> Bytes:
-    """A new block, aligned, of undefined contents. Raises MemoryError."""
+    """A new aligned block with undefined contents. Raises MemoryError."""
     return aligned_array((length,), _UINT8, length)
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Scalar], length: int) -> NDArray[Scalar]:
-    """A new C-contiguous array, aligned, of undefined contents; `length` is its size in bytes."""
+    """A new C-contiguous aligned array with undefined contents; `length` is its size in bytes."""
     block = _empty(length + ALIGNMENT, _UINT8)
     return _ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
 
@@ -77,11 +77,11 @@ def aligned_copy(data: bytes | memoryview | Bytes) -> Bytes:
 
 
 def zeros(length: int) -> Bytes:
-    """A new aligned block of zeros, all of which is going to be written.
+    """A new aligned block of zeros that the caller will write completely.
 
-    Its pages are asked for at once where the system can: one call instead of a fault for each. What
-    NumPy does instead, huge pages, took five times as long on a virtual machine that had not touched
-    them before (290 ms for 100 MB).
+    If possible its pages are populated at once (`MAP_POPULATE`), which avoids a fault for each. NumPy's
+    use of huge pages instead took five times as long on a virtual machine that had not touched them
+    before (290 ms for 100 MB).
     """
     if length < POPULATED or not hasattr(mmap, "MAP_POPULATE"):
         return _zeros(length)

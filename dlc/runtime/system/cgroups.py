@@ -1,4 +1,4 @@
-"""The control groups (version 1 or 2) that this process is in: how a container limits what it uses."""
+"""The control groups (version 1 or 2) of this process, by which a container limits its resources."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 def own_groups(
     controller: str, groups: Path = GROUPS, membership: Path = MEMBERSHIP
 ) -> Iterator[Path]:
-    """The folders of the groups that limit `controller` for this process, each with the ones around it.
+    """The folders of the groups that limit `controller` for this process, with their parent groups.
 
-    In a container the path in `membership` may be one that only the host sees; then the mount itself
-    is the group.
+    In a container the path in `membership` may be that on the host; then the mount itself is the group.
     """
     for line in read(membership).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -33,7 +32,7 @@ def own_groups(
 
 
 def read(path: Path) -> str:
-    """What a file of the system says; nothing if it is not there."""
+    """The text of a system file; empty if the file does not exist."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError:

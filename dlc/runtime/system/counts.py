@@ -1,17 +1,17 @@
-"""Whole numbers in texts: reading one, and saying how many things there are."""
+"""Whole numbers in texts: parsing them, and printing counts."""
 
 from __future__ import annotations
 
 import re
 
 _DIGITS = re.compile(r"[0-9]{1,20}")
-"""As many as 2**64 has."""
+"""At most as many digits as 2**64 has."""
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a text spells with at most 20 ASCII digits; None for any other text.
+    """The value of a text of at most 20 ASCII digits; None for any other text.
 
-    `int` would read the digits of every script, and raises ValueError for thousands of them.
+    `int` would accept the digits of every script, and raises ValueError for thousands of them.
 
     >>> whole_number("64"), whole_number("-1"), whole_number("٣"), whole_number("9" * 5000)
     (64, None, None, None)
@@ -20,8 +20,7 @@ def whole_number(text: str) -> int | None:
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things.
-
+    """A count with its noun in the singular or plural.
     >>> counted(1, "weight"), counted(61706, "parameter")
     ('1 weight', '61,706 parameters')
     """

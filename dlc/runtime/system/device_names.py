@@ -1,4 +1,4 @@
-"""What devices are called where arrays and models are put on them."""
+"""Names of devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST_GPU = "cuda:0"
 
 
 def device_named(name: str) -> str:
-    """The device of a name as the device itself says it. Raises Unsupported (D0702) for what is none.
+    """The canonical name of a device. Raises Unsupported (D0702) if the name is not that of a device.
 
     >>> device_named("cuda"), device_named("cuda:1"), device_named("cpu:0")
     ('cuda:0', 'cuda:1', 'cpu')
@@ -27,5 +27,5 @@ def device_named(name: str) -> str:
 
 
 def device_or_none(name: str | None) -> str | None:
-    """The same for a device that may be left out."""
+    """The canonical name of a device, or None for None."""
     return None if name is None else device_named(name)

@@ -1,7 +1,8 @@
-"""When Python's collector of cyclic garbage may rest.
+"""Pausing Python's cyclic garbage collector.
 
-It looks at everything that lives each time enough new objects have come: where thousands are made and
-kept, as IR and the tables of an artifact are, that is a tenth of the time, and none of them is garbage.
+The collector traverses all live objects each time enough new ones were allocated. While thousands of
+objects are made and kept, such as IR and the tables of an artifact, this takes a tenth of the time and
+finds no garbage.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["without_collections"]
 
 @contextmanager
 def without_collections() -> Generator[None]:
-    """Let the collector rest; what is really garbage goes after that, or when its last reference does."""
+    """Disable the cyclic garbage collector inside a `with` block."""
     collecting = gc.isenabled()
     gc.disable()
     try:

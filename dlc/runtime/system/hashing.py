@@ -1,4 +1,4 @@
-"""SHA-256 of byte ranges, in chunks of 4 MiB or whole, several at a time: hashing leaves the GIL."""
+"""SHA-256 of byte ranges, in chunks of 4 MiB or as a whole, by several threads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 
 CHUNK = 4 << 20
 _WORTH_THREADS = 2 * CHUNK
@@ -14,21 +15,15 @@ _MAX_THREADS = 8
 
 
 def chunk_count(length: int) -> int:
-    """Chunks that a section of so many bytes has; none if it is empty."""
+    """The number of chunks of a section of `length` bytes."""
     return -(-length // CHUNK)
 
 
 def digests(views: Sequence[memoryview]) -> list[tuple[str, ...]]:
     """For each range of bytes the SHA-256 of its chunks, in lower-case hexadecimal."""
     chunks = [view[at : at + CHUNK] for view in views for at in range(0, len(view), CHUNK)]
-    found = _hash_all(chunks, sum(map(len, chunks)) >= _WORTH_THREADS)
-    ends: list[tuple[str, ...]] = []
-    position = 0
-    for view in views:
-        count = chunk_count(len(view))
-        ends.append(tuple(found[position : position + count]))
-        position += count
-    return ends
+    hashes = iter(_hash_all(chunks, sum(map(len, chunks)) >= _WORTH_THREADS))
+    return [tuple(islice(hashes, chunk_count(len(view)))) for view in views]
 
 
 def whole_digests(views: Sequence[memoryview]) -> list[str]:
@@ -37,23 +32,23 @@ def whole_digests(views: Sequence[memoryview]) -> list[str]:
 
 
 def _hash_all(chunks: Sequence[memoryview], in_parallel: bool) -> list[str]:
-    found = [""] * len(chunks)
-    # A list's iterator is safe to share: `next` on it holds the interpreter lock.
-    todo = iter(list(enumerate(chunks)))
+    hashes = [""] * len(chunks)
+    # The threads share the iterator of a list, which is safe: `next` on it holds the interpreter lock.
+    pending = iter(list(enumerate(chunks)))
 
     def work() -> None:
-        for index, chunk in todo:
-            found[index] = hashlib.sha256(chunk).hexdigest()
+        for index, chunk in pending:
+            hashes[index] = hashlib.sha256(chunk).hexdigest()
 
     threads = _started(work, _helpers() if in_parallel else 0)
     work()
     for thread in threads:
         thread.join()
-    return found
+    return hashes
 
 
 def _started(work: Callable[[], None], count: int) -> list[threading.Thread]:
-    """So many threads at work, or as many as the system has."""
+    """Start `count` threads, or fewer if the system has no more."""
     threads: list[threading.Thread] = []
     with suppress(RuntimeError):
         for _ in range(count):

@@ -1,8 +1,8 @@
-"""Files as read-only memory: those that the user names, and those that a model's text names.
+"""Files mapped as read-only memory: files that the user names, and files that a model text names.
 
-A text may come from a stranger, so a path in it can only lead to a plain file in the folder of the
-text or below. The way there is opened folder by folder, never through a link: there is no moment
-between checking and opening at which somebody could exchange one for the other.
+A text may come from an untrusted source, so a path in it may only lead to a regular file in the folder of
+the text or below it. The path is opened folder by folder and never through a symbolic link, so nothing
+can be exchanged between the check and the opening (no time-of-check to time-of-use race).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
 def check_path(wanted: str, path: object) -> None:
-    """Raises UsageError (D0902), which begins with what is `wanted`, for what is no path."""
+    """Raise UsageError (D0902) for a value that is not a path; the message begins with `wanted`."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(
             f"{wanted}, found {path!r}", code="D0902", help="pass a str or a pathlib.Path"
@@ -29,12 +29,12 @@ def check_path(wanted: str, path: object) -> None:
 
 
 def map_file(path: str | os.PathLike[str], *, copy: bool = False) -> memoryview:
-    """The bytes of a file that the user named, which may lie anywhere.
+    """The bytes of a file that the user named, in any folder.
 
-    The pages are read as they are touched, so a large file costs nothing until it is used. With `copy`
-    all of it is read now: what becomes of the file later is not seen, where a mapped file that another
-    program shortens ends the process (SIGBUS). Raises UsageError (D0501) if there is no such file or it is
-    not a plain one, Unsupported (D0705) for a copy that does not fit into memory.
+    Pages are read on access, so a large file costs nothing until it is used. With `copy` the file is read
+    completely now, so later changes have no effect; if another program truncates a mapped file, access to
+    it ends the process (SIGBUS). Raises UsageError (D0501) if the file does not exist or is not a regular
+    one, Unsupported (D0705) for a copy that does not fit into memory.
     """
     name = os.fspath(path)
     try:
@@ -45,10 +45,10 @@ def map_file(path: str | os.PathLike[str], *, copy: bool = False) -> memoryview:
 
 
 def map_inside(folder: str | os.PathLike[str], path: str) -> memoryview:
-    """The bytes of a file that a text in `folder` named; see the module for what is refused.
+    """The bytes of a file that a text in `folder` names; the module docstring says which paths are refused.
 
-    Raises UsageError: D0506 if the path leads, or could lead, out of the folder; D0501 if there is no
-    such file or it is not a plain one.
+    Raises UsageError: D0506 if the path leads, or could lead, out of the folder; D0501 if the file does
+    not exist or is not a regular one.
     """
     name = str(Path(folder, path))
     *parents, last = _parts(path)
@@ -66,7 +66,7 @@ def map_inside(folder: str | os.PathLike[str], path: str) -> memoryview:
 
 
 def _parts(path: str) -> list[str]:
-    """The names on the way, without `.`; refuses what is not a plain relative path downwards."""
+    """The components of a path, without `.`. Raises UsageError (D0506) unless it leads downwards."""
     if path.startswith("/"):
         raise _escapes(path, "it is absolute")
     if "\\" in path or "\0" in path:
@@ -80,7 +80,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _step(folder: int, name: str, flags: int, whole: str) -> int:
-    """Open `name` in an open folder, which is closed."""
+    """Open `name` in an open folder, and close the folder."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
@@ -117,7 +117,7 @@ def _mapped(handle: int, name: str, *, copy: bool = False) -> memoryview:
 
 
 def _copied(handle: int, size: int, name: str) -> memoryview:
-    """What a file holds now, read-only: fewer bytes than it had if it becomes shorter meanwhile."""
+    """A read-only copy of a file: fewer than `size` bytes if the file is truncated meanwhile."""
     check_free(f"a copy of {name}", size)
     block = aligned_bytes(size)
     with open(handle, "rb", buffering=0, closefd=False) as file:

@@ -1,4 +1,4 @@
-"""Anonymous memory straight from the operating system: page-aligned, zero, and protectable."""
+"""Anonymous memory from the operating system: page-aligned, zeroed, with access protection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 class Pages:
     """`size` bytes of private memory at `address`, readable and writable until `make_executable`.
 
-    They go back to the system when the object dies, unless `keep` was called. Raises `MemoryError`.
+    The pages are released when the object is destroyed, unless `keep` was called. Raises `MemoryError`.
     """
 
     __slots__ = ("__weakref__", "_release", "address", "size")
@@ -44,24 +44,24 @@ class Pages:
         self.address = address
         self.size = size
         self._release = weakref.finalize(self, _munmap, address, size)
-        # At the end of the process a daemon thread may still be running this code.
+        # At the end of the process a daemon thread may still execute code in these pages.
         self._release.atexit = False
 
     def keep(self) -> None:
-        """Never gives the pages back: threads that no one waits for use them until the process ends."""
+        """Never release the pages: daemon threads use them until the process ends."""
         self._release.detach()
 
     def view(self) -> memoryview:
-        """The bytes themselves; valid no longer than this object."""
+        """The bytes; valid during the lifetime of this object."""
         return memoryview((ctypes.c_ubyte * self.size).from_address(self.address)).cast("B")
 
     def make_executable(self) -> None:
-        """Takes away the right to write and gives the right to execute. Raises `PermissionError`."""
+        """Make the pages executable and read-only. Raises `PermissionError`."""
         if _mprotect(self.address, self.size, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
             raise PermissionError(f"memory cannot be made executable: {_last_error()}")
 
     def wipe_on_fork(self) -> bool:
-        """Makes a forked child find zeros here; False if this system cannot do that."""
+        """Let a forked child find zeros in the pages; False if this system cannot do that."""
         return _madvise(self.address, self.size, _MADV_WIPEONFORK) == 0
 
 

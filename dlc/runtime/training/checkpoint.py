@@ -1,9 +1,9 @@
-"""Checkpoints: everything that training needs to go on as if it had never stopped.
+"""Checkpoints: the complete state of a training, from which it resumes as if it had never stopped.
 
-A checkpoint is a safetensors file, so that any program can read the weights in it. Its metadata says how
-far the training had come. The file is written under another name, synced to disk and renamed: whatever
-happens, even a kill or a power cut, there is the old checkpoint or the new one, whole. It holds no time
-of day and no path: the same training gives the same bytes.
+A checkpoint is a safetensors file, so that any program can read the weights in it. Its metadata holds the
+progress of the training. The file is written under a temporary name, synced to disk and renamed: even
+after a kill or a power cut, either the old checkpoint or the new one is there, complete. It holds no time
+of day and no path, so the same training gives the same bytes.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _KEYS = {"version", *_NUMBERS, "history", "total"}
 
 
 class Facts(NamedTuple):
-    """How far a training has come."""
+    """The progress of a training."""
 
     epoch: int
-    """Epochs that are done."""
+    """Number of finished epochs."""
     step: int
-    """Steps that are done, in all epochs together."""
+    """Number of finished steps, over all epochs."""
     position: int
-    """Examples of the current epoch that are done."""
+    """Number of finished examples of the current epoch."""
     seed: int
     history: History = ()
     total: float = 0.0
-    """The losses of those examples together, so that the mean over the epoch comes out the same."""
+    """Sum of the losses of those examples, so that a resumed epoch has the same mean loss."""
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds; the tensors lie on the memory of the mapped file, read-only."""
+    """The contents of a checkpoint; the tensors are read-only views of the mapped file."""
 
     tensors: Mapping[str, Tensor]
     facts: Facts
@@ -52,17 +52,17 @@ class Checkpoint(NamedTuple):
 def write_checkpoint(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], facts: Facts
 ) -> None:
-    """Write a checkpoint in place of the one that is there, all of it or nothing.
+    """Write a checkpoint atomically; it replaces an earlier one at the same path.
 
-    Raises UsageError (D0502) where the file cannot be written; the old one is then as it was.
+    Raises UsageError (D0502) if the file cannot be written; an earlier one is then unchanged.
     """
     safetensors.write(path, tensors, {_KEY: facts_text(facts)})
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """The checkpoint in a file.
+    """Read a checkpoint.
 
-    Raises UsageError: D0501 if there is no such file, D0548 if it is not a checkpoint or one of a newer
+    Raises UsageError: D0501 if there is no such file, D0548 if it is not a checkpoint or has a newer
     version; ArtifactError (D0503) if it is damaged.
     """
     name = os.fspath(path)
@@ -80,29 +80,29 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def facts_text(facts: Facts) -> str:
-    """How far a training has come, as canonical JSON."""
+    """The progress of a training as canonical JSON."""
     numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
     measured: dict[str, Json] = {"history": stored(facts.history), "total": repr(facts.total)}
     return canonical_json.dump({"version": _VERSION, **numbers, **measured}).decode()
 
 
 def facts_of(text: str, name: str) -> Facts:
-    """What `facts_text` made a text of, which the file `name` has.
+    """The progress that `facts_text` wrote; `name` is the file that holds the text.
 
-    Raises UsageError (D0548) for one of a newer version, ArtifactError (D0503) for a damaged one.
+    Raises UsageError (D0548) for a newer version, ArtifactError (D0503) for damaged text.
     """
     try:
-        found = canonical_json.load(text.encode("utf-8", "surrogatepass"))
-        if not isinstance(found, dict):
+        record = canonical_json.load(text.encode("utf-8", "surrogatepass"))
+        if not isinstance(record, dict):
             raise Mismatch("expected an object")
-        if found.get("version") != _VERSION:
-            raise _newer(name, found.get("version"))
-        if found.keys() != _KEYS:
+        if record.get("version") != _VERSION:
+            raise _newer(name, record.get("version"))
+        if record.keys() != _KEYS:
             raise Mismatch(f"expected the keys {', '.join(sorted(_KEYS))}")
-        if not all(type(found[key]) is int and cast(int, found[key]) >= 0 for key in _NUMBERS):
+        if not all(type(record[key]) is int and cast(int, record[key]) >= 0 for key in _NUMBERS):
             raise Mismatch(f"{', '.join(_NUMBERS)} are whole numbers from 0 on")
-        numbers = {key: cast(int, found[key]) for key in _NUMBERS}
-        history, total = restored(found["history"]), number_of(found["total"])
+        numbers = {key: cast(int, record[key]) for key in _NUMBERS}
+        history, total = restored(record["history"]), number_of(record["total"])
         return Facts(**numbers, history=history, total=total)
     except (BadJson, Mismatch) as error:
         raise ArtifactError(

@@ -1,7 +1,7 @@
-"""How a training went: what was measured after each epoch.
+"""The history of a training: the loss and the metrics after each epoch.
 
-Canonical JSON has no fractions (`dlc.runtime.artifact.canonical_json`), so there a measure is the
-shortest text that gives the same number back; what other programs read has numbers.
+Canonical JSON has no fractions (`dlc.runtime.artifact.canonical_json`), so it holds a measurement as the
+shortest text that converts back to the same number; the JSON for other programs has numbers.
 
 >>> history = (Record(1, 450, {"loss": 0.1, "accuracy": 0.5}),)
 >>> stored(history)
@@ -23,11 +23,11 @@ from dlc.runtime.artifact.canonical_json import Json
 from dlc.runtime.artifact.schema import Mismatch, decode
 
 TEST = "test_"
-"""What the name of a measure of the test examples begins with."""
+"""Prefix of the names of measurements on the test examples."""
 
 
 class Record(NamedTuple):
-    """What was measured once `epoch` epochs and `step` steps were done, by name: the loss, metrics."""
+    """The loss and the metrics by name, measured after `epoch` epochs and `step` steps."""
 
     epoch: int
     step: int
@@ -38,7 +38,7 @@ History: TypeAlias = tuple[Record, ...]
 
 
 class _Stored(NamedTuple):
-    """A record as canonical JSON has it."""
+    """A record in canonical JSON."""
 
     epoch: int
     step: int
@@ -46,7 +46,7 @@ class _Stored(NamedTuple):
 
 
 def stored(history: Sequence[Record]) -> list[Json]:
-    """The history as canonical JSON has it."""
+    """The history as canonical JSON."""
     return [
         {
             "epoch": record.epoch,
@@ -58,7 +58,7 @@ def stored(history: Sequence[Record]) -> list[Json]:
 
 
 def restored(value: Json) -> History:
-    """The history that `stored` gave; raises `schema.Mismatch` for anything else."""
+    """The inverse of `stored`; raises `schema.Mismatch` for any other value."""
     if not isinstance(value, list):
         raise Mismatch("expected a list of records")
     return tuple(_restored(decode(_Stored, item)) for item in value)
@@ -70,7 +70,7 @@ def _restored(record: _Stored) -> Record:
 
 
 def number_of(value: Json) -> float:
-    """The number that a text in canonical JSON spells; raises `schema.Mismatch` if it spells none."""
+    """The number in a text of canonical JSON; raises `schema.Mismatch` if it is not a number."""
     try:
         if isinstance(value, str):
             return float(value)
@@ -80,7 +80,7 @@ def number_of(value: Json) -> float:
 
 
 def as_json(history: Sequence[Record]) -> str:
-    """The history for other programs: one object for each record; what is not finite is null."""
+    """The history as JSON for other programs: one object for each record; non-finite numbers are null."""
     rows = [
         {
             "epoch": record.epoch,

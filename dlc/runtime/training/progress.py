@@ -1,7 +1,7 @@
-"""How a training is going, in one line on stderr.
+"""The progress of a training, in one line on stderr.
 
-A person who watches a terminal sees one line that changes; a file or a pipe gets a plain line for each
-epoch, and one now and then while an epoch is long.
+A terminal shows one line that is redrawn; a file or a pipe gets a plain line for each epoch, and more of
+them during a long epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TextIO
 
 _REDRAW = 0.1
-"""Seconds between two looks of the line."""
+"""Seconds between two redraws of the line."""
 _PLAIN = 30.0
 """Seconds between two plain lines within an epoch."""
 _BAR = 20
@@ -20,10 +20,10 @@ _ERASE = "\x1b[K"
 
 
 class ProgressLine:
-    """The line of one training, which ends after `epochs` epochs.
+    """The progress line of a training of `epochs` epochs.
 
-    `examples` is how many an epoch has, or None where that turns out in the first one; `epoch` and
-    `position` say where a resumed training begins. `clock` gives seconds.
+    `examples` is the number of examples in an epoch, or None if it is known only after the first epoch;
+    `epoch` and `position` are those at which a resumed training begins. `clock` returns seconds.
 
     >>> import sys
     >>> line = ProgressLine(sys.stdout, epochs=2, examples=100, clock=iter([0.0, 1.0, 2.0]).__next__)
@@ -52,7 +52,7 @@ class ProgressLine:
         self._drawn = False
 
     def step(self, count: int, values: Mapping[str, float]) -> None:
-        """`count` more examples are done; `values` is what is measured so far in this epoch."""
+        """Report `count` more examples, and the measurements of this epoch so far."""
         self._position += count
         self._trained += count
         self._done += count
@@ -68,7 +68,7 @@ class ProgressLine:
             self._write_line(self._text(values, now, bar=True))
 
     def end_epoch(self, values: Mapping[str, float]) -> None:
-        """The epoch is over and was measured: its line stays."""
+        """Write the final line of an epoch, with its measurements."""
         now = self._clock()
         if self._examples is None:
             self._examples = self._position
@@ -79,7 +79,7 @@ class ProgressLine:
         self._trained = 0
 
     def close(self) -> None:
-        """Leave the line, however the training ended: what follows begins on a line of its own."""
+        """End the line, so that later output begins on a new one."""
         if self._drawn:
             self._stream.write("\n")
             self._stream.flush()
@@ -104,12 +104,12 @@ class ProgressLine:
         return "  ".join(parts)
 
     def _rate(self) -> float:
-        """Examples of this epoch for each second of training, without the time that measuring takes."""
+        """Examples of this epoch per second of training, without the time of the measurements."""
         spent = self._last_step - self._epoch_began
         return self._trained / spent if spent > 0 else 0.0
 
     def _left(self, now: float) -> float:
-        """Seconds until the end if it goes on as it did, or 0 where that is unknown or over."""
+        """Estimated seconds until the end at the mean speed so far; 0 if unknown or finished."""
         if not self._examples or not self._done:
             return 0.0
         rest = (self._epochs - self._epoch) * self._examples - self._position
@@ -120,12 +120,12 @@ class ProgressLine:
         return f"[{'#' * filled}{'-' * (_BAR - filled)}] {min(1.0, part):4.0%}"
 
     def _fitted(self, text: str) -> str:
-        """As much as fits into one row: a longer line could not be drawn over."""
+        """The text cut to one row of the terminal: a longer line could not be redrawn."""
         return text[: shutil.get_terminal_size().columns - 1]
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people write them.
+    """Seconds as minutes and seconds, or hours, minutes and seconds.
 
     >>> duration(5.2), duration(65), duration(3700), duration(200_000)
     ('0:05', '1:05', '1:01:40', '55:33:20')

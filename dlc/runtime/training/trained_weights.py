@@ -1,4 +1,4 @@
-"""The weights that a trainer changes: here, or on the GPU that its steps run on."""
+"""The weights that a trainer updates: on the host, or on the GPU that its steps run on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from dlc.runtime.weights.model_weights import WeightViews
 
 
 class TrainedWeights:
-    """A block with the weights of an artifact, and on a GPU a second one, which steps change.
+    """The weights of an artifact in one block of memory.
 
-    Then the block here is brought up to date when somebody looks at it.
+    On a GPU, steps update a second block in its memory; the block of the host is copied from there when
+    it is read.
     """
 
     def __init__(self, artifact: Artifact, driver: Driver | None) -> None:
@@ -31,7 +32,7 @@ class TrainedWeights:
         self._there = None if driver is None else DeviceArray.copied(driver, self._block)
         self._is_stale = False
         self.passed: Mapping[str, Tensor] = self._passed()
-        """The weights as steps are given them, by name."""
+        """The weights by name, as arguments of a step."""
 
     def _passed(self) -> Mapping[str, Tensor]:
         there = self._there
@@ -40,12 +41,12 @@ class TrainedWeights:
         return {row.name: _on_device(there, row) for row in self._table}
 
     def changed(self) -> None:
-        """A step has changed what it was passed."""
+        """Note that a step has updated the weights that it was passed."""
         self._is_stale = self._there is not None
 
     @property
     def block(self) -> Bytes:
-        """All weights as they are now, here."""
+        """The current weights in the memory of the host."""
         if self._is_stale:
             assert self._there is not None
             self._block[:] = self._there.download()
@@ -54,12 +55,12 @@ class TrainedWeights:
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The weights as they are now, here, by name."""
+        """The current weights by name, in the memory of the host."""
         assert self.block.size == self._block.size
         return self._tensors
 
     def replace(self, values: Mapping[str, Tensor]) -> None:
-        """Take other numbers for all of them, of the same dtypes and shapes."""
+        """Replace all weights by values of the same dtypes and shapes."""
         for name, tensor in self._tensors.items():
             tensor.bits[...] = values[name].bits
         if self._there is not None:

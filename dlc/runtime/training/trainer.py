@@ -1,7 +1,7 @@
-"""Training a compiled model: the weights it changes, its place in the data, checkpoints.
+"""Training a compiled model: its weights, its position in the data, checkpoints.
 
-An artifact that trains has the entry points `train_step` and `evaluate` and says in `manifest.training`
-where its examples come from. Like any other it is loaded without the compiler.
+An artifact that trains has the entry points `train_step` and `evaluate`; `manifest.training` describes
+the source of its examples. Like any other artifact it is loaded without the compiler.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ from dlc.runtime.weights.model_weights import WeightViews
 Array = NDArray[np.generic]
 
 PROGRESS = "progress"
-"""The section of an artifact that says how far a training has come."""
+"""The section of an artifact with the progress of its training."""
 _MASK = (1 << 64) - 1
 _MOST_STEPS = (1 << 31) - 1
-"""What the number of steps is told as at most: a schedule that falls for longer has hardly begun."""
+"""The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
 _BUFFERS = 3
-"""Batches in memory at a time: the one of the step that runs, and those that are being prepared."""
+"""Batches in memory at a time: that of the running step, and those that are being prepared."""
 
 
 def training_of(artifact: Artifact) -> Training:
-    """How an artifact trains. Raises UsageError (D0814) for one that does not."""
+    """The description of an artifact's training. Raises UsageError (D0814) if it does not train."""
     facts = artifact.manifest.training
     if facts is None:
         raise UsageError(
@@ -81,7 +81,7 @@ def open_examples(
     *,
     seed: int,
 ) -> Dataset:
-    """The examples for the two functions of a training: those that it names, or those given; checked."""
+    """The checked examples for `train_step` and `evaluate`: `given`, or else those that the model names."""
     batch = set(facts.inputs)
     wanted: dict[str, Input] = {}
     dims: dict[str, Dim] = {}
@@ -93,9 +93,9 @@ def open_examples(
 
 
 def progress_of(artifact: Artifact) -> Facts:
-    """How far a training has come whose trainer was saved as an artifact; not at all in any other.
+    """The progress of a trainer that was saved as an artifact; in other artifacts, that of a new training.
 
-    Raises ArtifactError (D0503) or UsageError (D0548) where the artifact says that in no known way.
+    Raises ArtifactError (D0503) or UsageError (D0548) if the section cannot be read.
     """
     text = artifact.section(PROGRESS)
     if not text:
@@ -104,25 +104,25 @@ def progress_of(artifact: Artifact) -> Facts:
 
 
 class Progress(NamedTuple):
-    """How far `Trainer.fit` is: after each step, and with `measured` at the end of an epoch."""
+    """The progress of `Trainer.fit`: after each step, and with `measured` at the end of an epoch."""
 
     epoch: int
     epochs: int
     step: int
     position: int
-    """Examples of this epoch that are done."""
+    """Number of finished examples of this epoch."""
     examples: int | None
-    """Examples of an epoch, where that is known."""
+    """Number of examples in an epoch, if it is known."""
     loss: float
     measured: Mapping[str, float] | None = None
 
 
 class Trainer:
-    """Owns the weights of a model and changes them, one step at a time.
+    """Owns the weights of a model and updates them step by step.
 
-    `step(x=..., y=...)` makes a step with a batch of your own; `fit()` goes through the data that the
-    model's `train` block names, or that is given. Calls come one after the other: a second thread that
-    calls meanwhile gets a CallError (D0813).
+    `step(x=..., y=...)` makes a step with a batch of your own; `fit()` trains on the data that the
+    `train` block of the model names, or on data that it is passed. Only one call runs at a time: a call
+    from a second thread raises CallError (D0813).
     """
 
     @memory_needed()
@@ -134,9 +134,10 @@ class Trainer:
         folder: str | os.PathLike[str] = ".",
         device: str | None = None,
     ) -> None:
-        """Train what an artifact holds, from where it was when it was saved; its data lies in `folder`.
+        """Train the model of an artifact from its saved progress.
 
-        `device` is what it runs on, as for `dlc.load`.
+        Paths of data and checkpoints are relative to `folder`.
+        `device` is the device to run on, as for `dlc.load`.
         Raises UsageError (D0814) for an artifact that does not train.
         """
         self._artifact = artifact
@@ -152,42 +153,42 @@ class Trainer:
         done = progress_of(artifact)
         self.seed = done.seed
         self.epoch = done.epoch
-        """Epochs that are done."""
+        """Number of finished epochs."""
         self.steps = done.step
-        """Steps that are done."""
+        """Number of finished steps."""
         self.position = done.position
-        """Examples of the current epoch that are done."""
+        """Number of finished examples of the current epoch."""
         self.total_steps: int | None = None
-        """Steps of the whole training, which schedules may ask for. `fit` sets it where it can."""
+        """Number of steps of the whole training, which schedules may read. `fit` sets it if it is known."""
         self.history: History = done.history
         self._total = done.total
-        """The losses of those examples together."""
+        """Sum of the losses of those examples."""
 
     @property
     def facts(self) -> Training:
-        """What the `train` block says."""
+        """The contents of the `train` block."""
         return self._facts
 
     @property
     def model(self) -> Model:
-        """The compiled functions, `train_step` and `evaluate`, and the weights that training began with."""
+        """The compiled functions, `train_step` and `evaluate`, with the initial weights."""
         return self._model
 
     @property
     def checkpoint(self) -> Path | None:
-        """Where the `train` block wants checkpoints to be written."""
+        """The path of checkpoints that the `train` block names."""
         return self._folder / self._facts.checkpoint if self._facts.checkpoint else None
 
     @property
     def weights(self) -> WeightViews:
-        """Weights, states and what the optimizer keeps, as they are now: read-only views."""
+        """The current weights, states and optimizer states: read-only views."""
         block = self._weights.block.view()
         block.flags.writeable = False
         return WeightViews(self._artifact.manifest.weights, block)
 
     @memory_needed()
     def trained(self) -> dict[str, Array]:
-        """Copies of the model's own weights and states, without what the optimizer keeps."""
+        """Copies of the weights and states of the model, without those of the optimizer."""
         table = self._artifact.manifest.weights
         tensors = self._weights.tensors
         return {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
@@ -196,16 +197,16 @@ class Trainer:
 
     @memory_needed()
     def step(self, **batch: object) -> float:
-        """Make one step with a batch and give its loss.
+        """Make one step with a batch and return its loss.
 
-        Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate needs
-        `total_steps` and nobody has set it.
+        Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate reads
+        `total_steps`, which is not set.
         """
         with self._alone():
             return self._stepped(batch)
 
     def _stepped(self, batch: Mapping[str, object]) -> float:
-        # Every step draws from a seed of its own, so that a resumed training draws as it would have.
+        # The seed of a step depends on its number, so a resumed training draws the same random numbers.
         seed = ((self.seed << 32) + self.steps) & _MASK
         extra = {NUMBER: np.array(self.steps, np.int32), SEED: np.array(seed, np.uint64)}
         if TOTAL in self._step.names:
@@ -228,20 +229,20 @@ class Trainer:
         return self.total_steps
 
     def remember_steps(self) -> None:
-        """From now on keep what each step was given, weights included, for `last_inputs`."""
+        """From now on keep the inputs of each step, including the weights, for `last_inputs`."""
         self._before = aligned_bytes(len(self._weights.block))
 
     def last_inputs(self) -> dict[str, object]:
-        """The inputs of the last step as they were before it; empty unless steps are remembered."""
+        """The inputs of the last step as they were before it; empty without `remember_steps`."""
         if self._before is None or not self._last:
             return {}
         weights = WeightViews(self._artifact.manifest.weights, self._before)
-        found = {**self._last, **{name: weights.tensor(name) for name in weights}}
-        return {item.name: found[item.name] for item in self._step.entry.inputs}
+        values = {**self._last, **{name: weights.tensor(name) for name in weights}}
+        return {item.name: values[item.name] for item in self._step.entry.inputs}
 
     @memory_needed()
     def evaluate(self, data: Given | Dataset | None = None) -> dict[str, float]:
-        """The loss and the metrics, each the mean over all examples: of the test data if nothing is given.
+        """The loss and the metrics, each the mean over all examples of `data`, by default the test data.
 
         Raises UsageError (D0549) if the model has no test data.
         """
@@ -255,30 +256,30 @@ class Trainer:
             return dict(zip(self._evaluate.outputs, self._evaluate(batch, {}), strict=True))
 
     def _test_data(self) -> Dataset:
-        found = self.data().test
-        if found is None:
+        test = self.data().test
+        if test is None:
             raise UsageError(
                 f"{self._facts.module} has no examples that are kept for the test",
                 code="D0549",
                 help="keep some: data = npz(..., test=0.2), or name them: evaluate(data)",
             )
-        return found
+        return test
 
     def _measured(self, data: Dataset) -> dict[str, float]:
         totals = dict.fromkeys(self._evaluate.outputs, 0.0)
         count = 0
         for batch in data.batches(0, self._facts.batch, self.seed):
             size = _examples(batch)
-            found = self._evaluate(self._evaluate.part_of(batch), {})
-            for name, value in zip(totals, found, strict=True):
-                totals[name] += value * size
+            means = self._evaluate(self._evaluate.inputs_of(batch), {})
+            for name, mean in zip(totals, means, strict=True):
+                totals[name] += mean * size
             count += size
         return {name: total / count if count else math.nan for name, total in totals.items()}
 
     # Epochs ---------------------------------------------------------------------------------------
 
     def data(self, given: Given | Dataset | None = None) -> Dataset:
-        """The examples that the model names, or those given in their place, checked; a dataset as it is."""
+        """The checked examples: `given`, or else those that the model names; a Dataset as it is."""
         if isinstance(given, Dataset):
             return given
         entries = self._artifact.manifest.entries
@@ -293,15 +294,16 @@ class Trainer:
         report: Callable[[Progress], None] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> History:
-        """Train until `epochs` epochs are done, those before included; gives the history.
+        """Train until `epochs` epochs are finished, including earlier ones, and return the history.
 
-        `data` is a file or folder, an array for each input by name, an iterable of batches, or what
-        `trainer.data` gave; without it, what the `train` block names.
-        `report` is called after each step; what it raises ends the training between two steps. With
-        `checkpoint`, or one in the `train` block, the state is written there every so many epochs and at
-        the end. Raises CallError (D0815) if the loss is no number any more, or, while steps are
-        remembered, a weight: the weights are then those of that moment, the checkpoint is the last good
-        one.
+        `data` is a file or folder, an array for each input by name, an iterable of batches, or a result
+        of `trainer.data`; by default the data that the `train` block names. `report` is called after each
+        step; an exception that it raises ends the training between two steps. The state is written to
+        `checkpoint`, or to the path in the `train` block, at the interval that the block states and at
+        the end.
+
+        Raises CallError (D0815) if the loss becomes NaN or infinite, or, after `remember_steps`, a
+        weight. The trainer then has the weights of that step; the checkpoint is the last good one.
         """
         examples = self.data(data)
         last = self._facts.epochs if epochs is None else epochs
@@ -316,21 +318,21 @@ class Trainer:
                 between = self.epoch < last and self.epoch % self._facts.every == 0
                 if path is not None and between:
                     self._write_checkpoint(path)
-            if path is not None:  # also where all was done before, and this could not be written
+            if path is not None:  # also if every epoch was finished, but a write had failed before
                 self._write_checkpoint(path)
         return self.history
 
     def _epoch(
         self, examples: Dataset, last: int, report: Callable[[Progress], None] | None
     ) -> None:
-        """What is left of the current epoch, then the measures."""
+        """Finish the current epoch, then measure the loss and the metrics."""
         loss = math.nan
         size = self._facts.batch
         buffers = examples.buffers(size, _BUFFERS)
-        begun = examples.batches(self.epoch, size, self.seed, self.position, out=buffers)
-        with closing(begun) as batches:  # a thread may be preparing the next ones
+        remaining = examples.batches(self.epoch, size, self.seed, self.position, out=buffers)
+        with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in batches:
-                loss = self._stepped(self._step.part_of(batch))
+                loss = self._stepped(self._step.inputs_of(batch))
                 self._check_finite(loss)
                 count = _examples(batch)
                 self.position += count
@@ -339,8 +341,8 @@ class Trainer:
                     report(self._progress(last, examples, loss, None))
         measured = {"loss": self._total / self.position if self.position else math.nan}
         if examples.test is not None:
-            found = self._measured(examples.test)
-            measured |= {f"{TEST}{name}": value for name, value in found.items()}
+            means = self._measured(examples.test)
+            measured |= {f"{TEST}{name}": value for name, value in means.items()}
         self.epoch, self.position, self._total = self.epoch + 1, 0, 0.0
         self.history = (*self.history, Record(self.epoch, self.steps, measured))
         if report is not None:
@@ -353,7 +355,7 @@ class Trainer:
         return Progress(epoch, last, self.steps, self.position, examples.count, loss, measured)
 
     def _check_finite(self, loss: float) -> None:
-        """Refuse to go on with a loss, or while steps are remembered a weight, that is no number."""
+        """Refuse to go on with a loss, or after `remember_steps` a weight, that is NaN or infinite."""
         what = "" if math.isfinite(loss) else f"the loss is {loss}"
         if not what and self._before is not None:
             tensors = self._weights.tensors
@@ -371,45 +373,45 @@ class Trainer:
 
     @memory_needed()
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint (`.safetensors`), or the whole trainer as it is now (`.dlc`), atomically."""
+        """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically."""
         with self._alone():
             if os.fspath(path).endswith(SUFFIX):
-                self._whole().write(path)
+                self._as_artifact().write(path)
             else:
                 self._write_checkpoint(path)
 
-    def _whole(self) -> Artifact:
-        """The artifact with the weights of now, which says how far training has come, if it began."""
-        made = self._artifact.with_weights(self._weights.block.data)
-        others = {name: data for name, data in made.sections.items() if name != PROGRESS}
-        begun = self.steps > 0 or self.seed != self._facts.seed
-        done = {PROGRESS: memoryview(facts_text(self._done()).encode())} if begun else {}
-        return Artifact.of(made.manifest, {**others, **done}, made.name)
+    def _as_artifact(self) -> Artifact:
+        """The artifact with the current weights, and with the progress of a training that has begun."""
+        artifact = self._artifact.with_weights(self._weights.block.data)
+        sections = {name: data for name, data in artifact.sections.items() if name != PROGRESS}
+        if self.steps > 0 or self.seed != self._facts.seed:
+            sections[PROGRESS] = memoryview(facts_text(self._progress_facts()).encode())
+        return Artifact.of(artifact.manifest, sections, artifact.name)
 
-    def _done(self) -> Facts:
+    def _progress_facts(self) -> Facts:
         return Facts(self.epoch, self.steps, self.position, self.seed, self.history, self._total)
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        write_checkpoint(path, self._weights.tensors, self._done())
+        write_checkpoint(path, self._weights.tensors, self._progress_facts())
 
     @memory_needed()
     def resume(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a checkpoint, as if there had been no interruption.
+        """Resume from a checkpoint, as if there had been no interruption.
 
-        Raises UsageError or ArtifactError for a file that is none, ModelError (D0505) for one of another
-        model; nothing has changed then.
+        Raises UsageError (D0548) if the file is not a checkpoint of this model, ArtifactError if it is
+        damaged; the trainer is then unchanged.
         """
-        found = read_checkpoint(path)
+        checkpoint = read_checkpoint(path)
         with self._alone():
-            self._check_fit(found, os.fspath(path))
-            self._weights.replace(found.tensors)
-            facts = found.facts
+            self._check_fit(checkpoint, os.fspath(path))
+            self._weights.replace(checkpoint.tensors)
+            facts = checkpoint.facts
             self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
             self.seed, self.history, self._total = facts.seed, facts.history, facts.total
 
-    def _check_fit(self, found: Checkpoint, path: str) -> None:
+    def _check_fit(self, checkpoint: Checkpoint, path: str) -> None:
         for name, tensor in self._weights.tensors.items():
-            other = found.tensors.get(name)
+            other = checkpoint.tensors.get(name)
             if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
                 what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
                 raise UsageError(
@@ -434,39 +436,39 @@ class Trainer:
 
 
 class _Call:
-    """One of the two functions with its weights: what is left to give is a batch."""
+    """`train_step` or `evaluate` with the weights bound: a call takes a batch."""
 
     def __init__(self, entry: EntryPoint, weights: Mapping[str, Tensor], facts: Training) -> None:
         self.entry = entry
         self.names = {item.name for item in entry.inputs}
-        # The memory of the weights stays where it is, so that a step passes the same objects each time.
+        # The weights stay at their addresses, so every step passes the same objects.
         self._arguments: list[object] = [None] * len(entry.inputs)
-        self._given: list[tuple[int, Input]] = []
-        for place, item in enumerate(entry.inputs):
+        self._unbound: list[tuple[int, Input]] = []
+        for index, item in enumerate(entry.inputs):
             if item.name in weights:
-                self._arguments[place] = _passed(weights[item.name])
+                self._arguments[index] = _passed(weights[item.name])
             else:
-                self._given.append((place, item))
+                self._unbound.append((index, item))
         batch = set(facts.inputs)
         self.batch_inputs = [item for item in entry.inputs if item.name in batch]
         updates = {output.updates for output in entry.outputs if output.updates}
         self.outputs = [output.name for output in entry.outputs if not output.updates]
         assert updates <= set(weights), "only weights are updated"
 
-    def part_of(self, batch: Batch) -> Batch:
-        """What this function takes of the arrays of a dataset, which has those of both."""
+    def inputs_of(self, batch: Batch) -> Batch:
+        """The inputs of this function in a batch, which has those of both functions."""
         return {item.name: batch[item.name] for item in self.batch_inputs}
 
     def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> list[float]:
-        """The outputs that are no weights, as numbers."""
+        """The outputs that do not update weights, as numbers."""
         self._refuse_unknown(batch)
         arguments = self._arguments.copy()
-        for place, item in self._given:
-            arguments[place] = self._argument(item, batch, extra)
-        found = self.entry(*arguments)
-        results = cast("Sequence[Array]", found if isinstance(found, tuple) else (found,))
-        kept = zip(self.entry.outputs, results, strict=True)
-        return [float(np.asarray(value)) for output, value in kept if not output.updates]
+        for index, item in self._unbound:
+            arguments[index] = self._argument(item, batch, extra)
+        returned = self.entry(*arguments)
+        results = cast("Sequence[Array]", returned if isinstance(returned, tuple) else (returned,))
+        outputs = zip(self.entry.outputs, results, strict=True)
+        return [float(np.asarray(value)) for output, value in outputs if not output.updates]
 
     def _argument(
         self, item: Input, batch: Mapping[str, object], extra: Mapping[str, Array]
@@ -493,7 +495,7 @@ class _Call:
 
 
 def _passed(weight: Tensor) -> object:
-    """A weight as an entry point takes it with least work: an array, where it is one."""
+    """A weight in the form that an entry point accepts fastest: if possible a NumPy array."""
     is_array = weight.dtype != BF16.name and weight.device == "cpu"
     return weight.bits if is_array else weight
 

@@ -1,7 +1,7 @@
 """Files of named arrays, opened by their ending: safetensors, npz and npy.
 
-Nothing is read until an array is asked for, and nothing is believed before it is checked; no file is
-ever unpickled. What cannot be used is refused with the name of the file and of the array.
+An array is read on access, and everything is checked before it is used; no file is ever unpickled. An
+error names the file and the array.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READERS: dict[str, Callable[[memoryview, str], Mapping[str, Callable[[], Tensor
 
 
 class WeightFile:
-    """The arrays of one file by name. An npy file has one, named like the file without its ending."""
+    """The arrays of a file by name. That of an npy file has the name of the file without its ending."""
 
     def __init__(self, path: str, entries: Mapping[str, Callable[[], Tensor]]) -> None:
         self.path = path
@@ -40,10 +40,10 @@ class WeightFile:
         return name in self._entries
 
     def __getitem__(self, name: str) -> Tensor:
-        """The array of that name, on the file's own memory where it is stored uncompressed.
+        """The array of that name; a view of the mapped file unless the array is compressed.
 
-        Raises ModelError (D0504) with the nearest names if there is none, ArtifactError (D0503) if it
-        is damaged, Unsupported (D0507) for an element type that dlc lacks.
+        Raises ModelError (D0504) with similar names if there is no such array, ArtifactError (D0503) if
+        it is damaged, Unsupported (D0507) for an element type that dlc lacks.
         """
         read = self._entries.get(name)
         if read is None:
@@ -52,15 +52,16 @@ class WeightFile:
 
 
 def open_weights(path: str | os.PathLike[str]) -> WeightFile:
-    """The file that the user named. Raises UsageError if it cannot be read or has another ending."""
+    """A file that the user named. Raises UsageError if it cannot be read or has another ending."""
     name = os.fspath(path)
     read = _reader(name)
     return WeightFile(name, read(map_file(path), name))
 
 
 def open_weights_inside(folder: str | os.PathLike[str], path: str) -> WeightFile:
-    """The file that a text in `folder` named; it must lie in that folder (see
-    `dlc.runtime.system.mapped_files`).
+    """A file that a text in `folder` names; it must lie in that folder.
+
+    See `dlc.runtime.system.mapped_files`. Raises UsageError if it cannot be read or has another ending.
     """
     name = str(Path(folder, path))
     read = _reader(name)
@@ -77,10 +78,10 @@ def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:
 
 
 def _reader(name: str) -> Callable[[memoryview, str], Mapping[str, Callable[[], Tensor]]]:
-    found = _READERS.get(Path(name).suffix.lower())
-    if found is None:
+    reader = _READERS.get(Path(name).suffix.lower())
+    if reader is None:
         raise UsageError(
             f"{name} is not a file of arrays that dlc reads",
             help=f"use one of {', '.join(_READERS)}",
         )
-    return found
+    return reader

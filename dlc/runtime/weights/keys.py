@@ -1,8 +1,8 @@
-"""Finding the weights of a model among named arrays, whatever these are called there.
+"""Finding the weights of a model among named arrays.
 
-A weight has the path of the model's text, and perhaps another name in weight files. A stack of layers,
-one array with a leading axis here, may be an array for each layer there, and matrices may be transposed.
-Nothing else is converted.
+A weight has a path in the model text, and may have another name in weight files (`names`, `key`). The
+weights of a stack of layers, one array with a leading axis in the model, may be one array for each layer
+in a file, and matrices may be transposed. Nothing else is converted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 
 class Arrays(Protocol):
-    """Tensors by name: those of a file, or those that a caller gives."""
+    """Tensors by name, of a file or from a caller."""
 
     def __contains__(self, name: object, /) -> bool: ...
 
@@ -34,9 +34,9 @@ class Arrays(Protocol):
 
 
 def by_key(weight: Weight, arrays: Arrays, where: str) -> Tensor:
-    """The weight in a file: under the names that it has there, else under the model's own path.
+    """The weight in a file: by its name in weight files, else by its path.
 
-    `where` is what messages call the file. Raises ModelError: D0504 if it is not there, D0505 if it has
+    `where` names the file in messages. Raises ModelError: D0504 if the weight is missing, D0505 if it has
     another dtype or shape.
     """
     if _has_key(weight, arrays):
@@ -47,7 +47,7 @@ def by_key(weight: Weight, arrays: Arrays, where: str) -> Tensor:
 
 
 def by_path(weight: Weight, arrays: Arrays, where: str) -> Tensor:
-    """The weight among arrays that are called by the model's own paths, else by the names in files."""
+    """The weight among named arrays: by its path, else by its name in weight files."""
     if weight.name in arrays:
         return _fitting(arrays[weight.name], weight.name, weight, weight.shape, where)
     if _has_key(weight, arrays):
@@ -62,22 +62,22 @@ def _has_key(weight: Weight, arrays: Arrays) -> bool:
 
 
 def _under_key(weight: Weight, arrays: Arrays, where: str) -> Tensor:
-    """The weight from the array or the arrays that files have for it."""
+    """The weight from its array or arrays in a weight file."""
     copies = weight.shape[: weight.stacked] if weight.parts else ()
     shape = weight.shape[len(copies) :]
     stored = (*shape[:-2], shape[-1], shape[-2]) if weight.transposed else shape
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for name in weight.parts or (weight.file_key,):
         if name not in arrays:
             raise missing_weight(where, name, arrays)
-        found.append(_fitting(arrays[name], name, weight, stored, where))
-    bits = [tensor.bits.swapaxes(-1, -2) if weight.transposed else tensor.bits for tensor in found]
-    whole = np.stack(bits).reshape(weight.shape) if weight.parts else bits[0]
-    return Tensor.from_bits(whole, weight.dtype)
+        tensors.append(_fitting(arrays[name], name, weight, stored, where))
+    bits = [each.bits.swapaxes(-1, -2) if weight.transposed else each.bits for each in tensors]
+    stacked = np.stack(bits).reshape(weight.shape) if weight.parts else bits[0]
+    return Tensor.from_bits(stacked, weight.dtype)
 
 
 def _fitting(tensor: Tensor, name: str, weight: Weight, shape: Shape, where: str) -> Tensor:
-    """The tensor, if it has the weight's dtype and the shape."""
+    """The tensor, if it has the dtype of the weight and this shape. Raises ModelError (D0505)."""
     if (tensor.dtype, tensor.shape) == (weight.dtype, shape):
         return tensor
     way_out = "use weights made for this model, or declare what the file has"
@@ -96,5 +96,5 @@ def _fitting(tensor: Tensor, name: str, weight: Weight, shape: Shape, where: str
 
 
 def typed(dtype: str, shape: Shape) -> str:
-    """A type as the language writes it: `f32[4, 4]`, `i32`."""
+    """A type in the syntax of the language: `f32[4, 4]`, `i32`."""
     return f"{dtype}[{', '.join(map(str, shape))}]" if shape else dtype

@@ -1,4 +1,4 @@
-"""The weights of a loaded model: as stored, as the user sees them, and as the kernels read them."""
+"""The weights of a loaded model: as stored, as the caller sees them, and prepared for the kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = NDArray[np.generic]
 
 
 class WeightViews(Mapping[str, "Array | Tensor"]):
-    """Read-only arrays by weight path, on the model's own memory; `dlc.Tensor` where NumPy has no bf16."""
+    """Read-only views of the weights by path; bf16 is a `dlc.Tensor` unless `ml_dtypes` is installed."""
 
     def __init__(self, table: Sequence[Weight], sources: Bytes) -> None:
         self._table = {weight.name: weight for weight in table}
@@ -60,9 +60,9 @@ class WeightViews(Mapping[str, "Array | Tensor"]):
 
 @dataclass(frozen=True, slots=True)
 class WeightRoots:
-    """Where the roots WEIGHTS and SOURCES begin. Whoever has it keeps the memory there alive.
+    """The addresses of the roots WEIGHTS and SOURCES. A reference to this object keeps their memory alive.
 
-    Native code knows addresses only: a model that is closed must not free what a call still reads.
+    Native code holds addresses only, so closing a model must not free weights that a call still reads.
     """
 
     weights: int
@@ -71,16 +71,16 @@ class WeightRoots:
 
 
 class Preparation(NamedTuple):
-    """How prepared weights are made: so many bytes at root WEIGHTS, by a function of the roots."""
+    """The preparation of weights: the bytes of the root WEIGHTS, and the function that writes them."""
 
     bytes: int
     run: Callable[[WeightRoots], None]
 
 
 class WeightStore:
-    """The two blocks that programs read: `sources`, and what `prepare` makes of them on first use.
+    """The two blocks that programs read: `sources`, and the prepared weights, computed on first use.
 
-    Without a preparation the kernels read `prepared`, or the sources themselves.
+    Without a preparation the kernels read `prepared`, or else the sources.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class WeightStore:
         self._lock = threading.Lock()
         self._roots: WeightRoots | None = None
         self.prepare_ms = 0.0
-        """How long `prepare` ran; 0 if it has not run yet or there was nothing to do."""
+        """Duration of `prepare`; 0 if it has not run, or need not run."""
         self.upload_ms = 0.0
-        """How long the weights took to another device; 0 if they have not gone, or stay here."""
+        """Duration of the copy to another device; 0 if there was none."""
 
     def roots(self) -> WeightRoots:
-        """The weights in memory; the first call prepares them, others wait for that."""
+        """The roots of the weights; the first call prepares them, concurrent calls wait for it."""
         if self._roots is None:
             with self._lock:
                 if self._roots is None:
@@ -118,14 +118,14 @@ class WeightStore:
         return WeightRoots(address(prepared), address(self.sources), memory)
 
     def prepare(self, preparation: Preparation, roots: WeightRoots) -> None:
-        """Run a preparation, and note how long that took."""
+        """Run a preparation and record its duration."""
         began = time.perf_counter()
         preparation.run(roots)
         self.prepare_ms = (time.perf_counter() - began) * 1e3
 
 
 def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Weight, ...]:
-    """The weights table for dtypes and shapes by name, in the order given, each at a multiple of 64."""
+    """The weights table for dtypes and shapes by name, in this order, each at a multiple of 64 bytes."""
     end = 0
     table: list[Weight] = []
     for name, (dtype, shape) in tensors.items():
@@ -136,7 +136,7 @@ def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Weight,
 
 
 def fill(table: Sequence[Weight], tensor_of: Callable[[Weight], Tensor]) -> Bytes:
-    """The section `weights`: each array copied to its place, zeros up to the next, read-only."""
+    """The section `weights`: each array at its offset, zeros between arrays; read-only."""
     block = aligned_bytes(padded(table[-1].offset + table[-1].bytes) if table else 0)
     for weight in table:
         end = weight.offset + weight.bytes
@@ -150,7 +150,7 @@ def fill(table: Sequence[Weight], tensor_of: Callable[[Weight], Tensor]) -> Byte
 def from_mapping(
     values: Mapping[str, object], table: Sequence[Weight]
 ) -> Callable[[Weight], Tensor]:
-    """What looks weights up in a mapping of arrays by name; every weight must be there, and no other.
+    """A function that looks weights up in a mapping of arrays by name, which must hold exactly the weights.
 
     Raises ModelError: D0504 for a missing or unknown name, D0505 for another dtype or shape.
     """
@@ -164,9 +164,9 @@ def from_mapping(
 
 
 def _tensor(name: str, value: object) -> Tensor:
-    """A weight that was given as a tensor, an array of any library, or numbers.
+    """A tensor from a tensor, an array of any library, or numbers.
 
-    Raises ModelError (D0505) for what is no array of a dtype that dlc has.
+    Raises ModelError (D0505) for any other value, and for dtypes that dlc lacks.
     """
     if isinstance(value, Tensor):
         return value
@@ -184,8 +184,7 @@ def _tensor(name: str, value: object) -> Tensor:
 
 
 def from_file(file: WeightFile) -> Callable[[Weight], Tensor]:
-    """What looks weights up in a file, by their names there or their path; the file may hold more.
-
+    """A function that looks weights up in a file, by name or path; the file may hold other arrays, too.
     Raises ModelError: D0504 for a missing name, D0505 for another dtype or shape.
     """
     return lambda weight: by_key(weight, file, file.path)

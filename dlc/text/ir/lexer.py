@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from dlc.errors import Diagnostic, ModelError, Place
+from dlc.errors import Diagnostic, ModelError, SourceLocation
 from dlc.ir.location import FileLocation
 
 __all__ = ["MAX_LENGTH", "MAX_LINE", "Tokens", "read_tokens", "unquoted"]
@@ -59,7 +59,7 @@ class Tokens:
         """The line that a token is on, counting from 1."""
         return bisect_right(self.starts, index)
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> SourceLocation:
         """Where a token is. The end of the text is after the last line."""
         number = self.line(index)
         line = self.lines[number - 1]
@@ -68,9 +68,9 @@ class Tokens:
             if match[0][:2] == "//":
                 break
             if skip == 0:
-                return Place(self.file, number, match.start() + 1, match.end() + 1)
+                return SourceLocation(self.file, number, match.start() + 1, match.end() + 1)
             skip -= 1
-        return Place(self.file, number, len(line.rstrip()) + 1)
+        return SourceLocation(self.file, number, len(line.rstrip()) + 1)
 
     def location(self, index: int) -> FileLocation:
         """The same as a location, quick where the token's text is on its line once."""
@@ -96,7 +96,7 @@ def read_tokens(text: str, file: str) -> Tokens:
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_LINE:
             message = f"the line has {len(line)} characters, more than {MAX_LINE}"
-            raise ModelError([Diagnostic("D0150", message, Place(file, number, 1))])
+            raise ModelError([Diagnostic("D0150", message, SourceLocation(file, number, 1))])
         starts.append(len(texts))
         tokens = _TOKEN.findall(line)
         if "//" in line and tokens and tokens[-1][:2] == "//":

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from dlc.errors import Diagnostic, Place
+from dlc.errors import Diagnostic, SourceLocation
 from dlc.text.source import MAX_BYTES, Source, Span, too_long
 
 __all__ = [
@@ -142,9 +142,9 @@ class _Slip:
     """A spelling that is not ours, reported at its first place only: it is often a habit."""
 
     message: str
-    place: Place
+    place: SourceLocation
     help: str
-    last: Place
+    last: SourceLocation
     count: int = 1
 
     def diagnostic(self) -> Diagnostic:

@@ -38,16 +38,16 @@ SPELLINGS: Final = {value: f"\\{letter}" for letter, value in ESCAPES.items()}
 
 
 class LiteralError(Exception):
-    """A literal that has no value; `stretch` are the offsets of the fault, if it is not all of it."""
+    """A literal that has no value; `span` has the offsets of the fault, if it is only a part of it."""
 
     def __init__(
-        self, code: str, message: str, help: str, stretch: tuple[int, int] | None = None
+        self, code: str, message: str, help: str, span: tuple[int, int] | None = None
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.help = help
-        self.stretch = stretch
+        self.span = span
 
 
 def number(text: str) -> int | float:
@@ -151,8 +151,8 @@ def _escape(match: re.Match[str]) -> str:
         if 0 <= value < 0xD800 or 0xE000 <= value <= 0x10FFFF:
             return chr(value)
     help = 'the escapes are \\n \\t \\r \\0 \\" \\\\ and \\u{3b1}'
-    stretch = (match.start() + 1, match.end() + 1)  # in the text with its quote
-    raise LiteralError("D0104", f"`\\{letter}` is not an escape", help, stretch)
+    span = (match.start() + 1, match.end() + 1)  # in the text with its quote
+    raise LiteralError("D0104", f"`\\{letter}` is not an escape", help, span)
 
 
 def quote(value: str) -> str:

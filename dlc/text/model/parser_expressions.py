@@ -229,10 +229,10 @@ class ExpressionParser(Cursor, ABC):
     def _literal_error(self, fault: literals.LiteralError) -> None:
         """Report it and go on: a literal is a literal. One without end has swallowed what follows."""
         start, end = self.span_here()
-        if fault.stretch:
-            start, end = start + fault.stretch[0], start + fault.stretch[1]
+        if fault.span:
+            start, end = start + fault.span[0], start + fault.span[1]
         self.error(fault.code, fault.message, Span(start, end), help=fault.help)
-        if fault.code == "D0104" and not fault.stretch:
+        if fault.code == "D0104" and not fault.span:
             self.silence_next()
 
     # Brackets -----------------------------------------------------------------------------------

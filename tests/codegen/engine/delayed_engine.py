@@ -7,9 +7,11 @@ its own; a MISTAKE is planted to see that it would be found.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from tests.codegen.engine.test_programs import chain, chained, words
 
 LONGEST = 20_000
 """Cycles of a delay: longer than a barrier, shorter than a time slice."""
+PATIENCE = 0.5
+"""Seconds without a call that ends, after which a process with a mistake is taken to hang."""
 
 _DELAY = f"""
 ; ---- delays
@@ -104,10 +108,20 @@ def reported(call: Call, threads: int) -> tuple[int, ...]:
     return (result.status, result.op, result.tile, result.a, result.b)
 
 
-def wrong_results(calls: int) -> int:
+def end_without_progress(ended: Sequence[int]) -> None:
+    """End the process when no call ends any more: nothing else ends threads that spin in machine code."""
+    seen = -1
+    while len(ended) != seen:
+        seen = len(ended)
+        time.sleep(PATIENCE)
+    os._exit(1)
+
+
+def wrong_results(calls: int, *, may_hang: bool) -> int:
     """Calls by four threads at once, each on up to four threads, that gave something else."""
     expected = chained(12)
     wrong: list[int] = []
+    ended: list[int] = []
 
     def work(number: int) -> None:
         call, broken = Call(chain(12), words(32)), Call(failing(), words(1))
@@ -115,10 +129,13 @@ def wrong_results(calls: int) -> int:
             call.arena[:] = words(32)
             call.run(2 + number % 3)
             found = reported(broken, 2 + number % 3)
+            ended.append(number)
             if not np.array_equal(call.arena, expected) or found != alone:
                 wrong.append(number)
 
     alone = reported(Call(failing(), words(1)), 1)
+    if may_hang:
+        threading.Thread(target=end_without_progress, args=(ended,), daemon=True).start()
     workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for worker in workers:
         worker.start()
@@ -135,7 +152,7 @@ def main(seed: int, calls: int, mistake: str | None) -> None:
         text = text.replace(old, new)
     changed = delayed(text, seed)
     assemble.engine_text = lambda: changed
-    print(wrong_results(calls))
+    print(wrong_results(calls, may_hang=mistake is not None))
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ define i64 @where() {{ ret i64 ptrtoint (ptr @{name} to i64) }}
         assert ctypes.c_int64.from_address(where + 8).value == 3
 
 
-def test_outside_functions_are_reached_through_the_table() -> None:
+def test_imported_functions_are_reached_through_the_table() -> None:
     made = image("""
 declare ptr @memset(ptr, i32, i64)
 declare ptr @memcpy(ptr, ptr, i64)
@@ -191,7 +191,7 @@ def test_unknown_functions_are_refused_by_name() -> None:
     said = refused(
         "declare void @system(ptr)\ndefine void @f(ptr %x) { call void @system(ptr %x) ret void }"
     )
-    assert "kernel0 uses system, which is not on the list of outside functions" in said
+    assert "kernel0 uses system, which is not on the list of imports" in said
 
 
 def test_compiler_runtime_functions_are_refused_by_name() -> None:

@@ -141,7 +141,7 @@ def test_a_model_without_a_text_cannot_be_placed_any_more(tmp_path: Path) -> Non
 
 def test_an_artifact_tells_the_memory_of_each_device(tmp_path: Path) -> None:
     dlc.compile(text=PLACED).save(tmp_path / "model.dlc")
-    compiled = inspect_file(str(tmp_path / "model.dlc")).compiled
+    compiled = inspect_file(CompileRequest(str(tmp_path / "model.dlc"))).compiled
     assert compiled is not None
     assert [(row.entry, row.device) for row in compiled.memory] == [
         ("f", f"cpu:{number}") for number in range(1, 6)
@@ -164,8 +164,9 @@ def test_a_check_tells_the_demands_that_a_compilation_would_refuse(
     tmp_path: Path, text: str, kind: type[DlcError], found: list[tuple[str, int]]
 ) -> None:
     (tmp_path / "model.dlm").write_text(text, encoding="utf-8")
-    for attempt in (check_model, dlc.compile):
+    path = str(tmp_path / "model.dlm")
+    for attempt in (lambda: check_model(CompileRequest(path)), lambda: dlc.compile(path)):
         with pytest.raises(kind) as caught:
-            attempt(str(tmp_path / "model.dlm"))
+            attempt()
         told = [(each.code, each.place and each.place.line) for each in caught.value.diagnostics]
         assert told == found

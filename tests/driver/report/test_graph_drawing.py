@@ -19,6 +19,7 @@ from dlc.driver.report.graph_drawing import graph_of
 from dlc.driver.report.show import Shown, show_stage
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.svg import Graph
+from tests.suites import together
 
 PRODUCT = """\
 dlc 1
@@ -41,7 +42,7 @@ def drawn(text: str) -> Graph:
     return graph_of(find_function(opened.module, None))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@together("seed", range(20))
 def test_boxes_of_a_row_keep_apart_and_edges_lead_down(seed: int) -> None:
     choose = random.Random(seed)
     count = choose.randrange(1, 40)

@@ -38,7 +38,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_an_artifact_names_both_kinds_of_code_and_the_memory_of_each_device(file: str) -> None:
-    compiled = inspect_file(file).compiled
+    compiled = inspect_file(CompileRequest(file)).compiled
     assert compiled is not None
     (target,) = compiled.targets
     assert target.name == "cpu+cuda:sm_80"
@@ -52,7 +52,7 @@ def test_what_is_for_a_gpu_alone_works_in_memory_of_the_gpu(tmp_path: Path) -> N
     text = "dlc 1\nexport fn f(x: f32[8, 8]) -> f32[8, 8] = x @ sin(x @ x)"
     wanted = CompileRequest("model.dlm", text=text, settings=Settings(target="cuda"))
     make_artifact(wanted).artifact.write(path)
-    compiled = inspect_file(str(path)).compiled
+    compiled = inspect_file(CompileRequest(str(path))).compiled
     assert compiled is not None
     assert [row.device for row in compiled.memory] == ["cuda:0"]
 

@@ -99,12 +99,12 @@ def test_the_bound_is_shown_where_a_model_is_described(
 ) -> None:
     make_artifact(wanted).artifact.write(tmp_path / "counted.dlc")
     for path in (wanted.path, str(tmp_path / "counted.dlc")):
-        places, rows, few = inspect_file(path).entries
+        places, rows, few = inspect_file(CompileRequest(path)).entries
         assert signature_text(places) == "places(x: f32[B]) -> (idx: i64[n, 1], n: i64)"
         assert dims_text(places.dims) == "B = 1..64, n = 0..B"
         assert dims_text(rows.dims) == "B = 1..64, n = 0..B, n_1 = 0..B"
         assert dims_text(few.dims) == "B = 1..64, n = 0..3"
-    assert [entry.name for entry in check_model(wanted.path).entries] == ["places", "rows", "few"]
+    assert [entry.name for entry in check_model(wanted).entries] == ["places", "rows", "few"]
 
 
 def test_memory_for_what_is_not_counted_yet_is_refused(wanted: CompileRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from dlc.ir.types import BF16, F16, F32, DType, TensorType
 from dlc.runtime.cpu.blas import numpy_library
 from dlc.runtime.model import Model
 from tests.lowering.everywhere import HERE, assert_close
+from tests.suites import every
 
 
 def f32(*shape: int) -> TensorType:
@@ -61,8 +63,9 @@ def opened() -> SourceModel:
     return SourceModel(module, Context(), "net.dlm", {"net.dlm": "dlc 1\n"}, Path())
 
 
-@pytest.mark.parametrize("matmul", ["auto", "blas", "generated"])
-@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(
+    ("level", "matmul"), every(2, itertools.product([0, 2], ["auto", "blas", "generated"]))
+)
 def test_weights_are_folded_and_packed_when_they_are_loaded(level: int, matmul: str) -> None:
     arrays = {name: initial(name, type, init, 7, 0) for name, (type, init) in WEIGHTS.items()}
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)

@@ -25,6 +25,7 @@ from dlc.lowering.kernel_code.words import unravel
 from dlc.runtime.abi import Status
 from tests.evaluation.gpu.faults import ROOM, THREADS, TILES, Fault, cases, check, run
 from tests.evaluation.gpu.threads import HERE, Floats, Threads, launch, memory, numbers
+from tests.suites import together
 
 # Faults: `right` says whether this is the twin instead. Of two operations that race, the evaluator
 # blames the one that comes second, whichever that is.
@@ -223,12 +224,12 @@ FAULTS = [
 CASES = cases(FAULTS)
 
 
-@pytest.mark.parametrize("fault", CASES)
+@together("fault", CASES)
 def test_a_fault_is_found_with_its_place(fault: Fault) -> None:
     check(fault)
 
 
-@pytest.mark.parametrize("fault", CASES)
+@together("fault", CASES)
 def test_its_good_twin_passes(fault: Fault) -> None:
     run(fault, right=True)
 
@@ -390,7 +391,7 @@ COMBINED: tuple[tuple[Callable[[Value, Value], Op], Callable[[Floats, Floats], F
 )
 
 
-@pytest.mark.parametrize("seed", range(25))
+@together("seed", range(25))
 def test_a_random_kernel_gives_what_numpy_gives(seed: int) -> None:
     random = np.random.default_rng(seed)
     start = random.integers(-9, 9, THREADS).astype(np.float32)

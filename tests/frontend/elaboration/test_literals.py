@@ -7,6 +7,7 @@ import pytest
 
 import dlc
 from dlc.errors import CallError, ModelError
+from tests.suites import together
 
 
 def called(model: dlc.Model, entry: str, *arguments: object) -> object:
@@ -20,7 +21,7 @@ def test_whether_a_number_is_0_does_not_depend_on_how_large_it_is() -> None:
     assert called(model, "f") == [True, True, False, True]
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "caret", "said"),
     [
         (

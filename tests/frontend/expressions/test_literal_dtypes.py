@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.errors import ModelError
 from dlc.frontend.builtins.registry import BUILTINS
+from tests.suites import together
 
 ROW, SQUARE = "[0.1, 0.2]", "[[0.1, 0.2], [0.3, 0.4]]"
 PICTURE = f"[{SQUARE}]"
@@ -51,7 +52,7 @@ def calls() -> list[str]:
     return [call.replace("ROW", ROW).replace("@", SQUARE) for call in every]
 
 
-@pytest.mark.parametrize("call", calls())
+@together("call", calls())
 def test_numbers_of_a_call_have_the_dtype_of_the_tensors_that_they_meet(call: str) -> None:
     x = np.array([[0.7, -1.3], [2.1, 0.4]])
     double = evaluated(call, "f64", x)

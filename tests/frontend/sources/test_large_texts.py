@@ -48,7 +48,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+@pytest.mark.parametrize("text", every(2, TEXTS.values()), ids=TEXTS.keys())
 def test_a_long_text_is_elaborated_in_two_seconds(text: str) -> None:
     with in_time():
         elaborate("model.dlm", text=text)

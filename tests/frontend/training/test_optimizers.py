@@ -22,6 +22,7 @@ from dlc.frontend.sources.imports import library_source
 from dlc.text.model import ast
 from dlc.text.model.parser import parse_or_raise
 from tests.documents import ROOT
+from tests.suites import each_value
 
 Wide: TypeAlias = NDArray[np.float64]
 Update: TypeAlias = "Callable[[Optimizer, Wide, Wide, int], Wide]"
@@ -149,8 +150,7 @@ FORMULAS: dict[str, Update] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize(("decay", "name"), each_value([0.0, 0.1], FORMULAS))
 def test_ten_steps_follow_the_formula(name: str, decay: float) -> None:
     found = trained(f"{name}(lr=0.02, weight_decay={decay})")
     for weight, values in expected(FORMULAS[name], 0.02, decay).items():

@@ -34,9 +34,13 @@ def model_of(
     tensors: Mapping[str, Array] | None = None,
     *,
     opset: int = 18,
+    domains: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
 ) -> ModelProto:
-    """A model of these nodes; `shapes` declares other shapes than the inputs have."""
+    """A model of these nodes; `shapes` declares other shapes than the inputs have.
+
+    `domains` are the versions of other operators than those of ONNX itself.
+    """
     declared = [
         helper.make_tensor_value_info(
             name,
@@ -48,7 +52,8 @@ def model_of(
     results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     held = [numpy_helper.from_array(array, name) for name, array in (tensors or {}).items()]
     graph = helper.make_graph(list(nodes), "test", declared, results, held)
-    opsets = [helper.make_opsetid("", opset)]
+    versions = {"": opset, **(domains or {})}
+    opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 

@@ -16,8 +16,16 @@ from tests.importers.onnx.backend import DlcBackend
 KINDS = ("Node", "Simple", "PyTorchConverted", "PyTorchOperator")
 """The parts of the suite that need no download."""
 VERDICTS = ("passed", "nearer", "wrong", "broken", "unsupported")
-NEARER = ("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded")
-"""Cases whose stored results, in f16, are farther from those in f64 than ours: 4.9e-4 to 4.0e-4."""
+NEARER = (
+    *("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"),
+    *("test_dft_inverse", "test_dft_inverse_opset19"),
+)
+"""Cases whose stored results are farther from those in f64 than ours: attention in f16 by 4.9e-4 to 4.0e-4,
+the transform, computed in f32 there, by 1.9e-7 to 3e-15 where sums cancel.
+"""
+
+NOT_COMPARED = ("test_loop16_seq_none",)
+"""Cases whose results ONNX's own comparison cannot look at: scalars in sequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +74,7 @@ def outcomes(kinds: Sequence[str], pattern: str, part: int, parts: int) -> list[
             short = name.removesuffix("_cpu")
             nearer = result.verdict == "wrong" and short in NEARER
             verdict = "nearer" if nearer else result.verdict
+            if short in NOT_COMPARED and verdict == "broken":
+                verdict = "unsupported"
             found.append(Outcome(kind, short, verdict, result.why))
     return found

@@ -177,8 +177,9 @@ def test_a_loop_ends_by_its_condition() -> None:
 
 def test_a_loop_that_stacks_an_unknown_number_of_results_is_refused() -> None:
     model = model_of(a_loop(["n"], ""), {"n": np.asarray(4), "x": X}, ["last", "rows"])
-    with pytest.raises(Unsupported, match="Loop that stacks results"):
+    with pytest.raises(Unsupported, match=r"by its input 0.*from its input n") as caught:
         imported(model)
+    assert "--fix n=VALUE" in str(caught.value.diagnostics[0].help)
 
 
 def scan_of(
@@ -312,3 +313,22 @@ def test_branches_of_different_shapes_are_refused() -> None:
     node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)
     with pytest.raises(ModelError, match="the other"):
         imported(model_of([node], {"c": np.asarray(True), "x": X}, ["y"]))
+
+
+def test_an_old_scan_goes_through_each_element_of_a_batch() -> None:
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "row"], ["t"]), helper.make_node("Mul", ["t", "t"], ["z"])],
+        "body",
+        [value(name, TensorProto.FLOAT, [3]) for name in ("s", "row")],
+        [value(name, TensorProto.FLOAT, [3]) for name in ("t", "z")],
+    )
+    scan = helper.make_node(
+        "Scan", ["", "start", "x"], ["last", "rows"], body=body, num_scan_inputs=1
+    )
+    inputs = {"start": X, "x": np.stack([X, 2 * X + 1])}
+    model = model_of([scan], inputs, ["last", "rows"], opset=8)
+    made, wanted = imported(model), expected(model, inputs)
+    for found in (evaluated(made, inputs), compiled(model, inputs), meant(written(made), inputs)):
+        for got, right in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(got, right, rtol=1e-6)

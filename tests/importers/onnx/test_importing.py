@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper
+from onnx.reference import ReferenceEvaluator
 
 from dlc.dialects import func, weight
 from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
 from dlc.errors.catalog import PAGES
 from dlc.importers.onnx import read_onnx
-from dlc.importers.onnx.importing import IMPORTERS, OPSETS
+from dlc.importers.onnx.importing import IMPORTERS
+from dlc.importers.onnx.versions import OPSETS, UNCHANGED
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.importers.onnx.models import Array, evaluated, expected, imported, model_of
+from tests.suites import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -67,11 +72,18 @@ def test_a_size_that_has_a_name_is_scaled_and_rounded_down(size: int, scale: flo
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", range(4, 12))
-@pytest.mark.parametrize(
-    ("window", "stride", "pads"), [(2, 2, 0), (3, 2, 1), (2, 3, 0), (3, 3, 1), (2, 3, 1), (2, 2, 1)]
+WINDOWS = [(2, 2, 0), (3, 2, 1), (2, 3, 0), (3, 3, 1), (2, 3, 1), (2, 2, 1)]
+
+
+@together(
+    ("kind", "window", "stride", "pads", "size"),
+    [
+        (kind, *window, size)
+        for kind in ("MaxPool", "AveragePool")
+        for window in WINDOWS
+        for size in range(4, 12)
+    ],
 )
-@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
 def test_windows_that_begin_are_counted_for_sizes_that_have_names(
     kind: str, window: int, stride: int, pads: int, size: int
 ) -> None:
@@ -87,14 +99,18 @@ def test_windows_that_begin_are_counted_for_sizes_that_have_names(
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_corners_of_no_whole_size_are_refused() -> None:
-    """ONNX and onnxruntime differ in where they lie."""
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_corners_of_no_whole_size_lie_where_onnx_says(mode: str) -> None:
+    """onnxruntime has them elsewhere: at the corners of the size that is rounded."""
+    coordinates = "align_corners"
     node = helper.make_node(
-        "Resize", ["x", "", "scales"], ["y"], coordinate_transformation_mode="align_corners"
+        "Resize", ["x", "", "scales"], ["y"], mode=mode, coordinate_transformation_mode=coordinates
     )
     scales = {"scales": np.asarray([1, 0.6], np.float32)}
-    with pytest.raises(Unsupported, match="to no whole size with its corners aligned"):
-        imported(model_of([node], {"x": X}, ["y"], scales))
+    model = model_of([node], {"x": X}, ["y"], scales)
+    run = cast("Callable[..., list[Array]]", ReferenceEvaluator(model).run)
+    (wanted,) = run(None, {"x": X})
+    np.testing.assert_allclose(evaluated(imported(model), {"x": X})[0], wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0, -1, np.inf, np.nan, 1e-30, 1e30])
@@ -410,8 +426,17 @@ def test_the_pages_say_which_versions_of_the_operators_are_known() -> None:
     assert f"({known} are known)" in PAGES["D0710"].why
 
 
+def test_old_versions_of_unchanged_operators_are_known() -> None:
+    since = {kind: defs.get_schema(kind, OPSETS[0]).since_version for kind in UNCHANGED}
+    assert {*since.values()} == {1}
+
+
 def test_the_page_about_onnx_lists_every_operator() -> None:
     page = (Path(__file__).parents[3] / "docs" / "onnx.md").read_text(encoding="utf-8")
     _, _, table = page.partition("| | operators |")
-    listed = re.findall(r"`(\w+)`", table.partition("\n\n")[0])
+    listed = [("", name) for name in re.findall(r"`(\w+)`", table.partition("\n\n")[0])]
+    _, _, others = page.partition("| other domains | operators |\n|---|---|\n")
+    for row in others.partition("\n\n")[0].splitlines():
+        domain, *names = re.findall(r"`([\w.]+)`", row)
+        listed += [(domain, name) for name in names]
     assert sorted(listed) == sorted(IMPORTERS)

@@ -161,13 +161,15 @@ def test_nodes_behind_one_that_is_refused_are_counted_as_not_looked_at() -> None
     weights = {
         "w": np.ones((1, 16, 4), np.float32),
         "b": np.ones((1, 32), np.float32),
-        "p": np.ones((1, 12), np.float32),
         "none": np.asarray([5, 1, 4]),
     }
     nodes: list[NodeProto] = []
     for k in range(3):
-        names = [f"x{k}", "w", "w", "b", "", "", "", "p"]
-        nodes.append(helper.make_node("LSTM", names, [f"y{k}"], hidden_size=4))
+        names = [f"x{k}", "w", "w", "b"]
+        functions = ["Sigmoid", "Sinusoid", "Tanh"]
+        nodes.append(
+            helper.make_node("LSTM", names, [f"y{k}"], hidden_size=4, activations=functions)
+        )
         nodes.append(helper.make_node("Reshape", [f"y{k}", "none"], [f"x{k + 1}"]))
     with pytest.raises(Unsupported, match=r"one node, .*, and perhaps 2 more LSTM behind"):
         imported(model_of(nodes, {"x0": row}, ["x3"], weights))

@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
-from onnx import ModelProto, helper
 
-from tests.importers.onnx.models import Array, compiled, evaluated, expected, imported, model_of
-
-
-def floats(*shape: int) -> Array:
-    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
-
-
-def ints(*numbers: int) -> Array:
-    return np.asarray(numbers, np.int64)
-
+from tests.importers.onnx.cases import (
+    Case,
+    case,
+    check_compiled,
+    check_evaluated,
+    floats,
+    ids,
+    ints,
+)
+from tests.suites import together
 
 PICTURE = floats(2, 4, 7, 9)
 SPECIAL = np.asarray([1, np.nan, np.inf, -np.inf], np.float32)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One node: its first inputs are those of the model, the others constants."""
-
-    kind: str
-    inputs: tuple[Array, ...]
-    constants: tuple[Array, ...] = ()
-    attributes: Mapping[str, object] = field(default_factory=dict[str, object])
-    opset: int = 18
-    outputs: int = 1
-
-
-def case(
-    kind: str,
-    *inputs: Array,
-    k: tuple[Array, ...] = (),
-    opset: int = 18,
-    outputs: int = 1,
-    **a: object,
-) -> Case:
-    return Case(kind, inputs, k, a, opset, outputs)
 
 
 POWERS = (
@@ -251,37 +224,14 @@ CASES = [
 ]  # fmt: skip
 
 
-def model_and_inputs(one: Case) -> tuple[ModelProto, dict[str, Array]]:
-    inputs = {f"x{k}": array for k, array in enumerate(one.inputs)}
-    constants = {f"k{k}": array for k, array in enumerate(one.constants)}
-    outputs = [f"y{k}" for k in range(one.outputs)]
-    node = helper.make_node(one.kind, [*inputs, *constants], outputs, **one.attributes)  # pyright: ignore[reportArgumentType]
-    return model_of([node], inputs, outputs, constants, opset=one.opset), inputs
-
-
-def ids(cases: Sequence[Case]) -> list[str]:
-    return [f"{one.kind}-{n}" for n, one in enumerate(cases)]
-
-
-@pytest.mark.parametrize("one", CASES, ids=ids(CASES))
+@together("one", CASES, ids=ids(CASES))
 def test_an_operator_means_what_onnxruntime_computes(one: Case) -> None:
-    model, inputs = model_and_inputs(one)
-    found = evaluated(imported(model), inputs)
-    for got, wanted in zip(found, expected(model, inputs), strict=True):
-        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    check_evaluated(one)
 
 
 QUICK = [
     one for one in CASES if one.kind in ("Conv", "ConvTranspose", "MatMul", "Pow", "ScatterND")
 ]
-
-
-def check_compiled(one: Case) -> None:
-    model, inputs = model_and_inputs(one)
-    for got, wanted in zip(compiled(model, inputs), expected(model, inputs), strict=True):
-        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
-        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("one", QUICK, ids=ids(QUICK))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -15,6 +16,7 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I32, TensorType
 from tests.dialects.programs import region
 from tests.lowering.everywhere import Program, check, function_of
+from tests.suites import every
 
 B = symbol("B")
 
@@ -116,9 +118,10 @@ def summing(x_axis: int, y_axis: int | None, *, turned: bool) -> tuple[Program, 
     return program, [f32(6, 7), f32(*sizes), f32(B, 7)]
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("y_axis", [None, 0, 1, 2])
-@pytest.mark.parametrize("x_axis", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("x_axis", "y_axis", "turned"),
+    every(3, itertools.product([0, 1, 2], [None, 0, 1, 2], [False, True])),
+)
 def test_the_sum_of_all_products_is_one_product_after_the_loop(
     x_axis: int, y_axis: int | None, turned: bool
 ) -> None:

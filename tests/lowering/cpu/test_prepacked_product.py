@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ from tests.lowering.everywhere import (
     random_inputs,
 )
 from tests.planning.test_buffer_assignment import planned
-from tests.suites import every, pairs
+from tests.suites import every, pairs, together
 from tests.targets import AVX2, AVX512
 
 PADDINGS = [pytest.param((0, 0)), pytest.param((1, 1)), pytest.param((2, 0))]
@@ -265,9 +264,12 @@ def test_a_row_times_a_column_takes_no_more_memory_than_its_products() -> None:
     assert entry.memory_at_bounds()[-1] < 2 * 4 * depth
 
 
-@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 8, 9, 49, 196])
-@pytest.mark.parametrize("n", [1, 8, 16, 24, 32, 48, 64, 100, 1000])
-@pytest.mark.parametrize("target", [AVX2, AVX512], ids=attrgetter("name"))
+@together(
+    ("m", "n", "target"),
+    itertools.product(
+        [1, 2, 3, 4, 5, 6, 8, 9, 49, 196], [1, 8, 16, 24, 32, 48, 64, 100, 1000], [AVX2, AVX512]
+    ),
+)
 def test_sums_a_panel_row_and_one_element_fit_into_the_registers(
     m: int, n: int, target: Target
 ) -> None:

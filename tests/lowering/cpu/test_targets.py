@@ -42,7 +42,7 @@ def built(program: Program, types: Sequence[TensorType], target: str) -> Model:
 @pytest.mark.parametrize(
     ("found", "target"),
     every(
-        3, itertools.product([pytest.param(EXAMPLES[name][0], id=name) for name in OPERATORS], OLD)
+        5, itertools.product([pytest.param(EXAMPLES[name][0], id=name) for name in OPERATORS], OLD)
     ),
 )
 def test_an_operation_runs_on_an_old_processor(found: Example, target: str) -> None:

@@ -11,6 +11,7 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import BOOL, F16, F32, F64, I64, DType, TensorType
 from tests.lowering.everywhere import check
+from tests.suites import pairs
 
 LEVELS = (0, 2)
 
@@ -23,9 +24,14 @@ def added(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
     return (emit(array.Add(x, emit(array.Transpose(y, (1, 0))))),)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", [F32, F64, F16, I64], ids=str)
-@pytest.mark.parametrize("shape", [(3, 40, 70), (1, 9, 1), (2, 1, 65)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "level"),
+    pairs(
+        [pytest.param(shape, id=str(shape)) for shape in ((3, 40, 70), (1, 9, 1), (2, 1, 65))],
+        [pytest.param(dtype, id=str(dtype)) for dtype in (F32, F64, F16, I64)],
+        LEVELS,
+    ),
+)
 def test_transposes_of_any_axes(shape: tuple[int, ...], dtype: DType, level: int) -> None:
     check(turned, TensorType(dtype, shape), level=level, rtol=1e-3 if dtype is F16 else 1e-5)
 

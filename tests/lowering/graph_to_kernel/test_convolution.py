@@ -14,6 +14,7 @@ from dlc.ir.dims import symbol
 from dlc.ir.passes import Context, Manager, Options, parse_passes
 from dlc.ir.types import F16, F32, F64, TensorType
 from tests.lowering.everywhere import Program, check, function_of, random_inputs
+from tests.suites import together
 
 
 def wide(random: np.random.Generator) -> tuple[Program, list[TensorType]]:
@@ -46,7 +47,7 @@ def wide(random: np.random.Generator) -> tuple[Program, list[TensorType]]:
     return program, [TensorType(F64, tuple(map(int, shape))) for shape in (source, kernel)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@together("seed", range(60))
 def test_a_convolution_with_gaps_is_several_without(seed: int) -> None:
     program, types = wide(np.random.default_rng(seed))
     module, function = function_of(program, types, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -28,6 +29,8 @@ from dlc.ir.types import (
 )
 from dlc.lowering.math import EXPANSIONS, expansions
 from dlc.target.cpu import CpuTarget
+from tests import suites
+from tests.suites import together
 
 OLD = expansions(fma=False, half=False)
 INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
@@ -86,8 +89,7 @@ def is_nan(x: Array, dtype: DType) -> NDArray[np.bool_]:
     return np.isnan(x) if dtype.is_float else np.zeros(len(x), np.bool_)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda cls: cls.name)
+@together(("operation", "dtype"), itertools.product(OPERATIONS, INTEGERS))
 def test_integer_operations_have_a_result_for_all_operands(
     operation: type[Op], dtype: DType
 ) -> None:
@@ -101,9 +103,10 @@ def convert(target: DType) -> Callable[[Value], Op]:
     return lambda value: scalar.Cast(value, target)
 
 
-@pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3"])
-@pytest.mark.parametrize("target", [*INTEGERS, *FLOATS], ids=str)
-@pytest.mark.parametrize("source", [*INTEGERS, *FLOATS], ids=str)
+@together(
+    ("source", "target", "processor"),
+    suites.pairs([*INTEGERS, *FLOATS], [*INTEGERS, *FLOATS], ["x86-64-v2", "x86-64-v3"]),
+)
 def test_conversions_round_and_saturate_as_the_evaluator_does(
     source: DType, target: DType, processor: str
 ) -> None:

@@ -28,6 +28,7 @@ from dlc.ir.types import F32, F64, DType, VectorType
 from dlc.lowering.math import EXPANSIONS, expansions
 from dlc.lowering.math.coefficients import INVERSE_PI, INVERSE_PI_BITS
 from dlc.target.cpu import CpuTarget
+from tests.suites import every, together
 
 TABLE = Path(__file__).parents[3] / "docs" / "math.md"
 OLD = expansions(fma=False, half=False)
@@ -96,9 +97,9 @@ def test_every_function_is_in_the_table() -> None:
     assert {name for name, _ in PUBLISHED} == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize(("function", "dtype"), CASES)
+@together(("function", "dtype"), CASES)
 def test_no_error_exceeds_the_published_one(function: Function, dtype: DType) -> None:
-    hold_to_the_published(function, dtype, 100_000 if dtype is F32 else 40_000)
+    hold_to_the_published(function, dtype, 40_000 if dtype is F32 else 20_000)
 
 
 @pytest.mark.long
@@ -112,7 +113,7 @@ def hold_to_the_published(function: Function, dtype: DType, count: int) -> None:
     assert found <= PUBLISHED[function.name, dtype].ulps + ROUNDING
 
 
-@pytest.mark.parametrize(("function", "dtype"), CASES)
+@together(("function", "dtype"), CASES)
 def test_the_published_error_occurs_where_the_table_says(function: Function, dtype: DType) -> None:
     row = PUBLISHED[function.name, dtype]
     operands = column(row.operands, dtype)
@@ -120,7 +121,7 @@ def test_the_published_error_occurs_where_the_table_says(function: Function, dty
     assert error[0] == pytest.approx(row.ulps, abs=ROUNDING)
 
 
-@pytest.mark.parametrize(("function", "dtype"), CASES)
+@pytest.mark.parametrize(("function", "dtype"), every(3, CASES))
 def test_machine_code_gives_the_bits_of_the_evaluator(function: Function, dtype: DType) -> None:
     operands = joined(function, dtype, 8000)
     body = expanded(function.op)
@@ -129,7 +130,7 @@ def test_machine_code_gives_the_bits_of_the_evaluator(function: Function, dtype:
     assert_same(Compiled(body, [dtype] * function.inputs, 1)(*operands), want)
 
 
-@pytest.mark.parametrize(("function", "dtype"), CASES)
+@pytest.mark.parametrize(("function", "dtype"), every(3, CASES))
 def test_old_processors_compute_within_two_ulps_without_a_library(
     function: Function, dtype: DType
 ) -> None:
@@ -177,7 +178,7 @@ def test_powers_are_exact_where_the_result_is_a_number_of_the_dtype(dtype: DType
     np.testing.assert_array_equal(got, (base.astype(np.int64) ** exponent).ravel())
 
 
-@pytest.mark.parametrize(("function", "dtype"), CASES)
+@together(("function", "dtype"), CASES)
 def test_no_published_error_is_above_two_ulps(function: Function, dtype: DType) -> None:
     assert PUBLISHED[function.name, dtype].ulps <= 2
 
@@ -213,7 +214,7 @@ def placed(function: Function, dtype: DType, lanes: int) -> list[Op]:
     return list(block)
 
 
-@pytest.mark.parametrize(("function", "dtype"), CASES)
+@together(("function", "dtype"), CASES)
 def test_an_expansion_consists_of_basic_operations(function: Function, dtype: DType) -> None:
     operations = placed(function, dtype, LANES[dtype])
     assert {type(op) for op in operations} <= BASIC

@@ -26,6 +26,7 @@ from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import assert_close, called, function_of, random_inputs
 from tests.lowering.gpu.on_gpu import ROUNDING, compiled
 from tests.runtime.gpu.fake_gpu import fake_gpu
+from tests.suites import every
 from tests.targets import ON_GPU, occupy
 
 B = symbol("B")
@@ -72,7 +73,7 @@ def test_the_channels_of_a_convolution_are_divided() -> None:
         assert found == [None if parts is None else SplitK(256 // parts)], most
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("dtype", every(2, [BF16, F32]), ids=str)
 @pytest.mark.usefixtures("short")
 def test_warps_compute_parts_of_a_convolution(dtype: DType) -> None:
     made = compiled(picture, dtype, (1, 2, 3, 72), (1, 2, 72, 8))
@@ -94,7 +95,9 @@ def test_parts_of_any_length_are_right(rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "error"), [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])], ids=str
+    ("dtype", "error"),
+    every(2, [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])]),
+    ids=str,
 )
 @pytest.mark.usefixtures("short")
 def test_warps_compute_the_parts(dtype: DType, error: float) -> None:

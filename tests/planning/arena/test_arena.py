@@ -30,7 +30,7 @@ from dlc.planning.arena.problem import Problem
 from dlc.runtime.artifact.plan import Plan, Span
 from dlc.runtime.artifact.plan_check import BadPlan, check
 
-SETS = 500
+SETS = 150
 """Random sets in each quick test."""
 ALL_SETS = 10_000
 """In each long one."""

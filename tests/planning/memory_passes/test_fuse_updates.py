@@ -20,6 +20,7 @@ from dlc.ir.passes import PASSES, Context
 from dlc.ir.verify import verify
 from dlc.planning.liveness import Timeline, updates_of
 from tests.planning.memory_passes.test_release import text
+from tests.suites import every
 
 ADAM = "adam(lr=1e-2)"
 WEIGHT = 48 * 48 * 4
@@ -68,7 +69,9 @@ def test_the_meaning_is_the_same_behind_the_pass() -> None:
     check.after("fuse_updates", opened.module)
 
 
-@pytest.mark.parametrize("optimizer", [ADAM, "nesterov(lr=0.1)", "adam(lr=1e-2, clip_norm=1)"])
+@pytest.mark.parametrize(
+    "optimizer", every(2, ["adam(lr=1e-2, clip_norm=1)", ADAM, "nesterov(lr=0.1)"])
+)
 def test_no_bit_of_a_training_changes(optimizer: str) -> None:
     x = np.random.default_rng(0).standard_normal((4, 48), np.float32)
     found: list[dict[str, bytes]] = []

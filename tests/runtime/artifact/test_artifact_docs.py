@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from dlc.errors.catalog import PAGES
 from dlc.runtime.artifact import arena_values, certificate, container, decisions, manifest
+from tests.suites import together
 
 TEXT = (Path(__file__).parents[3] / "docs" / "artifact.md").read_text(encoding="utf-8")
 
@@ -35,7 +34,7 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@together("name", RECORDS)
 def test_every_record_has_a_table_with_exactly_its_keys(name: str) -> None:
     assert [row[0].strip("`") for row in rows(name)] == list(RECORDS[name])
 

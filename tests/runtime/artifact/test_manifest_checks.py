@@ -16,6 +16,7 @@ from dlc.runtime.model import Model
 from tests.fuzz.artifacts import inside, mutated_artifact
 from tests.runtime import building
 from tests.runtime.artifact.sealing import Json, put_together, take_apart
+from tests.suites import together
 
 TINY = building.tiny().artifact().to_bytes()
 MANY = building.many().artifact().to_bytes()
@@ -52,7 +53,7 @@ def test_the_unchanged_file_loads() -> None:
 PROGRAM = "targets:0:programs:f"
 
 
-@pytest.mark.parametrize(
+@together(
     ("path", "value", "code", "why"),
     [
         # weights

@@ -22,6 +22,7 @@ from dlc.runtime.artifact.program_check import (
     check_amounts,
     check_program,
 )
+from tests.suites import together
 
 KERNEL = 64
 SIZES = 6
@@ -74,12 +75,15 @@ def test_a_good_program_passes_and_its_waves_count_the_barriers_before_each_step
     assert table.waves.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("bad", [-1, SIZES, 1 << 62, -(1 << 62)])
-@pytest.mark.parametrize(
-    ("step", "argument", "field"),
+@together(
+    ("step", "argument", "field", "bad"),
     [
-        *((1, None, "b"), (2, None, "c"), (2, None, "e"), (4, None, "d"), (4, None, "e")),
-        *((None, 0, "o"), (None, 1, "t"), (None, 3, "o"), (None, 6, "o")),
+        (*place, bad)
+        for place in (
+            *((1, None, "b"), (2, None, "c"), (2, None, "e"), (4, None, "d"), (4, None, "e")),
+            *((None, 0, "o"), (None, 1, "t"), (None, 3, "o"), (None, 6, "o")),
+        )
+        for bad in (-1, SIZES, 1 << 62, -(1 << 62))
     ],
 )
 def test_a_size_that_does_not_exist_is_refused(
@@ -89,7 +93,7 @@ def test_a_size_that_does_not_exist_is_refused(
         check_program(changed(step, argument, **{field: bad}), AROUND)
 
 
-@pytest.mark.parametrize(
+@together(
     ("words", "why"),
     [
         (changed(0, o=10), "step 0: an unknown opcode"),

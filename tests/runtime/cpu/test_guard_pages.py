@@ -23,13 +23,14 @@ def run_guarded(what: str, every: int, first: int = 0) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("step", every(2, (27, 9)))
+@pytest.mark.parametrize("step", every(3, (81, 27, 9)))
 def test_operators_touch_nothing_outside_their_arrays(step: int) -> None:
     assert "-O2" in run_guarded("operators", step, 1)
 
 
-def test_examples_touch_nothing_outside_their_arrays() -> None:
-    assert run_guarded("models", 3)
+@pytest.mark.parametrize("step", every(2, (9, 3)))
+def test_examples_touch_nothing_outside_their_arrays(step: int) -> None:
+    assert run_guarded("models", step)
 
 
 @pytest.mark.long

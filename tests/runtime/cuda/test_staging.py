@@ -28,6 +28,7 @@ from dlc.runtime.hetero import staging_slots
 from dlc.runtime.system.buffers import address
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu, fake_gpus, no_gpu
 from tests.runtime.hetero.test_entry import EXAMPLES, some
+from tests.suites import every
 
 CHUNK = 512
 LARGE = 256
@@ -339,11 +340,16 @@ def test_a_call_that_fails_leaves_no_chunk_under_way(gpu: FakeGpu) -> None:
     np.testing.assert_array_equal(model["check"](x, i, out=found), x[i])
 
 
-@pytest.mark.parametrize("devices", [("cuda:sm_80", {}), ("cpu", {"net": "cuda:0"})])
+NOWHERE: dict[str, str] = {}
+
+
+@pytest.mark.parametrize(
+    ("target", "places"), every(2, [("cpu", {"net": "cuda:0"}), ("cuda:sm_80", NOWHERE)])
+)
 def test_a_step_of_training_changes_large_weights_where_they_are(
-    gpu: FakeGpu, devices: tuple[str, dict[str, str]]
+    gpu: FakeGpu, target: str, places: dict[str, str]
 ) -> None:
-    found, wanted = _step(*devices), _step("cpu", {})
+    found, wanted = _step(target, places), _step("cpu", {})
     assert len(found) > 10
     assert any(array.nbytes > CHUNK for array in found)
     for one, other in zip(found, wanted, strict=True):

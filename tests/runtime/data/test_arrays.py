@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Dim, Input
 from dlc.runtime.data import Dataset, open_data, source_of
 from tests.runtime.data.sources import IMAGE, LABEL, X, Y, in_order, opened, part, refused
+from tests.suites import together
 
 ROOT = Path(__file__).parents[3]
 IMAGES = np.arange(40, dtype=np.uint8).reshape(10, 2, 2, 1)
@@ -204,8 +206,10 @@ def test_sizes_keep_their_bounds(tmp_path: Path) -> None:
 WHOLE = ["i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8"]
 
 
-@pytest.mark.parametrize("have", [*WHOLE, "bool"])
-@pytest.mark.parametrize("want", [*WHOLE, "f64", "f32", "f16", "bf16"])
+@together(
+    ("have", "want"),
+    itertools.product([*WHOLE, "bool"], [*WHOLE, "f64", "f32", "f16", "bf16"]),
+)
 def test_whole_numbers_become_any_type_that_holds_them(have: str, want: str) -> None:
     values = Tensor([0, 1, 1, 0], have) if have == "bool" else Tensor([0, 1, 100, 127], have)
     data = open_data(None, [Input("y", want, ("B",))], override={"y": values})

@@ -37,7 +37,7 @@ def check(folder: Path, kind: str, count: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, kind: str) -> None:
-    check(tmp_path, kind, 200)
+    check(tmp_path, kind, 60)
 
 
 @pytest.mark.long

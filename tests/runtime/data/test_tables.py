@@ -12,6 +12,7 @@ from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.data import Dataset, Setting, open_data, source_of
 from dlc.runtime.data.columns import is_number
 from tests.runtime.data.sources import X, Y, in_order, opened, part, refused
+from tests.suites import together
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "data"
 FIELDS = {"x": "columns(0, 2)", "y": "y"}
@@ -117,7 +118,7 @@ def test_the_largest_unsigned_number_is_exact(tmp_path: Path) -> None:
     assert in_order(data)["v"].tolist() == [2**64 - 1]
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "told"),
     [
         ("a,b,y\n1,2,3\n1,x,3\n", "line 3, column 1 (b) holds 'x', which is no finite number"),

@@ -22,6 +22,7 @@ from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
+from tests.suites import every
 
 Array = NDArray[np.generic]
 
@@ -136,13 +137,14 @@ def test_memory_on_the_device_is_used_again_by_the_next_call(both: Both) -> None
     assert both.gpu.allocated == before
 
 
-def small_training() -> SourceModel:
-    return open_training(EXAMPLES / "digits_mlp.dlm", settings={"hidden": 16})
+def training(hidden: int = 16) -> SourceModel:
+    return open_training(EXAMPLES / "digits_mlp.dlm", settings={"hidden": hidden})
 
 
-def test_arrays_that_a_call_updates_are_written_over() -> None:
+@pytest.mark.parametrize("hidden", every(2, (16, 128)))
+def test_arrays_that_a_call_updates_are_written_over(hidden: int) -> None:
     with fake_gpu() as fake:
-        both = Both(fake, *[small_training() for _ in range(2)])
+        both = Both(fake, *[training(hidden) for _ in range(2)])
         given = [some(item) for item in both.cuda["train_step"].inputs]
         both.agree("train_step", *given, rtol=1e-4)
 

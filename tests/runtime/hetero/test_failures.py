@@ -15,6 +15,7 @@ from dlc.runtime.gpu.errors import WAIT
 from dlc.runtime.hetero.entry import HeteroEntryPoint
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
+from tests.suites import each_value
 
 TEXT = """dlc 1
 dim N = 1..8
@@ -59,8 +60,10 @@ def failure(call: Callable[[], object]) -> Diagnostic:
     return said
 
 
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("entry", ["by_processor", "by_gpu", "in_rounds", "endless"])
+@pytest.mark.parametrize(
+    ("level", "entry"),
+    each_value([0, 2], ["by_processor", "by_gpu", "in_rounds", "endless"]),
+)
 def test_a_failure_is_told_as_on_one_device(gpu: FakeGpu, entry: str, level: int) -> None:
     alone, beside = placed("cpu", level), placed("cuda:0", level)
     on_one = failure(lambda: alone[entry](X, BEYOND))

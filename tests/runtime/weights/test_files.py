@@ -20,6 +20,7 @@ from dlc.runtime.arrays import npz, safetensors
 from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_inside
+from tests.suites import together
 
 ARRAYS = {
     "conv.w": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
@@ -95,7 +96,7 @@ def test_the_reference_implementation_reads_and_writes_the_same(tmp_path: Path) 
 A = entry("F32", [2], 0, 8)
 
 
-@pytest.mark.parametrize(
+@together(
     ("data", "why"),
     [
         (b"", "does not fit"),

@@ -16,6 +16,7 @@ from dlc.text.ir.printer import print_module
 from dlc.text.ir.short import parse_short, print_short
 from tests.ir import toy
 from tests.ir.random_modules import RandomModule
+from tests.suites import together
 
 SECONDS = 2.0
 SNIPPETS = (
@@ -154,7 +155,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("text", LARGE, ids=lambda text: str(text)[:30])
+@together("text", LARGE, ids=lambda text: str(text)[:30])
 def test_texts_made_to_take_long_are_refused_soon(text: str) -> None:
     assert not read(text)
 

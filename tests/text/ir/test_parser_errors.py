@@ -14,6 +14,7 @@ from dlc.errors.catalog import PAGES
 from dlc.text.ir import attributes, lexer, parser
 from dlc.text.ir.parser import parse_module, parse_op
 from tests.ir import toy
+from tests.suites import together
 
 
 @pytest.fixture(autouse=True)
@@ -264,7 +265,7 @@ D0151: expected an operation, found `
 """
 
 
-@pytest.mark.parametrize("case", LINES.strip("\n").split("\n\n"))
+@together("case", LINES.strip("\n").split("\n\n"))
 def test_a_line_that_is_wrong_is_marked_and_explained(case: str) -> None:
     line, *marks, said = case.split("\n")
     [found] = complaints(inside(line)).diagnostics
@@ -340,7 +341,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "code", "message"), VALUES, ids=[row[0][:40] for row in VALUES])
+@together(("value", "code", "message"), VALUES, ids=[row[0][:40] for row in VALUES])
 def test_a_value_that_is_wrong_is_marked_and_explained(value: str, code: str, message: str) -> None:
     [found] = complaints(holding(value)).diagnostics
     assert found.code == code

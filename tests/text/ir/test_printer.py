@@ -41,7 +41,7 @@ from dlc.text.ir.printer import print_module, print_pieces
 from dlc.text.sizes import parse_size
 from tests.ir import toy
 from tests.ir.random_modules import RandomModule
-from tests.suites import every
+from tests.suites import every, together
 
 HERE = FileLocation("toy.dlm", 2, 3)
 B, T = symbol("B"), symbol("T")
@@ -140,7 +140,7 @@ ATTRIBUTES: list[tuple[Attribute, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), ATTRIBUTES, ids=[text for _, text in ATTRIBUTES])
+@together(("value", "text"), ATTRIBUTES, ids=[text for _, text in ATTRIBUTES])
 def test_an_attribute_is_written_so_and_read_back_equal(value: Attribute, text: str) -> None:
     printed = print_module(holding(value))
     assert printed == f'"toy.facts"() {{test.value = {text}}} : () -> ()\n'
@@ -179,7 +179,7 @@ CONSTANTS: list[tuple[Dense, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), CONSTANTS, ids=[text for _, text in CONSTANTS])
+@together(("value", "text"), CONSTANTS, ids=[text for _, text in CONSTANTS])
 def test_a_constant_is_written_so_and_read_back_with_the_same_bits(value: Dense, text: str) -> None:
     printed = print_module(holding(value))
     assert printed == f'"toy.facts"() {{test.value = {text}}} : () -> ()\n'

@@ -18,7 +18,7 @@ from dlc.text.model.lexer import END, NAME, Comment, tokenize
 from dlc.text.model.parser import parse, parse_or_raise
 from dlc.text.model.tree import same
 from dlc.text.source import Source
-from tests.suites import every
+from tests.suites import every, together
 from tests.text.model.programs import EXAMPLES, PROGRAMS
 from tests.text.model.random_trees import random_file
 
@@ -50,14 +50,14 @@ def test_texts_are_laid_out_as_is_written_down(path: Path, request: pytest.Fixtu
         assert format_source(text, title) == expected, title
 
 
-@pytest.mark.parametrize(("title", "text", "expected"), CASES, ids=[case[0] for case in CASES])
+@together(("title", "text", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_formatted_text_is_formatted_to_itself(title: str, text: str, expected: str) -> None:
     assert format_source(expected, title) == expected
     assert same(parse_or_raise(Source(title, text)), parse_or_raise(Source(title, expected)))
     assert max(map(len, expected.split("\n"))) <= 100
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("**/*.dlm")), ids=lambda path: path.name)
+@together("path", sorted(EXAMPLES.glob("**/*.dlm")), ids=lambda path: path.name)
 def test_the_examples_are_formatted(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert format_source(text, path.name) == text

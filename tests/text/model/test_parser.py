@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.errors import ModelError, Place
+from dlc.errors import ModelError, SourceLocation
 from dlc.text.model import ast
 from dlc.text.model.parser import parse, parse_or_raise
 from dlc.text.model.tree import dump, same, walk
 from dlc.text.source import Source
+from tests.suites import together
 from tests.text.model.programs import PROGRAMS, parsed_expression
 
 
@@ -63,7 +64,7 @@ def test_the_five_programs_are_read_without_a_remark(name: str) -> None:
     assert parse(Source(name, PROGRAMS[name])).diagnostics == ()
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "meaning"),
     [
         ("a + b * c", "(a + (b * c))"),
@@ -389,8 +390,8 @@ def test_every_node_has_its_place() -> None:
     assert texts["Binary"] == "a + b"
     assert texts["Call"] == "sin(c)"
     assert source.text[fn.body.span.start : fn.body.span.end] == "(a + b) * sin(c)"
-    assert source.place(fn.body.span) == Place("text", 3, 3, 19)
-    assert source.place(fn.span) == Place("text", 2, 1, 10)
+    assert source.place(fn.body.span) == SourceLocation("text", 3, 3, 19)
+    assert source.place(fn.span) == SourceLocation("text", 2, 1, 10)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -15,6 +15,7 @@ from dlc.errors import catalog, render
 from dlc.errors.catalog import Page
 from dlc.text.model.parser import parse
 from dlc.text.source import Source
+from tests.suites import together
 
 FOLDER = Path(__file__).parent / "errors"
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -61,7 +62,7 @@ def test_at_least_forty_kinds_of_mistake_are_written_down() -> None:
     assert len({case.title for case in CASES}) == len(CASES) >= 40
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+@together("case", CASES, ids=lambda case: case.title)
 def test_every_mistake_is_reported_with_a_code_that_has_a_page(case: Case) -> None:
     found = parse(Source("model.dlm", case.text)).diagnostics
     assert found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from dlc.ir.core import Array, Builder, Op, Value
 from dlc.ir.types import BF16, F16, F32, DType
 from tests.lowering.everywhere import Program
 from tests.lowering.gpu.on_gpu import ROUNDING, TF32, Compiled, compiled
+from tests.suites import every
 
 WEIGHTS = 2
 """Weights are rounded, too: that much more than the rounding of a result, or of a product."""
@@ -52,8 +54,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "precision", "rounding"), WAYS)
-@pytest.mark.parametrize(("causal", "shapes", "mask"), CASES)
+@pytest.mark.parametrize(
+    ("causal", "shapes", "mask", "dtype", "precision", "rounding"),
+    every(2, itertools.product(CASES, WAYS)),
+)
 def test_attention_is_one_kernel_of_matrix_instructions(
     dtype: DType,
     precision: str,

@@ -78,7 +78,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("dtype", "precision", "rounding", "causal", "shapes", "added", "hides"),
-    every(2, itertools.product(WAYS, CASES)),
+    every(4, itertools.product(WAYS, CASES)),
 )
 def test_a_gradient_is_two_walks(
     dtype: DType,
@@ -131,11 +131,18 @@ def test_some_gradients_are_products(
 # Barriers and waits that are needed are missed.
 
 
-@pytest.mark.parametrize(("dtype", "precision"), [way.values[:2] for way in WAYS])
 @pytest.mark.parametrize(
-    ("kind", "found"),
-    [(simt.Wait, PendingCopyAccess), (simt.Barrier, (Race, PendingCopyAccess))],
-    ids=["wait", "barrier"],
+    ("kind", "found", "dtype", "precision"),
+    every(
+        2,
+        itertools.product(
+            [
+                pytest.param(simt.Wait, PendingCopyAccess, id="wait"),
+                pytest.param(simt.Barrier, (Race, PendingCopyAccess), id="barrier"),
+            ],
+            [pytest.param(*way.values[:2], id=way.id) for way in WAYS],
+        ),
+    ),
 )
 def test_a_gradient_misses_what_it_waits_for(
     dtype: DType, precision: str, kind: type[Op], found: tuple[type[Exception], ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.lowering.gpu.on_gpu import ROUNDING, TF32, Compiled, compiled, evaluate
+from tests.suites import every
 from tests.targets import ON_GPU, occupy
 
 WIDE = Occupancy(wide_tiles=0)
@@ -166,8 +168,9 @@ def test_the_results_of_a_few_rows_are_spread_over_the_cores(
 
 
 @pytest.mark.usefixtures("wide")
-@pytest.mark.parametrize("program", [product, of_transposed])
-@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize(
+    ("aligned", "program"), every(3, itertools.product([True, False], [product, of_transposed]))
+)
 def test_wide_products_of_f32_are_exact(program: Program, aligned: bool) -> None:
     rows, depth, columns = (20, 36, 20) if aligned else (21, 35, 19)
     lhs, rhs = (rows, depth), (depth, columns)

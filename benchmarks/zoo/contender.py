@@ -1,0 +1,126 @@
+"""One contender of the zoo: opens a network, writes its results at each size, and runs when told to.
+
+    python contender.py KIND FILE RESULTS THREADS NAME.0.npz NAME.1.npz ...
+
+Writes RESULTS.0.npz for the inputs NAME.0.npz and so on, then serves calls at the last size
+(`benchmarks.serve`). It imports nothing of ours but that and what it measures, because it runs in the
+peers' environment too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.serve import serve
+
+Array: TypeAlias = NDArray[Any]
+Session: TypeAlias = Any
+Run: TypeAlias = Callable[[Mapping[str, Array]], Sequence[Array]]
+
+
+def dlc(path: Path, threads: int) -> Run:
+    """A compiled file; inputs that were fixed when it was compiled are left out."""
+    from dlc import load
+
+    model = load(path, threads=threads)
+    (entry,) = model.entry_points.values()
+    names = [each.name for each in entry.inputs]
+
+    def run(given: Mapping[str, Array]) -> Sequence[Array]:
+        if len(names) < len(given):
+            known = {re.sub(r"\W", "_", name): array for name, array in given.items()}
+            given = {name: known[name] for name in names}
+        results: Any = entry(*given.values())
+        return cast("tuple[Array, ...]", results) if isinstance(results, tuple) else [results]
+
+    return run
+
+
+def onnxruntime_session(path: Path, threads: int, *, plain: bool = False) -> Session:
+    """A session that says nothing, with everything else as it comes, or (`plain`) without optimisations."""
+    peer: Any = importlib.import_module("onnxruntime")
+    options: Any = peer.SessionOptions()
+    if plain:
+        options.graph_optimization_level = peer.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return peer.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def onnxruntime(path: Path, threads: int) -> Run:
+    """The peer of `.onnx`."""
+    session = onnxruntime_session(path, threads)
+    return lambda given: session.run(None, dict(given))
+
+
+def onnxruntime_plain(path: Path, threads: int) -> Run:
+    """The same without optimisations: where the two differ, rounding does."""
+    session = onnxruntime_session(path, threads, plain=True)
+    return lambda given: session.run(None, dict(given))
+
+
+def torch(path: Path, threads: int) -> Run:
+    """The peer of `.pt2`: the program in eager mode."""
+    peer: Any = importlib.import_module("torch")
+    peer.set_num_threads(threads)
+    module = peer.export.load(str(path)).module()
+    leaves = peer.utils._pytree.tree_leaves
+
+    def run(given: Mapping[str, Array]) -> Sequence[Array]:
+        with peer.no_grad():
+            results = module(*[peer.from_numpy(each) for each in given.values()])
+        return [each.numpy() for each in leaves(results)]
+
+    return run
+
+
+KINDS = {
+    "dlc": dlc,
+    "onnxruntime": onnxruntime,
+    "onnxruntime_plain": onnxruntime_plain,
+    "torch": torch,
+}
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main(kind: str, file: str, results: str, threads: str, *inputs: str) -> None:
+    """Open, write the results of every size, and serve the last one."""
+    importlib.import_module(kind.removesuffix("_plain"))
+    given = [read(path) for path in inputs]
+    before, begin = peak_bytes(), time.perf_counter()
+    try:
+        run = KINDS[kind](Path(file), int(threads))
+        facts = {"open_s": time.perf_counter() - begin}
+        for path, each in zip(inputs, given, strict=True):
+            which = Path(path).suffixes[-2]
+            np.savez(f"{results}{which}.npz", *[np.array(result) for result in run(each)])
+    except Exception as error:  # noqa: BLE001 - whatever stops it is told in the table
+        print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), flush=True)
+        return
+    facts["memory_bytes"] = peak_bytes() - before
+    serve(lambda: run(given[-1]), facts)
+
+
+def read(path: str) -> dict[str, Array]:
+    """The arrays of a file by name, in its order."""
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The networks that `python -m benchmarks zoo make` exports, one module for each kind of input."""

@@ -1,0 +1,109 @@
+"""Products of small integers in floats: each sum is an integer that the float holds exactly.
+
+There are fast kernels for products of floats alone, and a float computes with integers without rounding
+as long as no partial sum is larger than its significand. Quantised networks multiply numbers of 9 bits
+at most: a sum of 258 such products fits into f32, one of 2^37 into f64.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, nn
+from dlc.dialects.array.elementwise import MANTISSA, tensor_type
+from dlc.ir.core import Builder, Op, Value
+from dlc.ir.dims import Size, product
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
+from dlc.ir.types import F32, F64, I64, DType
+from dlc.passes.graph.canonicalize import graph_blocks
+from dlc.passes.graph.integer_range import integer_range
+
+__all__ = ["products_to_float"]
+
+LONGEST = 1 << 36
+"""Terms of a sum whose number only a call knows: more factors than any memory holds."""
+
+
+TOO_LARGE = "its sums may be too large for f64"
+
+
+@define_pass("products_to_float")
+def products_to_float(module: Op, context: Context) -> None:
+    """Compute products of small integers in floats that hold every sum exactly."""
+    context.rewriter.run(graph_blocks(module), RULES)
+
+
+def _matmul(op: Op, rewriter: Rewriter) -> bool:
+    """A matrix product of integers is one of floats."""
+    assert isinstance(op, array.MatMul)
+    most = _largest_sum(op.lhs, op.rhs, tensor_type(op.lhs).shape[-1])
+    if most is None:
+        return False
+    dtype = _dtype_for(most)
+    if dtype is None:
+        rewriter.log.refused(TOO_LARGE, op, largest=most)
+        return False
+    emit = rewriter.before(op)
+    lhs, rhs = emit(array.Cast(op.lhs, dtype)), emit(array.Cast(op.rhs, dtype))
+    sums = emit(array.MatMul(lhs, rhs))
+    rewriter.replace(op, _as_integers(emit, sums, op, most), relation=EQUAL)
+    return True
+
+
+def _convolution(op: Op, rewriter: Rewriter) -> bool:
+    """A convolution of integers is one of floats; a bias is added to the integers."""
+    assert isinstance(op, array.Convolution | nn.Conv)
+    layout, shape = array.LAYOUTS[op.dims], tensor_type(op.kernel).shape
+    terms = product(size for axis, size in enumerate(shape) if axis != layout.kernel_out)
+    most = _largest_sum(op.source, op.kernel, terms)
+    if most is None:
+        return False
+    dtype = _dtype_for(most)
+    if dtype is None:
+        rewriter.log.refused(TOO_LARGE, op, largest=most)
+        return False
+    emit = rewriter.before(op)
+    source, kernel = emit(array.Cast(op.source, dtype)), emit(array.Cast(op.kernel, dtype))
+    steps = op.strides, op.padding, op.dilations, op.source_dilations, op.groups, op.dims
+    if isinstance(op, nn.Conv):
+        y = _as_integers(emit, emit(nn.Conv(source, kernel, (), *steps)), op, most)
+        for bias in op.bias:
+            row = array.Broadcast(bias, tensor_type(y).shape, (layout.channel,))
+            y = emit(array.Add(y, emit(row)))
+    else:
+        y = _as_integers(emit, emit(array.Convolution(source, kernel, *steps)), op, most)
+    rewriter.replace(op, y, relation=EQUAL)
+    return True
+
+
+def _largest_sum(lhs: Value, rhs: Value, terms: Size) -> int | None:
+    """No partial sum of so many products is farther from 0; None for factors that are no integers."""
+    if not tensor_type(lhs).dtype.is_integer:
+        return None
+    count = terms if isinstance(terms, int) else LONGEST
+    return count * _farthest(lhs) * _farthest(rhs)
+
+
+def _farthest(value: Value) -> int:
+    low, high = integer_range(value)
+    return max(-low, high)
+
+
+def _dtype_for(most: int) -> DType | None:
+    """The float that holds every integer up to `most`; None where there is none."""
+    fitting = [dtype for dtype in (F32, F64) if most <= 1 << MANTISSA[dtype.name]]
+    return fitting[0] if fitting else None
+
+
+def _as_integers(emit: Builder, sums: Value, op: Op, most: int) -> Value:
+    """Sums in the dtype of the operation; those that it does not hold wrap, by way of i64."""
+    dtype = tensor_type(op.results[0]).dtype
+    signed = dtype.kind == "int" and most < 1 << (dtype.bits - 1)
+    return emit(array.Cast(sums if signed else emit(array.Cast(sums, I64)), dtype))
+
+
+RULES: dict[type[Op], list[Pattern]] = {
+    array.MatMul: [_matmul],
+    array.Convolution: [_convolution],
+    nn.Conv: [_convolution],
+}
+"""The rules of this pass, by the operation that they look at."""

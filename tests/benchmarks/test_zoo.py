@@ -1,0 +1,138 @@
+"""benchmarks/zoo: what dlc says is grouped, options are filled in, and a network becomes a row."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+from benchmarks.zoo import children, running
+from benchmarks.zoo.children import GIB, Limits
+from benchmarks.zoo.refusals import Option, Refusal, named_sizes, options_named, refusal
+from benchmarks.zoo.running import Row, Setting
+
+onnx: Any = importlib.import_module("onnx")  # its types are partial
+helper = onnx.helper
+Proto: TypeAlias = Any
+
+LIMITS = Limits(60, 16 * GIB)
+SETTING = Setting(sys.executable, LIMITS, threads=1, rounds=0)
+
+
+def node(kind: str, inputs: list[str], outputs: list[str], **attributes: int) -> Proto:
+    return helper.make_node(kind, inputs, outputs, **attributes)
+
+
+def write(path: Path, shape: list[str | int], nodes: list[Proto], *more: Proto) -> None:
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "net", [given, *more], [result])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+
+
+def inputs(path: Path, *sizes: int, **more: Any) -> None:  # noqa: ANN401 - arrays
+    stream = np.random.default_rng(0)
+    for k, size in enumerate(sizes):
+        x = stream.standard_normal((size, 4)).astype(np.float32)
+        np.savez(path.with_name(f"{path.stem}.{k}.npz"), x=x, **more)
+
+
+def test_a_refusal_has_a_code_or_says_how_the_process_ended() -> None:
+    said = (
+        "compiling net.onnx\nerror[D0711]: Pad decides a shape by its input 1\n  --> net.onnx:3:1\n"
+    )
+    assert refusal(said, 4).code == "D0711"
+    assert refusal("", -11) == Refusal("crash", "signal 11", "")
+    assert refusal("", None).code == "time"
+    assert refusal("Traceback\nMemoryError\n", 1).code == "memory"
+
+
+def test_refusals_of_other_nodes_and_numbers_are_of_one_kind() -> None:
+    one, other = (
+        Refusal("D0710", f"{count} nodes, {name}, are not imported")
+        for count, name in ((2, "/layer.0/Pad"), (13, "/encoder/layer.1/Pad_1"))
+    )
+    assert one.kind == other.kind == "N nodes, …, are not imported"
+
+
+def test_options_are_filled_in_for_each_size() -> None:
+    named = options_named("help: --fix axes=VALUE, or --dim batch=64 --dim samples=64 lets it in")
+    assert [each.name for each in named] == ["axes", "batch", "samples"]
+    given, sizes = {"axes": np.array([1, 2])}, {"samples": 400}
+    assert [each.at(given, sizes) for each in named] == [
+        "--fix=axes=[1,2]",
+        "--dim=batch=64",
+        "--dim=samples=400",
+    ]
+    assert Option("dim", "samples", "1..8").at(given, sizes) == "--dim=samples=1..8"
+
+
+def test_the_numbers_of_named_sizes_are_those_of_the_inputs(tmp_path: Path) -> None:
+    write(tmp_path / "net.onnx", ["rows", 4], [node("Relu", ["x"], ["y"])])
+    assert named_sizes(tmp_path / "net.onnx", {"x": np.zeros((3, 4))})["rows"] == 3
+    assert named_sizes(tmp_path / "net.pt2", {"x": np.zeros((3, 4))}) == {}
+
+
+def test_errors_are_relative_to_the_largest_element() -> None:
+    peer = np.array([4.0, np.inf, np.nan])
+    assert running.relative_error(np.array([5.0, np.inf, np.nan]), peer) == 0.25
+    assert running.relative_error(np.array([4.0, 1.0, np.nan]), peer) > 1
+
+
+def test_a_child_that_hangs_or_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
+    ended = children.run([sys.executable, "-c", "while True: pass"], Limits(0.3, GIB), tmp_path)
+    assert (ended.status, ended.said) == (None, "")
+    ended = children.run([sys.executable, "-c", "bytes(1 << 34)"], Limits(60, GIB), tmp_path)
+    assert refusal(ended.said, ended.status).code == "memory"
+
+
+def test_a_network_is_compiled_run_at_every_size_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.onnx"
+    write(path, ["rows", 4], [node("Softmax", ["x"], ["y"], axis=-1)])
+    inputs(path, 1, 3, 5)
+    (row,) = running.run(tmp_path, "n*", SETTING, 1)
+    assert (row.taken, row.wrong, row.message) == ("yes", "", "")
+    assert row.error is not None
+    assert row.error < running.TOLERANCE
+    assert "net " in capsys.readouterr().out
+
+
+def test_a_network_with_an_option_is_compiled_with_what_the_message_names(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    axes = helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, [1])
+    write(path, ["rows", 4], [node("ReduceSum", ["x", "axes"], ["y"])], axes)
+
+    inputs(path, 2, 3, 5, axes=np.array([1]))
+    row = running.row_for(path, tmp_path, SETTING)
+    assert (row.taken, row.options, row.wrong) == ("with option", ("--fix=axes=[1]",), "")
+
+
+def test_results_of_other_shapes_dtypes_and_integers_are_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    inputs(path, 1)
+    room = tmp_path / "room"
+    room.mkdir()
+    good = np.array([1, 2])
+    for bad, what in (
+        (good[:1], "result 0 at size 0 is int64[1] instead of int64[2]"),
+        (np.array([1, 3]), "50.0% of the integers of result 0 at size 0"),
+    ):
+        np.savez(room / "dlc.0.npz", bad)
+        np.savez(room / "onnxruntime.0.npz", good)
+        assert running.difference("dlc", "onnxruntime", path, room) == (0.0, what)
+
+
+def test_the_summary_counts_and_groups() -> None:
+    rows = [Row("a", "yes"), Row("b", "yes", wrong="1e-2 of the largest element")]
+    rows += [Row(name).refuse(Refusal("D0710", "3 nodes are not imported")) for name in "cd"]
+    text = running.summary(rows)
+    assert text.startswith("4 networks: 2 in (50.0%), 0 with an option, 2 not, 1 wrong")
+    assert "2 × D0710: 3 nodes are not imported\n    c, d" in text
+    assert "WRONG" in running.line(rows[1])
