@@ -107,7 +107,8 @@ def _called(
     ]
     if draws:
         arguments.append(int(torch.randint(0, 1 << 62, ()).item()))
-    sizes = {name: given[number] for name, number in traced.sizes}
+    free = entry.free_dims
+    sizes = {name: given[number] for name, number in traced.sizes if name in free}
     found = results_of(entry, arguments, sizes)
     return [
         constant_of(constant, given) if number is None else _made(traced, number, found[number])

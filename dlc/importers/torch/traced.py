@@ -31,8 +31,8 @@ class Passed:
 class Traced:
     """A traced graph as facts, and what a call passes and gets.
 
-    `inputs` are the numbers of the arguments that are tensors, `sizes` the names of those that are sizes
-    which no tensor tells, with their numbers. `outputs` has for each result the number that it has in the
+    `inputs` are the numbers of the arguments that are tensors, `sizes` the names of those that are sizes,
+    with their numbers. `outputs` has for each result the number that it has in the
     graph, or what it is without the graph: a number, None, or an input.
     """
 
@@ -78,8 +78,7 @@ def read_traced(module: GraphModule, file: str = "graph.fx") -> Traced:
         results,
         _bounds(placeholders, told | given.keys()),
     )
-    free = tuple((name, number) for name, number in given.items() if name not in told)
-    return Traced(graph, tuple(numbers), free, outputs)
+    return Traced(graph, tuple(numbers), tuple(given.items()), outputs)
 
 
 def type_is_symbolic(value: object) -> bool:
