@@ -11,12 +11,13 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := --require-hashes --only-binary :all: --requirement
 # The tools of `make lock` and `make audit` stay out of the way of the others.
 SUPPLY_CHAIN := .venv-supply-chain
+TORCH := .venv-torch
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check format-check lint types layers test test-all test-gpu oracles lock licences audit \
+.PHONY: help install check format-check lint types layers test test-all test-torch test-gpu oracles lock licences audit \
 	dist bench bench-gpu demo clean
 
 help: ## list the targets
@@ -81,6 +82,15 @@ demo: $(INSTALLED) ## a model through every level, then a face detector on a pho
 	$(BIN)/python examples/demo.py
 	@echo "\n== a face detector, from text to a picture in out/ =="
 	$(BIN)/python examples/face_detector.py
+
+# PyTorch is large and no part of the lock: its tests have an environment of their own.
+$(TORCH)/installed: pyproject.toml
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python $(PIP_INSTALL) 'torch==2.13.0' 'pytest>=9,<10' --editable '.[torch]'
+	@touch $@
+
+test-torch: $(TORCH)/installed ## the tests of what is imported from PyTorch, in .venv-torch
+	$(TORCH)/bin/python -m pytest -m "" tests/importers/torch
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from dlc.driver.api import compile, trainer
+    from dlc.driver.torch.from_torch import from_torch
     from dlc.errors import (
         ArtifactError,
         CallError,
@@ -42,6 +43,7 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "compile",
+    "from_torch",
     "load",
     "pinned",
     "trainer",
@@ -70,6 +72,8 @@ def _home(name: str) -> ModuleType:
     match name:
         case "compile" | "trainer":
             import dlc.driver.api as home
+        case "from_torch":
+            import dlc.driver.torch.from_torch as home
         case "Model" | "load":
             import dlc.runtime.model as home
         case "Tensor":

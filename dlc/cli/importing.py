@@ -1,4 +1,4 @@
-"""`dlc import`: from an ONNX model to model text."""
+"""`dlc import`: from a model of ONNX or PyTorch to model text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dlc.cli.values import bounds, check_kept, output_path, pairs
 
 
 def command(
-    model: Annotated[str, typer.Argument(help="An .onnx file.")],
+    model: Annotated[str, typer.Argument(help="An .onnx or a .pt2 file.")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The .dlm file; MODEL.dlm by default.")
     ] = None,
@@ -23,7 +23,7 @@ def command(
     fix: options.Fixed = [],  # noqa: B006
     as_json: options.Json = False,
 ) -> None:
-    """Write an ONNX model as readable text, with its weights in a .safetensors file beside it."""
+    """Write a model of ONNX or PyTorch as readable text, its weights in a .safetensors file beside it."""
     if out is not None:
         check_kept([output_path(out, ".dlm")], [model])
     with progress(f"importing {model}"):

@@ -55,7 +55,7 @@ def compile(
     places: Mapping[str, str] | None = None,
     trust_ir: bool = False,
 ) -> Model:
-    """Compile a model, from a file (`.dlm`, `.dlir`, `.onnx`, `.dlc`) or from its text, to be called here.
+    """Compile a model, from a file (`.dlm`, `.dlir`, `.onnx`, `.pt2`, `.dlc`) or its text, to be called.
 
     `weights` is the path of a weight file, `"init:SEED"`, or arrays by name; without it the model's own
     files and initialisers are used. `settings` gives values to the parameters of the root module, which

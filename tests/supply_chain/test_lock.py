@@ -21,12 +21,15 @@ Lists = Mapping[str, list[str]]
 
 
 def asked_for(text: str) -> list[Requirement]:
-    """What a pyproject.toml asks for: to run, with every extra, and to build."""
+    """What a pyproject.toml asks for: to run, with every extra, and to build.
+
+    PyTorch is no part of .venv: its tests have an environment of their own (`make test-torch`).
+    """
     tables = tomllib.loads(text)
     extras = cast(Lists, tables["project"]["optional-dependencies"])
     texts = [*tables["project"]["dependencies"], *tables["build-system"]["requires"]]
     requirements = [Requirement(each) for each in [*texts, *sum(extras.values(), list[str]())]]
-    return [each for each in requirements if each.name != "dlc"]
+    return [each for each in requirements if each.name not in ("dlc", "torch")]
 
 
 def test_the_lock_is_that_of_pyproject() -> None:

@@ -1,4 +1,4 @@
-"""From an ONNX model to model text and a weight file beside it."""
+"""From a model of another tool to model text and a weight file beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from dlc.driver.source.dim_bounds import narrow
 from dlc.errors import DlcError, UsageError, render
 from dlc.export.model_text import write_model
+from dlc.importers.imported import ImportedModel
 from dlc.importers.onnx import OnnxModel, read_onnx
+from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.dims import Bounds, Shape, Size
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
@@ -74,7 +76,7 @@ def import_model(
     shapes: Mapping[str, str] | None = None,
     fixed: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Write the `.dlm` of an `.onnx` file, and its weights beside it under the same name.
+    """Write the `.dlm` of an `.onnx` or `.pt2` file, and its weights beside it under the same name.
 
     `dims` gives bounds to sizes that the file only names, `shapes` other shapes to its inputs, such as
     `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:
@@ -83,11 +85,11 @@ def import_model(
     D0906 and D0930 for bounds of sizes that are not there or do not allow them.
     """
     path = Path(path)
-    if path.suffix != ".onnx":
+    if path.suffix not in (".onnx", ".pt2"):
         raise UsageError(
-            f"{path.name} is not an ONNX file",
+            f"{path.name} is neither an ONNX file nor a program of PyTorch",
             code="D0903",
-            help="dlc import takes .onnx files",
+            help="dlc import takes .onnx and .pt2 files",
         )
     target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
     if target.suffix != ".dlm":
@@ -99,7 +101,7 @@ def import_model(
     weights = target.with_suffix(".safetensors")
     check_writable(target)
     bounds = dims or {}
-    model = read_onnx(path, shapes=new_shapes, bounds=bounds, fixed=values)
+    model = _read(path, new_shapes, bounds, values)
     narrow(model.module, {name: bounds[name] for name in bounds if name not in model.settled})
     docs = f"{path.stem}, imported from {path.name}."
     written = write_model(model, target.stem, weights.name, docs)
@@ -115,6 +117,24 @@ def import_model(
     texts = {path.name: model.listing}
     remarks = tuple(render(warning, texts) for warning in model.warnings)
     return Imported(target, weights if tensors else None, count, model.renamed, remarks)
+
+
+def _read(
+    path: Path,
+    shapes: Mapping[str, Shape],
+    bounds: Bounds,
+    fixed: Mapping[str, NDArray[np.generic]],
+) -> ImportedModel:
+    """The model in a file. Raises UsageError (D0919) for options that a `.pt2` does not have."""
+    if path.suffix == ".onnx":
+        return read_onnx(path, shapes=shapes, bounds=bounds, fixed=fixed)
+    if shapes or fixed:
+        raise UsageError(
+            f"--{'shape' if shapes else 'fix'} is for an .onnx file, not for {path.name}",
+            code="D0919",
+            help="export the module once more, with the sizes that are wanted",
+        )
+    return read_pt2(path)
 
 
 def _check_own(weights: Path) -> None:

@@ -1,4 +1,4 @@
-"""Opening a model: the text of a model, IR of any level, an artifact's graph, or ONNX, as a module."""
+"""Opening a model: text, IR of any level, an artifact's graph, ONNX, or PyTorch's programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.source.extensions import load_extensions
+from dlc.driver.source.imported import source_of
 from dlc.driver.source.importing import ImportRequest
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import stages_of
@@ -16,6 +17,7 @@ from dlc.frontend.elaborate import elaborate
 from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training import block as frontend
 from dlc.frontend.training.step import Purpose
+from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.core import Op
 from dlc.ir.passes import Context
 from dlc.ir.verify import verify
@@ -246,19 +248,19 @@ def _open_onnx(
     import_request: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
-    imported = import_request.read(path)
-    name = readable(path.name)
-    texts = {name: imported.listing}
-    return SourceModel(
-        imported.module,
-        Context(),
-        name,
-        texts,
-        path.parent,
-        arrays=imported.arrays,
-        warnings=imported.warnings,
-        settled=imported.settled,
-    )
+    return source_of(import_request.read(path), readable(path.name), path.parent)
+
+
+def _open_pt2(
+    path: Path,
+    text: str | None,
+    module: str | None,
+    settings: Chosen,
+    places: Places,
+    _: ImportRequest,
+) -> SourceModel:
+    _refuse_choices(path, module, settings, places)
+    return source_of(read_pt2(path), readable(path.name), path.parent)
 
 
 OPENERS: dict[
@@ -268,6 +270,7 @@ OPENERS: dict[
     ".dlir": _open_ir,
     ".dlc": _open_artifact,
     ".onnx": _open_onnx,
+    ".pt2": _open_pt2,
 }
 """The opener of each kind of file, by its ending."""
 

@@ -63,9 +63,9 @@ PAGES: dict[str, Page] = {
         "dlc 1\nlimit exact\nexport fn f(x: f16) -> f16 = x + 1",
     ),
     "D0710": Page(
-        "something in an ONNX model that dlc does not import",
-        "An operator, a version of the operators (6 to 28 are known), or a use of an operator that the "
-        "importer lacks. Every one is listed at once, with the nodes concerned. Tools such as "
+        "something in a model of ONNX or PyTorch that dlc does not import",
+        "An operator, a version of the operators of ONNX (6 to 28 are known), or a use of an operator that "
+        "the importer lacks. Every one is listed at once, with the nodes concerned. Tools such as "
         "`onnx.version_converter` or a simplifier may write the model with other operators.",
     ),
     "D0711": Page(
@@ -121,5 +121,12 @@ PAGES: dict[str, Page] = {
         "dlc 1\nfn g(x: f32[9]) -> f32 {\n  let large = compress(x, x > 1)\n"
         "  return if x[0] > 0 then sum(exp(large)) else 0.0\n}\n"
         "export fn f(x: f32[9]) -> f32[9] = grad(g)(x)",
+    ),
+    "D0717": Page(
+        "a module of PyTorch that is not exported",
+        "`dlc.from_torch` has `torch.export` trace the module into one graph. That fails where Python "
+        "code decides by the numbers in a tensor, or where a size that was to be dynamic is fixed by the "
+        "code. The message is PyTorch's. The backend `dlc` of `torch.compile` compiles the parts between "
+        "such places, and Python runs these.",
     ),
 }

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlc.dialects.array import tensor_type
-from dlc.export.model_text.body import write_body
-from dlc.export.model_text.names import Names
+from dlc.export.model_text.body import Body, write_body
+from dlc.export.model_text.names import ModulePaths, Names
 from dlc.export.model_text.terms import (
     Call,
     Code,
@@ -82,7 +82,8 @@ class Block:
 class Repetition:
     """Finds and replaces repeated regions; `terms` are changed. `stored` are weights without a layer.
 
-    `names` gives the modules theirs; `sizes` are the names of sizes, which nothing in them takes.
+    `names` gives the modules theirs, `paths` the classes that they had; `sizes` are the names of sizes,
+    which nothing in them takes.
     """
 
     def __init__(
@@ -92,7 +93,9 @@ class Repetition:
         results: Sequence[Value],
         names: Names,
         sizes: Iterable[str],
+        paths: ModulePaths,
     ) -> None:
+        self._paths = paths
         self.blocks: list[Block] = []
         self._terms = terms
         self._stored = stored
@@ -178,7 +181,10 @@ class Repetition:
         columns = _Columns([region.numbers for region in regions], {*self._sizes, self._argument})
         template = regions[0]
         kinds = [self._terms[value] for value in template.values]
-        name = self._names.of(_name(kinds))
+        parameters = tuple(columns.parameters)
+        members = self._body(template, parameters).weights
+        origins = [weight.origin for weight in members.values()]
+        name = self._names.of(self._paths.module(origins) or _name(kinds))
         reader = self._reader(template.source, template.values)
         for value in template.values:
             reader.read(self._terms[value])
@@ -188,27 +194,25 @@ class Repetition:
             value: tuple([items[value, axis] for axis in range(tensor_type(value).rank)])
             for value in reader.weights
         }
-        parameters = tuple(columns.parameters)
         self.blocks.append(
             Block(name, parameters, self._argument, template.source, terms, shapes, template.result)
         )
         for k, region in enumerate(regions):
-            weights = self._weights(region, parameters)
+            # In every instance the members are called as in the first.
+            own = self._body(region, parameters).weights.values()
+            weights = tuple(zip(members, own, strict=True))
             layer = Layer(name, columns.settings(k), weights, region.source)
             for value in region.values[:-1]:
                 del self._terms[value]
             self._terms[region.result] = layer
 
-    def _weights(
-        self, region: Region, parameters: tuple[str, ...]
-    ) -> tuple[tuple[str, Weight], ...]:
-        """The weights of a region by their path in the module, as its body names them."""
+    def _body(self, region: Region, parameters: tuple[str, ...]) -> Body:
+        """The body that a region would have as a module."""
         terms = {value: self._terms[value] for value in region.values}
         names = {region.source: self._argument}
         shapes = dict.fromkeys(self._stored, ())
         scope = (*self._sizes, *parameters)
-        body = write_body(terms, names, self._stored, [region.result], shapes, scope)
-        return tuple(body.weights.items())
+        return write_body(terms, names, self._stored, [region.result], shapes, scope, self._paths)
 
 
 def _apart(regions: Sequence[Region]) -> list[Region]:

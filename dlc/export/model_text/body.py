@@ -10,7 +10,7 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.measured import Measuring
 from dlc.export.model_text.expressions import FORM, Expr, Expressions, size, type_text
 from dlc.export.model_text.members import Member, Members
-from dlc.export.model_text.names import brief
+from dlc.export.model_text.names import ModulePaths, brief
 from dlc.export.model_text.terms import (
     Braces,
     Form,
@@ -25,6 +25,7 @@ from dlc.export.model_text.terms import (
 )
 from dlc.ir.core import Op, Value
 
+NO_PATHS = ModulePaths({})
 LONG_CHAIN = 12
 """Functions in one chain."""
 LONG = 60
@@ -55,14 +56,16 @@ def write_body(
     results: Sequence[Value],
     shapes: Mapping[Value, Sequence[Item]] | None = None,
     scope: Iterable[str] = (),
+    paths: ModulePaths = NO_PATHS,
 ) -> Body:
     """Write the terms of some values in their order.
 
     `given` are the values that have names already; `weights` those that are read from the weight file.
     In a module that has several instances, `shapes` are theirs, and their own names say nothing.
     `scope` are names that mean something around the body, such as sizes: nothing in it takes them.
+    `paths` name layers by the modules that their weights were in.
     """
-    return BodyWriter(terms, results, Members(given, weights, shapes, scope)).run()
+    return BodyWriter(terms, results, Members(given, weights, shapes, scope, paths)).run()
 
 
 class BodyWriter:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlc.dialects.array import tensor_type
 from dlc.export.model_text.expressions import setting, type_text
-from dlc.export.model_text.names import Names, brief, readable, short_name
+from dlc.export.model_text.names import RESERVED, ModulePaths, Names, brief, readable, short_name
 from dlc.export.model_text.terms import Item, Layer, Weight
 from dlc.ir.core import Value
 
@@ -29,12 +29,14 @@ class Members:
         weights: Mapping[Value, Weight],
         shapes: Mapping[Value, Sequence[Item]] | None,
         scope: Iterable[str],
+        paths: ModulePaths,
     ) -> None:
         self.declared: list[Member] = []
         self.paths: dict[str, Weight] = {}
         """The weights by their path in the module."""
         self.shapes = shapes
         self._weights = weights
+        self._module_paths = paths
         self._called = dict(given)
         self._layers: dict[Layer, str] = {}
         self._names = Names([*given.values(), *scope])
@@ -71,7 +73,7 @@ class Members:
         found = self._layers.get(layer)
         if found is not None:
             return found
-        name = self._names.numbered(short_name(layer.module))
+        name = self._name_of(layer)
         self._layers[layer] = name
         settings = [
             f"{key}={setting(item)}" if key else setting(item) for key, item in layer.settings
@@ -82,3 +84,10 @@ class Members:
         for path, weight in layer.weights:
             self.paths[f"{name}.{path}"] = weight
         return name
+
+    def _name_of(self, layer: Layer) -> str:
+        """The name of its module before, or one by its kind with a number."""
+        own = self._module_paths.instance([weight.origin for _, weight in layer.weights])
+        if own is None or own in RESERVED:
+            return self._names.numbered(own or short_name(layer.module))
+        return self._names.of(own)

@@ -16,12 +16,11 @@ from dlc.export.model_text.blocks import Block, Repetition
 from dlc.export.model_text.body import Body, braced, line, write_body
 from dlc.export.model_text.expressions import type_text
 from dlc.export.model_text.graph import Graph
-from dlc.export.model_text.names import Names, as_type
+from dlc.export.model_text.names import ModulePaths, Names, as_type
 from dlc.export.model_text.regions import Reader, opened
 from dlc.export.model_text.terms import Term, Weight, values_of
 from dlc.frontend.sources.imports import library_names
-from dlc.importers.onnx import OnnxModel
-from dlc.importers.onnx.facts import Node, counted
+from dlc.importers.imported import ImportedModel, ImportedNode, counted
 from dlc.ir.core import Op, Value
 from dlc.text.model.fmt import format_source
 
@@ -37,7 +36,7 @@ class Written:
     weights: Mapping[str, Weight]
 
 
-def write_model(model: OnnxModel, name: str, weight_file: str, docs: str) -> Written:
+def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) -> Written:
     """The text of the only function of an imported model.
 
     `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
@@ -57,11 +56,12 @@ def write_model(model: OnnxModel, name: str, weight_file: str, docs: str) -> Wri
     sizes = tuple(function.bounds)
     taken = Names([*sizes, *library_names()])
     root = taken.of(as_type(name))
-    blocks = Repetition(terms, stored, function.results_returned, taken, sizes).run()
+    paths = ModulePaths(model.modules)
+    blocks = Repetition(terms, stored, function.results_returned, taken, sizes, paths).run()
     counted = {op.dim_name for op in function.walk() if isinstance(op, Measuring)}
     scope = (*sizes, *counted, function.sym_name)
-    body = write_body(terms, names, stored, function.results_returned, scope=scope)
-    modules = [_module(block, stored, sizes) for block in blocks]
+    body = write_body(terms, names, stored, function.results_returned, scope=scope, paths=paths)
+    modules = [_module(block, stored, sizes, paths) for block in blocks]
     entry = _function(function, body, counted)
     text = _file(function, body, entry, root, weight_file, docs, modules)
     return Written(format_source(text, f"{name}.dlm"), body.weights)
@@ -75,11 +75,11 @@ def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> 
             yield value
 
 
-def _unspelled(ops: Iterable[Op], model: OnnxModel) -> Unsupported:
+def _unspelled(ops: Iterable[Op], model: ImportedModel) -> Unsupported:
     """The error for operations without a spelling: the nodes that they stand for, by operator."""
     locations = [op.location.place for op in ops]
     places = {place.line: place for place in locations if place is not None}
-    nodes: dict[str, list[Node]] = defaultdict(list)
+    nodes: dict[str, list[ImportedNode]] = defaultdict(list)
     for number in sorted(places):
         node = model.nodes[number - 1]
         nodes[node.kind].append(node)
@@ -88,7 +88,7 @@ def _unspelled(ops: Iterable[Op], model: OnnxModel) -> Unsupported:
             "D0712",
             f"dlc import does not write {kind} as model text: {counted(alike)}",
             places[alike[0].line],
-            help="compile the ONNX file itself: dlc compile and dlc run take it",
+            help="compile the file itself: dlc compile and dlc run take it",
         )
         for kind, alike in nodes.items()
     ]
@@ -122,11 +122,13 @@ def _file(
     return "\n".join(lines) + "\n"
 
 
-def _module(block: Block, stored: Mapping[Value, Weight], sizes: Sequence[str]) -> str:
+def _module(
+    block: Block, stored: Mapping[Value, Weight], sizes: Sequence[str], paths: ModulePaths
+) -> str:
     """A module for what is repeated."""
     names = {block.source: block.argument}
     scope = (*sizes, *block.parameters)
-    body = write_body(block.terms, names, stored, [block.result], block.shapes, scope)
+    body = write_body(block.terms, names, stored, [block.result], block.shapes, scope, paths)
     lines = [f"module {block.name}({', '.join(block.parameters)}) {{"]
     lines += [member.text for member in body.members]
     lines += [f"fn call({block.argument}) {_block(body.statements, body.results[0])}", "}", ""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -18,9 +18,6 @@ DTYPES: dict[int, DType] = {
     13: U64, 16: BF16,
 }  # fmt: skip
 """The element types of ONNX that dlc has, by their number in `TensorProto.DataType`."""
-
-SHOWN = 5
-"""So many nodes of a kind are named in a message."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,14 +114,6 @@ class Graph:
     def listing(self) -> str:
         """One line for each node: places in messages are places in this text."""
         return "".join(f"{line_of(node)}\n" for node in self.nodes)
-
-
-def counted(nodes: Sequence[Node]) -> str:
-    """The number of nodes, and the first ones by name, for messages."""
-    count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-    labels = ", ".join(node.label for node in nodes[:SHOWN])
-    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
-    return f"{count}, {labels}{more}"
 
 
 def line_of(node: Node) -> str:

@@ -13,6 +13,7 @@ from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.agreed_sizes import SolvedSizes, solved_sizes
 from dlc.importers.identifiers import Identifiers
+from dlc.importers.imported import counted
 from dlc.importers.onnx import (
     control,
     elementwise,
@@ -33,7 +34,7 @@ from dlc.importers.onnx import (
     training,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output, counted
+from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output
 from dlc.importers.onnx.folding import evaluated
 from dlc.importers.onnx.interface import (
     Sizes,
@@ -116,6 +117,8 @@ class OnnxModel:
     """Sizes that keep to the bounds that were asked for."""
     lengths: Mapping[str, int] = field(default_factory=dict[str, int])
     """The number of elements of each result that is a sequence: they are results `NAME_0`, `NAME_1`, ..."""
+    modules: Mapping[str, str] = field(default_factory=dict[str, str])
+    """None: the names of weights in a file are whatever its exporter made of them."""
 
 
 def _is_known(node: Node) -> bool:

@@ -16,6 +16,7 @@ from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.importers.agreed_sizes import agreed_size, with_sizes
+from dlc.importers.broadcasting import stretched
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
 from dlc.ir.bounded import never_negative
@@ -440,24 +441,3 @@ def common_shape(context: NodeContext, shapes: Sequence[Shape]) -> Shape:
             for axis in range(-rank, 0)
         ]
     )
-
-
-def stretched(emit: Builder, value: Value, shape: Shape) -> Value:
-    """A value in a shape that it can be stretched to: each size is 1 or, in every call, that of it."""
-    own = array.tensor_type(value).shape
-    if own == shape:
-        return value
-    first = len(shape) - len(own)
-    value = with_sizes(
-        emit,
-        value,
-        [1 if size == 1 else shape[first + axis] for axis, size in enumerate(own)],
-    )
-    own = array.tensor_type(value).shape
-    kept = [axis for axis, size in enumerate(own) if size == shape[first + axis]]
-    part = tuple([own[axis] for axis in kept])
-    if part != own:
-        value = reshape(emit, value, part)
-    if part == shape:
-        return value
-    return emit(array.Broadcast(value, shape, tuple([first + axis for axis in kept])))

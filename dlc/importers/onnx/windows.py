@@ -14,6 +14,7 @@ from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, mean, spread, widened
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
+from dlc.importers.transposed_convolution import transposed_convolution
 from dlc.ir.bounded import larger
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
@@ -102,7 +103,6 @@ def convolution(context: NodeContext, x: Value, kernel: Value, bias: Value | Non
 
 
 def _conv_transpose(context: NodeContext) -> NodeResults:
-    """The derivative of a convolution: its source is spread by the strides, its kernel turned."""
     x, kernel, bias = context.value(0), context.value(1), context.optional(2)
     dims = layout_of(context, x)
     spatial, shape = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape
@@ -116,28 +116,17 @@ def _conv_transpose(context: NodeContext) -> NodeResults:
     )
     extra = per_axis(context, "output_padding", count, 0)
     pads = _transposed_pads(context, spatial, window, strides, dilations, extra)
-    padding: list[tuple[Size, Size]] = []
-    for (low, high), extent, dilation, more in zip(pads, window, dilations, extra, strict=True):
-        reach = (extent - 1) * dilation
-        padding.append((reach - low, reach - high + more))
-    turned = context.emit(array.Reverse(kernel, tuple(range(2, count + 2))))
-    # [g * i, o, ...] becomes [g * o, i, ...].
-    inner, outer = shape[0] // groups, shape[1]
-    split = reshape(context.emit, turned, (groups, inner, outer, *window))
-    swapped = transpose(context.emit, split, (0, 2, 1, *range(3, count + 3)))
-    filters = reshape(context.emit, swapped, (groups * outer, inner, *window))
-    return context.emit(
-        nn.Conv(
-            x,
-            filters,
-            () if bias is None else (bias,),
-            (1,) * count,
-            tuple(padding),
-            dilations,
-            strides,
-            groups,
-            dims,
-        )
+    return transposed_convolution(
+        context.emit,
+        x,
+        kernel,
+        () if bias is None else (bias,),
+        pads,
+        extra,
+        strides,
+        dilations,
+        groups,
+        dims,
     )
 
 

@@ -116,6 +116,11 @@ class EntryPoint:
         return self._entry.dims
 
     @property
+    def free_dims(self) -> tuple[str, ...]:
+        """The named sizes that no input tells: a call gives them by name."""
+        return tuple(self._specializations.free)
+
+    @property
     def doc(self) -> str:
         """The documentation in the model text."""
         return self._entry.doc

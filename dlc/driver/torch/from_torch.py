@@ -1,0 +1,76 @@
+"""`dlc.from_torch`: from a module of PyTorch to a compiled model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from dlc.driver.compile.settings import Settings
+from dlc.driver.python_arguments import names_of, of_kind, whole
+from dlc.driver.torch.compiled_module import CompiledModule
+from dlc.driver.torch.compiling import compiled
+from dlc.errors import UsageError, memory_needed
+from dlc.errors.options import in_python
+from dlc.importers.torch.dynamic import Dynamic, size_names
+from dlc.importers.torch.exporting import (
+    exported,
+    read_program,
+    torch_needed,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+
+@in_python()
+@memory_needed()
+def from_torch(
+    module: torch.nn.Module | ExportedProgram,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    dynamic: Dynamic = None,
+    level: int = 2,
+    target: str = "cpu",
+    matmul: str = "auto",
+    disable: Iterable[str] = (),
+    verify_each: bool = False,
+    threads: int | None = None,
+) -> CompiledModule:
+    """Compile a module of PyTorch, to be called here with tensors as the module is.
+
+    `args` and `kwargs` are example inputs of its `forward`; one tensor alone counts as one argument.
+    `dynamic` says which axes have a size that each call chooses: `{"x": {0: "B"}}` by the names of inputs,
+    `[{0: "B"}]` in their order, a `torch.export.Dim` in place of a name where it has bounds, True for
+    every axis whose size the module does not fix. The other options are those of `dlc.compile`. Weights
+    are copied as they are now. Raises Unsupported for what `torch.export` cannot export, and with every
+    operator that is not imported.
+    """
+    torch_needed()
+    import torch
+
+    settings = Settings(
+        whole("level", level),
+        of_kind("target", target, str, 'what to compile for, such as "cpu"'),
+        of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
+        names_of("disable", disable),
+        verify_each,
+    )
+    given = (args,) if isinstance(args, torch.Tensor) else tuple(cast("Iterable[object]", args))
+    named = dict(kwargs or {})
+    if isinstance(module, torch.export.ExportedProgram):
+        program, name = module, "program"
+    elif isinstance(cast("object", module), torch.nn.Module):
+        program, name = exported(module, given, named, dynamic), type(module).__name__
+    else:
+        raise UsageError(
+            f"dlc.from_torch takes a torch.nn.Module, found a {type(module).__name__}", code="D0901"
+        )
+    names = size_names(dynamic, program)
+    read = read_program(program, f"{name}.pt2", names)
+    model, imported = compiled(read.graph, settings, threads)
+    return CompiledModule(model, read, draws=imported.draws)
+
+
+__all__ = ["from_torch"]

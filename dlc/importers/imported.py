@@ -1,0 +1,80 @@
+"""What every importer gives: a module at graph level, and how to speak of where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.dialects.builtin import Module
+from dlc.errors import Diagnostic
+
+Array: TypeAlias = NDArray[np.generic]
+
+SHOWN = 5
+"""So many nodes of a kind are named in a message."""
+
+
+class ImportedNode(Protocol):
+    """A node of the graph that was imported."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its operator."""
+        ...
+
+    @property
+    def line(self) -> int:
+        """Its line in the listing, from 1."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Its own name in messages."""
+        ...
+
+
+class ImportedModel(Protocol):
+    """IR at graph level, the arrays of its weight symbols, and the nodes that it was made of.
+
+    The line of an operation's location is that of its node in `listing`, the k-th node at line k.
+    """
+
+    @property
+    def module(self) -> Module: ...
+
+    @property
+    def arrays(self) -> Mapping[str, Array]: ...
+
+    @property
+    def listing(self) -> str: ...
+
+    @property
+    def nodes(self) -> Sequence[ImportedNode]: ...
+
+    @property
+    def modules(self) -> Mapping[str, str]:
+        """The classes of the modules that weights belong to, by path: what stands before their last dot.
+
+        Empty where the names of weights are no paths.
+        """
+        ...
+
+    @property
+    def renamed(self) -> Mapping[str, str]: ...
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]: ...
+
+    @property
+    def settled(self) -> frozenset[str]: ...
+
+
+def counted(nodes: Sequence[ImportedNode]) -> str:
+    """The number of nodes, and the first ones by name, for messages."""
+    count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    labels = ", ".join(node.label for node in nodes[:SHOWN])
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    return f"{count}, {labels}{more}"

@@ -1,0 +1,241 @@
+"""Modules of PyTorch by `torch.export`, and its programs as facts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from dlc.errors import Unsupported, UsageError
+from dlc.importers.torch.dynamic import Dynamic, dynamic_shapes
+from dlc.importers.torch.facts import Graph, Input, Result, Weight
+from dlc.importers.torch.importing import TorchModel, import_graph, importer_of
+from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
+from dlc.ir.dims import names as names_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+DECOMPOSED = frozenset({
+    "aten.addcdiv", "aten.addcmul", "aten.lerp", "aten.dropout", "aten.reflection_pad1d",
+    "aten.upsample_bicubic2d",
+})  # fmt: skip
+"""Operators that are imported in their parts all the same, since the parts say what is computed."""
+
+
+def torch_needed() -> None:
+    """Raise UsageError (D0921) where PyTorch is not installed."""
+    if find_spec("torch") is None:
+        raise UsageError(
+            "torch is not installed, which modules of PyTorch and .pt2 files need",
+            code="D0921",
+            help="pip install 'dlc[torch]' brings it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An exported program as facts, and what a call passes and gets.
+
+    `inputs` are the numbers of the leaves of a call's arguments that are inputs of the graph, `outputs` for
+    each leaf of what the module returns the number of the result, or the constant that it always is.
+    """
+
+    graph: Graph
+    program: ExportedProgram
+    inputs: tuple[int, ...]
+    outputs: tuple[tuple[int | None, object], ...]
+    states: Mapping[str, int]
+    """Buffers and parameters that a call changes, by path: the last inputs of the graph, in this order,
+    each with the number of the result that is its new value."""
+
+
+def exported(
+    module: torch.nn.Module,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    dynamic: Dynamic,
+) -> ExportedProgram:
+    """A module as a program of `torch.export`. Raises Unsupported (D0710) with what PyTorch says of it."""
+    import torch
+
+    chosen = dynamic_shapes(dynamic, module, args, kwargs)
+    try:
+        with _quiet():
+            return torch.export.export(
+                module, tuple(args), dict(kwargs), dynamic_shapes=chosen, strict=False
+            )
+    except Exception as error:  # what PyTorch raises here has no common class
+        told = str(error).strip().splitlines()
+        raise Unsupported(
+            f"torch.export does not export {type(module).__name__}: {told[0] if told else error!r}",
+            code="D0717",
+            help="torch.export.export(module, args) shows what it says in full; "
+            "torch.compile(module, backend='dlc') compiles parts of what cannot be exported",
+        ) from error
+
+
+def decomposed(program: ExportedProgram) -> ExportedProgram:
+    """The program in Core ATen and in what dlc has as one operator."""
+    import torch
+
+    table = torch.export.default_decompositions()
+    for op in list(table.keys()):
+        kind = str(op)
+        if kind.rpartition(".")[0] not in DECOMPOSED and importer_of(kind) is not None:
+            del table[op]
+    with _quiet():
+        return program.run_decompositions(table)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """PyTorch's warnings about its own functions, which no user of dlc can mend, are not shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def load_program(path: Path) -> ExportedProgram:
+    """The program in a `.pt2` file. Raises UsageError (D0903) for a file that is none."""
+    torch_needed()
+    import torch
+
+    try:
+        with _quiet():
+            return torch.export.load(path)
+    except Exception as error:  # whatever PyTorch's reader raises
+        told = str(error).strip().splitlines()
+        raise UsageError(
+            f"{path.name} is not read as a program of torch.export: {told[0] if told else error!r}",
+            code="D0903",
+            help="torch.export.save(torch.export.export(module, args), path) writes one",
+        ) from error
+
+
+def read_pt2(path: Path) -> TorchModel:
+    """The model in a `.pt2` file. Raises Unsupported with every operator that is not imported."""
+    return import_graph(read_program(load_program(path), path.name).graph)
+
+
+def read_program(
+    program: ExportedProgram, file: str, names: Mapping[str, str] | None = None
+) -> Exported:
+    """An exported program as facts; `names` are those of its symbolic sizes, by PyTorch's."""
+    program = decomposed(program)
+    signature = program.graph_signature
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    reader = Reader(_named_sizes(values, signature.user_inputs, names or {}), file)
+    inputs: list[Input] = []
+    numbers: list[int] = []
+    for number, name in enumerate(signature.user_inputs):
+        value = values.get(name) if isinstance(name, str) else None
+        type = reader.type(value)
+        if isinstance(name, str) and type is not None:
+            inputs.append(Input(name, name, type, tuple(range(type.rank))))
+            numbers.append(number)
+    results, outputs, states = _results(program, reader)
+    held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for name, path in held.items():
+        type = reader.type(values[name])
+        if path in states and type is not None:
+            inputs.append(Input(name, path, type, tuple(range(type.rank))))
+    states = {each.label: states[each.label] for each in inputs[len(numbers) :]}
+    graph = Graph(
+        file.rpartition(".")[0] or file,
+        file,
+        tuple(inputs),
+        tuple([each for each in _weights(program, reader) if each.path not in states]),
+        reader.nodes(program.graph_module),
+        results,
+        _bounds(program, reader, inputs),
+    )
+    return Exported(graph, program, tuple(numbers), outputs, states)
+
+
+def _named_sizes(
+    values: Mapping[str, object], inputs: Sequence[object], names: Mapping[str, str]
+) -> dict[str, str]:
+    """The names, and for sizes that have none the name of an input and the number of an axis."""
+    found = {**names}
+    for name in inputs:
+        shape: Sequence[object] = getattr(values.get(str(name)), "shape", ())
+        for axis, size in enumerate(shape):
+            if str(size).isidentifier():
+                found.setdefault(str(size), f"{name}_{axis}")
+    return found
+
+
+def _weights(program: ExportedProgram, reader: Reader) -> tuple[Weight, ...]:
+    """Parameters, buffers and constants, each by its path in the module."""
+    signature = program.graph_signature
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    held = {**program.constants, **program.state_dict}
+    found: list[Weight] = []
+    tables = (
+        (signature.inputs_to_parameters, True, False),
+        (signature.inputs_to_buffers, False, False),
+        (signature.inputs_to_lifted_tensor_constants, False, True),
+    )
+    for table, trained, constant in tables:
+        for name, path in table.items():
+            type = reader.type(values[name])
+            tensor = held.get(path)
+            if type is None or tensor is None:
+                raise Unsupported(f"{path} is no tensor", code="D0710")
+            array = array_of(cast("torch.Tensor", tensor))
+            found.append(Weight(name, path, type, array, trained, constant))
+    return tuple(found)
+
+
+def _results(
+    program: ExportedProgram, reader: Reader
+) -> tuple[tuple[Result, ...], tuple[tuple[int | None, object], ...], dict[str, int]]:
+    """The results of the graph, and which of them each leaf of what the module returns is."""
+    results: list[Result] = []
+    outputs: list[tuple[int | None, object]] = []
+    states: dict[str, int] = {}
+    returned = outputs_of(program.graph_module)
+    for spec, made in zip(program.graph_signature.output_specs, returned, strict=True):
+        value = reader.argument(made)
+        kind = spec.kind.name
+        if kind == "USER_INPUT_MUTATION":
+            raise Unsupported(
+                f"the module changes its input {spec.target} in place",
+                code="D0710",
+                help="return the new value instead",
+            )
+        if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
+            states[str(spec.target)] = len(results)
+            results.append(Result(value, f"new_{spec.target}"))
+        elif hasattr(made, "meta"):
+            outputs.append((len(results), None))
+            results.append(Result(value, spec.arg.name))
+        else:
+            outputs.append((None, getattr(spec.arg, "value", made)))
+    return tuple(results), tuple(outputs), states
+
+
+def _bounds(
+    program: ExportedProgram, reader: Reader, inputs: Sequence[Input]
+) -> dict[str, tuple[int, int | None]]:
+    """The lowest and highest values of the sizes that inputs have."""
+    ranges = {
+        reader.symbol(symbol): bounds_of_range(found)
+        for symbol, found in program.range_constraints.items()
+    }
+    bounds: dict[str, tuple[int, int | None]] = {}
+    for declared in inputs:
+        for size in declared.type.shape:
+            for name in sorted(names_of(size)):
+                bounds[name] = ranges.get(name, (1, None))
+    return bounds

@@ -1,0 +1,94 @@
+"""Symbolic sizes of PyTorch, which are expressions of sympy, as sizes of the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from dlc.errors import Unsupported
+from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, symbol
+
+
+class Expression(Protocol):
+    """What is used of an expression of sympy."""
+
+    @property
+    def args(self) -> Sequence[Expression]: ...
+
+    @property
+    def is_integer(self) -> bool | None: ...
+
+    def __int__(self) -> int: ...
+
+
+def size_of(expression: Expression, names: Mapping[str, str]) -> Size:
+    """The size that an expression of integers is; `names` has those of its symbols.
+
+    Raises Unsupported (D0711) for a function that sizes do not have.
+    """
+    kind = type(expression).__name__
+    match kind:
+        case "Symbol":
+            return symbol(names.get(str(expression), str(expression)))
+        case "Integer" | "Zero" | "One" | "NegativeOne":
+            return int(expression)
+        case "Mul":
+            return _product(expression.args, names)
+        case "Pow":
+            return _power(expression, names)
+        case _:
+            function = FUNCTIONS.get(kind)
+    if function is None:
+        raise Unsupported(f"a size is computed as {expression}, which dlc lacks", code="D0711")
+    found, *rest = [size_of(part, names) for part in expression.args]
+    for other in rest:
+        found = function(found, other)
+    return found
+
+
+def _product(parts: Sequence[Expression], names: Mapping[str, str]) -> Size:
+    """A product, in which a fraction stands for a division that comes out even."""
+    numerator: Size = 1
+    denominator: Size = 1
+    for part in parts:
+        kind = type(part).__name__
+        if kind in ("Rational", "Half"):
+            above, below = map(int, str(part).split("/"))
+            numerator, denominator = numerator * above, denominator * below
+        elif kind == "Pow" and int(part.args[1]) < 0:
+            base = size_of(part.args[0], names)
+            for _ in range(-int(part.args[1])):
+                denominator = denominator * base
+        else:
+            numerator = numerator * size_of(part, names)
+    return numerator if denominator == 1 else floor_divide(numerator, denominator)
+
+
+def _power(expression: Expression, names: Mapping[str, str]) -> Size:
+    base, exponent = size_of(expression.args[0], names), int(expression.args[1])
+    if exponent < 0:
+        raise Unsupported(f"a size is computed as {expression}, which dlc lacks", code="D0711")
+    found: Size = 1
+    for _ in range(exponent):
+        found = found * base
+    return found
+
+
+def _remainder(one: Size, other: Size) -> Size:
+    return one - other * floor_divide(one, other)
+
+
+FUNCTIONS: dict[str, Callable[[Size, Size], Size]] = {
+    "Add": lambda one, other: one + other,
+    "CeilDiv": ceil_divide,
+    "CeilToInt": lambda one, _: one,
+    "CleanDiv": floor_divide,
+    "FloorDiv": floor_divide,
+    "Identity": lambda one, _: one,
+    "Max": maximum,
+    "Min": minimum,
+    "Mod": _remainder,
+    "PythonMod": _remainder,
+    "TruncToInt": lambda one, _: one,
+}
+"""Functions of sizes by the class that sympy or PyTorch gives them; those of one size take one."""

@@ -1,0 +1,3 @@
+from collections.abc import Callable
+
+def core_aten_decompositions() -> dict[object, Callable[..., object]]: ...

@@ -1,0 +1,3 @@
+from contextlib import AbstractContextManager
+
+def _disable_current_modes() -> AbstractContextManager[object]: ...
