@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
-from dlc.importers.agreed_sizes import with_sizes
+from dlc.importers.solved_sizes import with_sizes
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape
 

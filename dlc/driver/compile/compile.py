@@ -29,7 +29,7 @@ from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Pass
 from dlc.ir.verify import verify
-from dlc.lowering.graph_to_kernel.negative_sizes import check_least
+from dlc.lowering.graph_to_kernel.call_conditions import check_least
 from dlc.passes.graph.device_placement import unplace
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact

@@ -12,7 +12,7 @@ from dlc.driver.entry_choice import choose
 from dlc.errors import UsageError
 from dlc.ir.attributes import Attribute, Symbol
 from dlc.ir.core import Op
-from dlc.lowering.graph_to_kernel.negative_sizes import check_counted, note_needs
+from dlc.lowering.graph_to_kernel.call_conditions import check_counted, note_needs
 from dlc.passes.kernel.prepare import NAME as PREPARE
 from dlc.planning.return_counts import return_counts
 from dlc.runtime.artifact import manifest

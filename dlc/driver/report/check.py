@@ -12,7 +12,7 @@ from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.errors import Diagnostic, diagnostic_data
 from dlc.ir.verify import verify
-from dlc.lowering.graph_to_kernel.negative_sizes import check_least
+from dlc.lowering.graph_to_kernel.call_conditions import check_least
 from dlc.runtime.artifact.manifest import Entry
 from dlc.runtime.calling.signature import signature_text
 

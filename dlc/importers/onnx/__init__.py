@@ -2,8 +2,8 @@
 
 `model` a file, solved for the sizes of its inputs · `reading` protobuf, distrustfully, to `facts` ·
 `importing` the graph, node by node · `node_context` what the importer of one operator is given ·
-`symbolic` computations with sizes. The operators, each family with a table by their names: `elementwise` ·
-`shapes` · `places` · `products` · `windows` · `recurrent` · `control`.
+`symbolic` computations with sizes · `operators` the importers, a family a module · `microsoft` and `ml`
+those of other domains.
 """
 
 from dlc.importers.onnx.importing import OnnxModel

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from dlc.dialects import array, nn
-from dlc.importers.onnx import sequences
 from dlc.importers.onnx.facts import Array
 from dlc.importers.onnx.node_context import (
     FOLDED,
@@ -18,6 +17,7 @@ from dlc.importers.onnx.node_context import (
     NodeContext,
     Operand,
 )
+from dlc.importers.onnx.operators import sequences
 from dlc.ir.core import Block, Builder, Evaluation, Value
 from dlc.ir.types import TensorType
 

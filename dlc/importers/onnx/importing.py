@@ -11,29 +11,9 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.interface import NEEDS
 from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
-from dlc.importers.agreed_sizes import SolvedSizes, solved_sizes
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted
-from dlc.importers.onnx import (
-    control,
-    elementwise,
-    microsoft,
-    ml,
-    ngrams,
-    places,
-    pooling,
-    products,
-    quantized,
-    recurrent,
-    resize,
-    sampling,
-    selection,
-    sequences,
-    shapes,
-    signals,
-    training,
-    windows,
-)
+from dlc.importers.onnx import microsoft, ml
 from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output
 from dlc.importers.onnx.folding import evaluated
 from dlc.importers.onnx.interface import (
@@ -54,9 +34,28 @@ from dlc.importers.onnx.node_context import (
     Operand,
     TensorSequence,
 )
+from dlc.importers.onnx.operators import (
+    control,
+    elementwise,
+    ngrams,
+    places,
+    pooling,
+    products,
+    quantized,
+    recurrent,
+    resize,
+    sampling,
+    selection,
+    sequences,
+    shapes,
+    signals,
+    training,
+    windows,
+)
 from dlc.importers.onnx.sequence_inputs import SplitInputs
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.importers.onnx.versions import all_nodes
+from dlc.importers.solved_sizes import SolvedSizes, solved_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Size

@@ -10,9 +10,9 @@ import numpy as np
 from dlc.dialects import func
 from dlc.dialects.interface import bounds_attribute
 from dlc.errors import Diagnostic, ModelError, UsageError
-from dlc.importers.agreed_sizes import SolvedSizes
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx.facts import Array, Graph, Input, Output, Tensor
+from dlc.importers.solved_sizes import SolvedSizes
 from dlc.ir.attributes import encode
 from dlc.ir.dims import Bounds, Shape, Size, known_multiple, names, substitute, symbol
 from dlc.ir.types import TensorType

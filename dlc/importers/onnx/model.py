@@ -8,13 +8,13 @@ from pathlib import Path
 
 from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.errors.options import option
-from dlc.importers.agreed_sizes import SolvedSizes
 from dlc.importers.onnx.facts import Array, Graph
 from dlc.importers.onnx.importing import IMPORTERS, GraphImport, OnnxModel
 from dlc.importers.onnx.interface import AskedSizes, Sizes, check_names, with_fixed
 from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.sequence_inputs import SplitInputs, split_inputs
 from dlc.importers.onnx.versions import check_opsets
+from dlc.importers.solved_sizes import SolvedSizes
 from dlc.ir.dims import Bounds, Shape
 
 MAX_ROUNDS = 32

@@ -15,9 +15,9 @@ import numpy as np
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
-from dlc.importers.agreed_sizes import agreed_size, with_sizes
 from dlc.importers.broadcasting import stretched
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
+from dlc.importers.solved_sizes import agreed_size, with_sizes
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Block, Builder, Value

@@ -12,7 +12,7 @@ import numpy as np
 
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.node_context import FOLDED, Constant, NodeContext
-from dlc.importers.onnx.shapes import reshaped
+from dlc.importers.onnx.operators.shapes import reshaped
 from dlc.ir.bounded import larger, never_negative, smaller
 from dlc.ir.dims import Bounds, Dim, Size, floor_divide
 from dlc.ir.equal_sizes import never_equal

@@ -14,9 +14,9 @@ from dlc.dialects.array.shape import inverse, transpose
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
-from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted
+from dlc.importers.solved_sizes import with_sizes
 from dlc.importers.torch import (
     activations,
     constants,

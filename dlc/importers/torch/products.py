@@ -10,8 +10,8 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.broadcasting import stretched
+from dlc.importers.solved_sizes import with_sizes
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, product

@@ -8,7 +8,7 @@ from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import numbers
-from dlc.importers.agreed_sizes import with_sizes
+from dlc.importers.solved_sizes import with_sizes
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim, Size

@@ -14,7 +14,7 @@ from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Bounds, Shape, Size, floor_divide, product
 from dlc.ir.types import INDEX
 from dlc.lowering.graph_to_kernel.arrays import lowers
-from dlc.lowering.graph_to_kernel.negative_sizes import runs_always
+from dlc.lowering.graph_to_kernel.call_conditions import runs_always
 
 
 @lowers(array.Iota)

@@ -17,8 +17,8 @@ from dlc.importers.onnx.microsoft import group_query
 from dlc.importers.onnx.microsoft.heads import attend, cached, merged, split
 from dlc.importers.onnx.microsoft.quantized import integer_product, real_sums
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults, stretched
-from dlc.importers.onnx.products import matmul
-from dlc.importers.onnx.quantized import quantization
+from dlc.importers.onnx.operators.products import matmul
+from dlc.importers.onnx.operators.quantized import quantization
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import I32

@@ -7,7 +7,7 @@ from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults, stretched
-from dlc.importers.onnx.products import matmul
+from dlc.importers.onnx.operators.products import matmul
 from dlc.ir.core import Value
 from dlc.ir.types import F32, U8, TensorType
 

@@ -19,8 +19,8 @@ from dlc.importers.onnx.node_context import (
     broadcast,
     stretched,
 )
-from dlc.importers.onnx.products import gemm, matmul, moments
-from dlc.importers.onnx.windows import convolution
+from dlc.importers.onnx.operators.products import gemm, matmul, moments
+from dlc.importers.onnx.operators.windows import convolution
 from dlc.ir.core import Builder, Value
 from dlc.ir.types import I32, I64
 

@@ -1,4 +1,4 @@
-"""Quantised operators of com.microsoft, in the terms of `dlc.importers.onnx.quantized`.
+"""Quantised operators of com.microsoft, in the terms of `dlc.importers.onnx.operators.quantized`.
 
 Products and sums that ONNX Runtime makes of integers are sums in i32. Functions of an element go through
 real numbers in f32, which is what its tables hold. Sums, products and means of elements are moved by the
@@ -13,7 +13,6 @@ from dlc.dialects import array, nn
 from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers, total
-from dlc.importers.onnx import quantized as onnx
 from dlc.importers.onnx.node_context import (
     Importer,
     NodeContext,
@@ -21,9 +20,10 @@ from dlc.importers.onnx.node_context import (
     broadcast,
     stretched,
 )
-from dlc.importers.onnx.pooling import average_pool
-from dlc.importers.onnx.products import matmul
-from dlc.importers.onnx.quantized import (
+from dlc.importers.onnx.operators import quantized as onnx
+from dlc.importers.onnx.operators.pooling import average_pool
+from dlc.importers.onnx.operators.products import matmul
+from dlc.importers.onnx.operators.quantized import (
     Quantization,
     centered,
     dequantized,

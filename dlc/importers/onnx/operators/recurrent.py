@@ -11,7 +11,7 @@ from dlc.dialects.nn.rows import along, in_dtype
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.activations import LayerFunction, functions
 from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
-from dlc.importers.onnx.places import reversed_steps
+from dlc.importers.onnx.operators.places import reversed_steps
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import I64, TensorType

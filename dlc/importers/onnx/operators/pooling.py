@@ -15,7 +15,7 @@ from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
-from dlc.importers.onnx.windows import layout_of, per_axis, window_padding
+from dlc.importers.onnx.operators.windows import layout_of, per_axis, window_padding
 from dlc.ir.bounded import larger, smaller
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape, Size, product

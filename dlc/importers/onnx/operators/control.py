@@ -9,7 +9,6 @@ import numpy as np
 from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus
 from dlc.frontend.elaboration.trace import capture
-from dlc.importers.onnx import sequences
 from dlc.importers.onnx.facts import Graph
 from dlc.importers.onnx.node_context import (
     Absent,
@@ -19,6 +18,7 @@ from dlc.importers.onnx.node_context import (
     NodeContext,
     NodeResults,
 )
+from dlc.importers.onnx.operators import sequences
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I64, TensorType

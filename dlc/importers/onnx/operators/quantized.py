@@ -19,8 +19,8 @@ from dlc.importers.onnx.node_context import (
     NodeResults,
     stretched,
 )
-from dlc.importers.onnx.products import matmul
-from dlc.importers.onnx.windows import convolution
+from dlc.importers.onnx.operators.products import matmul
+from dlc.importers.onnx.operators.windows import convolution
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import F32, I32, U8, DType, TensorType

@@ -12,7 +12,6 @@ from dlc.dialects import array
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import numbers
-from dlc.importers.agreed_sizes import with_sizes
 from dlc.importers.onnx.facts import Tensor
 from dlc.importers.onnx.node_context import (
     Constant,
@@ -22,6 +21,7 @@ from dlc.importers.onnx.node_context import (
     common_shape,
     stretched,
 )
+from dlc.importers.solved_sizes import with_sizes
 from dlc.ir.bounded import larger, never_negative, smaller
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size, evaluate, names, product

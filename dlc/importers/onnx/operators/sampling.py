@@ -15,7 +15,7 @@ from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, widened
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
-from dlc.importers.onnx.windows import per_axis
+from dlc.importers.onnx.operators.windows import per_axis
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape, Size, product
 from dlc.ir.types import F32, I64, TensorType, wide
