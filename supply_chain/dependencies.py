@@ -24,9 +24,14 @@ PLATFORM: Final = {
 }
 
 
+UNLOCKED: Final = frozenset({"torch"})
+"""Extras that the lock leaves out, and so licences and SBOM do: PyTorch is tested in an environment of its
+own, and comes in builds for many machines."""
+
+
 def users_extras() -> list[str]:
-    """The extras of dlc, but for the one of those who develop it."""
-    return sorted(set(metadata("dlc").get_all("Provides-Extra", [])) - {"dev"})
+    """The extras of dlc that the lock has, but for the one of those who develop it."""
+    return sorted(set(metadata("dlc").get_all("Provides-Extra", [])) - {"dev"} - UNLOCKED)
 
 
 def dependencies(extras: Sequence[str]) -> dict[str, set[str]]:

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 from packaging.requirements import Requirement
 
+from supply_chain.dependencies import UNLOCKED
 from supply_chain.lock import DEV, ROOT, SUPPLY_CHAIN, disagreements, read_lock
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -21,15 +22,13 @@ Lists = Mapping[str, list[str]]
 
 
 def asked_for(text: str) -> list[Requirement]:
-    """What a pyproject.toml asks for: to run, with every extra, and to build.
-
-    PyTorch is no part of .venv: its tests have an environment of their own (`make test-torch`).
-    """
+    """What a pyproject.toml asks for: to run, with every extra of the lock, and to build."""
     tables = tomllib.loads(text)
     extras = cast(Lists, tables["project"]["optional-dependencies"])
     texts = [*tables["project"]["dependencies"], *tables["build-system"]["requires"]]
-    requirements = [Requirement(each) for each in [*texts, *sum(extras.values(), list[str]())]]
-    return [each for each in requirements if each.name not in ("dlc", "torch")]
+    locked = [each for extra, asked in extras.items() if extra not in UNLOCKED for each in asked]
+    requirements = [Requirement(each) for each in [*texts, *locked]]
+    return [each for each in requirements if each.name != "dlc"]
 
 
 def test_the_lock_is_that_of_pyproject() -> None:
