@@ -197,6 +197,36 @@ def test_an_index_made_of_sizes_counts_from_one_end_only(
             np.testing.assert_array_equal(result(model, X, y), wanted)
 
 
+@pytest.mark.parametrize("minuend", [0, 1, 5, "S"])
+@pytest.mark.parametrize("kind", ["Div", "Mod", "fmod"])
+def test_division_of_sizes_below_0_rounds_as_numbers_do(
+    minuend: int | str, kind: str, tmp_path: Path
+) -> None:
+    """`(minuend - 2*S) / 3` toward zero, its remainders with the sign of either number."""
+    own = "n" if minuend == "S" else "minuend"
+    divide = helper.make_node("Div" if kind == "Div" else "Mod", ["less", "three"], ["q"])
+    if kind == "fmod":
+        divide.attribute.append(helper.make_attribute("fmod", 1))
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Add", ["n", "n"], ["twice"]),
+        helper.make_node("Sub", [own, "twice"], ["less"]),
+        divide,
+        helper.make_node("Add", ["q", "hundred"], ["length"]),
+        helper.make_node("ConstantOfShape", ["length"], ["zeros"]),
+        helper.make_node("Shape", ["zeros"], ["y"]),
+    ]
+    numbers = {"minuend": 0 if minuend == "S" else minuend, "three": 3, "hundred": 100}
+    tensors = {name: np.asarray([value]) for name, value in numbers.items()}
+    net = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["B", "S"]})
+    model = opened(net, tmp_path)
+    (least,) = [dim.lower for dim in model.entry_points["run"].dims if dim.name == "S"]
+    assert least <= 3
+    for length in range(least, 12):
+        x = np.zeros((1, length), np.float32)
+        np.testing.assert_array_equal(result(model, x), expected(net, {"x": x})[0])
+
+
 def test_sizes_that_surely_differ_are_refused(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Concat", ["x", "x"], ["xx"], axis=0),

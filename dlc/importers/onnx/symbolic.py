@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.node_context import FOLDED, Constant, NodeContext
-from dlc.importers.onnx.operators.shapes import reshaped
+from dlc.importers.onnx.operators.shapes import LARGE, reshaped
 from dlc.ir.bounded import larger, never_negative, smaller
-from dlc.ir.dims import Bounds, Dim, Size, floor_divide
+from dlc.ir.dims import Bounds, Dim, Size, evaluate, floor_divide, names
 from dlc.ir.equal_sizes import never_equal
 from dlc.ir.types import BOOL, F32, F64, I64
 
@@ -87,11 +88,28 @@ def _decided(holds: Callable[[int, int], bool], size: Size, bounds: Bounds) -> b
     return outcomes.pop() if len(outcomes) == 1 else None
 
 
-def _divide(one: Size, other: Size) -> Size:
-    """Rounded toward zero; a size is not negative, so down is the same."""
-    if isinstance(one, int) and isinstance(other, int) and (one < 0) != (other < 0):
-        return -(-one // other)
-    return floor_divide(one, other)
+def _division(context: NodeContext) -> Constant | None:
+    return _applied(context, partial(_divide, context))
+
+
+def _divide(context: NodeContext, one: Size, other: Size) -> Size:
+    """Rounded toward zero: of a quotient below 0 the opposite is rounded down.
+
+    Where the sign depends on the sizes of a call, it is that for large ones, and each call is checked.
+    """
+    if _is_negative(context, other):
+        one, other = -one, -other
+    return -floor_divide(-one, other) if _is_negative(context, one) else floor_divide(one, other)
+
+
+def _is_negative(context: NodeContext, size: Size) -> bool:
+    bounds = context.regions.bounds
+    if never_negative(size, bounds) or never_negative(-size, bounds):
+        return not never_negative(size, bounds)
+    is_negative = evaluate(size, dict.fromkeys(names(size), LARGE)) < 0
+    sign = "above" if is_negative else "below"
+    context.require(-size if is_negative else size, f"divides {size}, which must not be {sign} 0")
+    return is_negative
 
 
 def _cast(context: NodeContext) -> Constant | None:
@@ -201,9 +219,14 @@ def _transpose(context: NodeContext) -> Constant | None:
     )
 
 
-def _remainder(one: Size, other: Size) -> Size:
-    """With the sign of the divisor; a size is not negative, so `fmod` gives the same."""
-    return one - other * floor_divide(one, other)
+def _modulo(context: NodeContext) -> Constant | None:
+    return _applied(context, partial(_remainder, context))
+
+
+def _remainder(context: NodeContext, one: Size, other: Size) -> Size:
+    """With the sign of the divisor, or with `fmod` that of the dividend."""
+    quotient = _divide(context, one, other) if context.flag("fmod") else floor_divide(one, other)
+    return one - other * quotient
 
 
 def _expand(context: NodeContext) -> Constant | None:
@@ -240,7 +263,7 @@ RULES: dict[str, Rule] = {
     "Add": _elementwise(lambda x, y: x + y),
     "Cast": _cast,
     "Concat": _concat,
-    "Div": _elementwise(_divide),
+    "Div": _division,
     "Gather": _gather,
     "Expand": _expand,
     "Equal": _compare(operator.eq),
@@ -251,7 +274,7 @@ RULES: dict[str, Rule] = {
     "LessOrEqual": _compare(operator.le),
     "Max": _extreme(larger),
     "Min": _extreme(smaller),
-    "Mod": _elementwise(_remainder),
+    "Mod": _modulo,
     "Mul": _elementwise(lambda x, y: x * y),
     "Neg": _negative,
     "ReduceProd": _product,
