@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, helper
 from dlc.cli import main
 from dlc.driver.api import compile
 from dlc.driver.source.importing import import_model
-from dlc.errors import CallError, ModelError
+from dlc.errors import CallError, ModelError, Unsupported
 from dlc.runtime.model import Model
 from tests.importers.onnx.models import Array, expected, model_of
 
@@ -195,6 +195,32 @@ def test_an_index_made_of_sizes_counts_from_one_end_only(
         else:
             wanted = expected(net, {"x": X, "y": y})[0]
             np.testing.assert_array_equal(result(model, X, y), wanted)
+
+
+def test_an_index_of_two_sizes_is_checked_at_each_call_and_not_lost_in_a_text(
+    tmp_path: Path,
+) -> None:
+    """`x[:, :S - T]`: with more of y than x has columns it would count from the end."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=1, end=2),
+        helper.make_node("Shape", ["y"], ["t"]),
+        helper.make_node("Sub", ["s", "t"], ["i"]),
+        helper.make_node("Slice", ["x", "zero", "i", "one"], ["z"]),
+    ]
+    tensors = {"zero": np.asarray([0]), "one": np.asarray([1])}
+    y = np.zeros(3, np.float32)
+    shapes = {"x": ["B", "S"], "y": ["T"]}
+    net = model_of(nodes, {"x": X, "y": y}, ["z"], tensors, shapes=shapes)
+    model = opened(net, tmp_path)
+    for length in range(1, 5):
+        y = np.zeros(length, np.float32)
+        wanted = expected(net, {"x": X, "y": y})[0]
+        np.testing.assert_array_equal(result(model, X, y), wanted)
+    with pytest.raises(CallError, match=r"counts the index S - T from the start, which is -1"):
+        model["run"](X, np.zeros(5, np.float32))
+    with pytest.raises(Unsupported, match=r"does not write as model text that S - T >= 0 holds"):
+        import_model(tmp_path / "net.onnx", tmp_path / "net.dlm")
+    assert not (tmp_path / "net.dlm").exists()
 
 
 @pytest.mark.parametrize("minuend", [0, 1, 5, "S"])

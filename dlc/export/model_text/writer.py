@@ -22,6 +22,7 @@ from dlc.export.model_text.terms import Term, Weight, values_of
 from dlc.frontend.sources.imports import library_names
 from dlc.importers.imported import ImportedModel, ImportedNode, counted
 from dlc.ir.core import Op, Value
+from dlc.runtime.calling.status import place_of
 from dlc.text.model.fmt import format_source
 
 SPELLED = (layers, functions, shapes, elementwise)
@@ -40,11 +41,14 @@ def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) ->
     """The text of the only function of an imported model.
 
     `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
-    `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text.
+    `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text,
+    and for conditions of a call that do not follow from one.
     """
     body_of_file = model.module.body
     (function,) = [opened(op) for op in body_of_file if isinstance(op, func.Func)]
     origins = {op.sym_name: op.key for op in body_of_file if isinstance(op, weight.Source)}
+    if function.call_needs:
+        raise _unsaid(function, model)
     graph = Graph(function.body, model.arrays, origins)
     reader = Reader(graph)
     terms = reader.terms(function.body, function.results_returned)
@@ -73,6 +77,21 @@ def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> 
     for value in dict.fromkeys([*needed, *function.results_returned]):
         if value not in terms and value.op is not None:
             yield value
+
+
+def _unsaid(function: func.Func, model: ImportedModel) -> Unsupported:
+    """The error for conditions of a call that a text has no words for."""
+    problems = [
+        Diagnostic(
+            "D0712",
+            f"dlc import does not write as model text that {need.condition} holds in every call",
+            place_of(need.place),
+            help="compile the file itself: dlc compile and dlc run take it",
+        )
+        for need in function.call_needs
+    ]
+    place = function.location.place
+    return Unsupported(problems, sources={place.file: model.listing} if place is not None else {})
 
 
 def _unspelled(ops: Iterable[Op], model: ImportedModel) -> Unsupported:
