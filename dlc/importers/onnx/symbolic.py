@@ -13,9 +13,9 @@ import numpy as np
 
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.node_context import FOLDED, Constant, NodeContext
-from dlc.importers.onnx.operators.shapes import LARGE, reshaped
+from dlc.importers.onnx.operators.shapes import reshaped, usually_negative
 from dlc.ir.bounded import larger, never_negative, smaller
-from dlc.ir.dims import Bounds, Dim, Size, evaluate, floor_divide, names
+from dlc.ir.dims import Bounds, Dim, Size, floor_divide
 from dlc.ir.equal_sizes import never_equal
 from dlc.ir.types import BOOL, F32, F64, I64
 
@@ -95,7 +95,7 @@ def _division(context: NodeContext) -> Constant | None:
 def _divide(context: NodeContext, one: Size, other: Size) -> Size:
     """Rounded toward zero: of a quotient below 0 the opposite is rounded down.
 
-    Where the sign depends on the sizes of a call, it is that for large ones, and each call is checked.
+    Where the sign depends on the sizes of a call, it is that for usual ones, and each call is checked.
     """
     if _is_negative(context, other):
         one, other = -one, -other
@@ -106,7 +106,7 @@ def _is_negative(context: NodeContext, size: Size) -> bool:
     bounds = context.regions.bounds
     if never_negative(size, bounds) or never_negative(-size, bounds):
         return not never_negative(size, bounds)
-    is_negative = evaluate(size, dict.fromkeys(names(size), LARGE)) < 0
+    is_negative = usually_negative(size)
     sign = "above" if is_negative else "below"
     context.require(-size if is_negative else size, f"divides {size}, which must not be {sign} 0")
     return is_negative

@@ -28,8 +28,8 @@ from dlc.ir.dims import Dim, Shape, Size, evaluate, names, product
 from dlc.ir.equal_sizes import never_equal
 from dlc.ir.types import F32, I64, TensorType
 
-LARGE = 1 << 20
-"""A large size, to see of which sign a difference of sizes is as a rule."""
+USUAL = (16, 1 << 20)
+"""A small and a large size, to see of which sign a difference of sizes is as a rule."""
 FAR = 10**9
 """Slices say so, or more, for "to the end"; no axis is as long."""
 
@@ -212,19 +212,25 @@ def _forwards(
 def _inside(context: NodeContext, index: Size, size: Size) -> Size:
     """An index, perhaps counted from the end, as one from 0 to the size.
 
-    Where bounds do not tell whether it counts from the end, it does if it does for large sizes, and each
-    call is checked.
+    Where bounds do not tell whether it counts from the end, it does if it does for usual sizes, or for
+    large ones if the axis is then long enough, and each call is checked.
     """
     bounds = context.regions.bounds
     if isinstance(index, int) and abs(index) >= FAR:
         return 0 if index < 0 else size
     if never_negative(index, bounds):
         return smaller(index, size, bounds)
-    if evaluate(index, dict.fromkeys(names(index), LARGE)) < 0:
+    is_inside = never_negative(size + index, bounds)
+    if usually_negative(index, USUAL[1:] if is_inside else USUAL):
         context.require(-index - 1, f"counts the index {index} from the end, so it must not be 0")
         return larger(size + index, 0, bounds)
     context.require(index, f"counts the index {index} from the start, which is {{n}}")
     return smaller(index, size, bounds)
+
+
+def usually_negative(size: Size, usual: Sequence[int] = USUAL) -> bool:
+    """Whether a size is below 0 for small and for large sizes of a call: `2 - S` is, `128 - S` is not."""
+    return all(evaluate(size, dict.fromkeys(names(size), each)) < 0 for each in usual)
 
 
 def _backwards(
