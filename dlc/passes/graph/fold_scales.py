@@ -3,6 +3,9 @@
 A batch normalization after a convolution is a scale and a shift of each channel. Both depend on weights
 only: the scale goes into the kernel of the convolution, and the shifts become one. Each rule is an
 identity of real numbers, so the results differ by rounding only.
+
+A scale that is broadcast to a symbolic batch depends on weights only as well: the rules compute with its
+source, so what they emit is computed when weights are loaded, whatever the size of the batch.
 """
 
 from __future__ import annotations
@@ -32,6 +35,11 @@ class _Weights:
 
     def __init__(self, block: Block) -> None:
         self.from_weights = set(values_from_weights(block))
+        self.from_weights.update(
+            op.result
+            for op in block
+            if isinstance(op, array.Broadcast) and op.source in self.from_weights
+        )
 
     def rules(self) -> dict[type[Op], list[Pattern]]:
         """The rules by operation."""
@@ -66,6 +74,10 @@ class _Weights:
 
     def _is_from_weights(self, value: Value) -> bool:
         return value in self.from_weights
+
+    def _is_prepared(self, value: Value) -> bool:
+        """Whether a value can be computed when weights are loaded, before sizes of calls are known."""
+        return self._is_from_weights(value) and tensor_type(value).is_static
 
     def _emit(self, emit: Builder, op: Op) -> Value:
         """Emit an operation on values from weights."""
@@ -139,7 +151,7 @@ class _Weights:
             return False
         emit = rewriter.before(op)
         match producer:
-            case array.Convolution() if self._is_from_weights(producer.kernel):
+            case array.Convolution() if self._is_prepared(producer.kernel):
                 kind = LAYOUTS[producer.dims]
                 if by.axes != (kind.channel,):
                     return False
@@ -154,7 +166,7 @@ class _Weights:
                     producer.groups,
                     producer.dims,
                 )
-            case array.MatMul(rhs=rhs) if self._is_from_weights(rhs):
+            case array.MatMul(rhs=rhs) if self._is_prepared(rhs):
                 last = tensor_type(result).rank - 1
                 if by.axes != (last,):
                     return False
