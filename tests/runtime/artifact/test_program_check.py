@@ -131,6 +131,7 @@ def test_a_size_that_does_not_exist_is_refused(
         (changed(3, a=1), "a wave's calls are not the ones that follow it"),
         (changed(3, a=-1), "a wave longer than the program"),
         (changed(3, a=1 << 60), "a wave longer than the program"),
+        (changed(9, a=4), "step 9: a wave longer than the program"),
         (changed(9, o=Opcode.ZERO), "a wave's calls are not the ones that follow it"),
         (changed(3, b=2), "a flag that is neither 0 nor 1"),
         (changed(3, c=-1), "a flag that is neither 0 nor 1"),
