@@ -68,7 +68,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 STEP_WORDS = 8
 ARG_WORDS = 5

@@ -2,8 +2,9 @@
 
 The engine is LLVM text for the baseline processor of an architecture. Integer functions (`decisions`) are
 written in Python and compiled into it; threads, atomics, system calls and the floating-point state are
-written as LLVM text. `pool` starts, wakes and parks threads, and has the barrier; `waves` divides the work
-of a wave; `steps` interprets the step table; `walk` has the state of a thread. This module has the entry,
+written as LLVM text. `pool` starts, wakes and parks threads; `sharing` has the queues of chunks by which they
+share a wave; `waves` runs the kernels of a wave; `steps` interprets the step table; `walk` has the state of a
+thread. This module has the entry,
 and the few lines that depend on the processor.
 """
 
@@ -13,6 +14,7 @@ from functools import cache
 
 from dlc.codegen.engine.decisions import FUNCTIONS
 from dlc.codegen.engine.pool import POOL
+from dlc.codegen.engine.sharing import SHARING
 from dlc.codegen.engine.steps import STEPS
 from dlc.codegen.engine.walk import WALK, call_tables
 from dlc.codegen.engine.waves import WAVES
@@ -131,13 +133,12 @@ enlist:
 
 together:
   call void @put(ptr %call, i64 {CallWord.USED}, i64 %threads)
-  call void @wake(ptr %pool, ptr %call, i64 0, i64 %threads)
-  call void @run(ptr %call, ptr %pool, i64 0, i64 %threads)
+  call void @run(ptr %call, ptr %pool, i64 %threads)
   call void @dismiss(ptr %pool)
   br label %done
 
 alone:
-  call void @run(ptr %call, ptr %pool, i64 0, i64 1)
+  call void @run(ptr %call, ptr %pool, i64 1)
   br label %done
 
 done:
@@ -154,7 +155,7 @@ declare i64 @llvm.smin.i64(i64, i64)
 def engine_text() -> str:
     """The LLVM text of the engine for x86-64."""
     decisions = internal_functions(*FUNCTIONS)
-    parts = (_WORDS, _X86_64, POOL, WALK, WAVES, STEPS, _ENTER, decisions)
+    parts = (_WORDS, _X86_64, POOL, SHARING, WALK, WAVES, STEPS, _ENTER, decisions)
     return "; The engine of dlc, x86-64.\n" + "".join(parts)
 
 

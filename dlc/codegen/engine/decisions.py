@@ -1,4 +1,4 @@
-"""Decisions of the engine: which thread computes which tiles, the next step, the value of an argument.
+"""Decisions of the engine: how tiles are cut into chunks, the next step, the value of an argument.
 
 These are functions of integers: `dlc.codegen.integer_functions` compiles them into the engine, and they
 run unchanged in Python. A `program` is an array of words of `dlc.runtime.abi`, `sizes` and `roots` are
@@ -27,6 +27,15 @@ from dlc.runtime.abi import (
 )
 
 
+CHUNK = 2000
+"""The least cost, in nanoseconds, of a chunk of a wave that is cut into several for each thread."""
+CHUNKS_OF_THREAD = 12
+"""The most chunks for each thread: a thread that is late delays a wave by one of them at most."""
+QUEUE_END = 1 << 10
+"""What chunks of a wave are numbered below. The other 43 bits of a queue's word number its wave: they
+last for a hundred days of waves of a microsecond."""
+
+
 class WalkWord(IntEnum):
     """The words of the state of a thread in a program."""
 
@@ -34,16 +43,12 @@ class WalkWord(IntEnum):
     POOL = 1
     THREAD = 2
     THREADS = 3
-    BARRIERS = 4  # passed so far
-    OWED = 5  # 1 if a barrier is pending, to be passed before the first step that depends on it
-    SHARED = 6  # 1 if other threads than thread 0 have computed, or read, since the last barrier
-    FAILED = 7  # 1 if this thread has seen a failure: it computes no more tiles
-    ORDER = 8  # waves begun and limits tested, shifted left by `ORDER_SHIFT`
-    FAULT = 9
-    COUNTERS = 13
-    COUNTS = 13 + MAX_COUNTERS  # the trip count of each counter's loop
-    ARGS = 13 + 2 * MAX_COUNTERS
-    COUNT = 13 + 2 * MAX_COUNTERS + MAX_ARGS
+    ORDER = 4  # waves begun and limits tested, shifted left by `ORDER_SHIFT`
+    FAULT = 5
+    COUNTERS = 9
+    COUNTS = 9 + MAX_COUNTERS  # the trip count of each counter's loop
+    ARGS = 9 + 2 * MAX_COUNTERS
+    COUNT = 9 + 2 * MAX_COUNTERS + MAX_ARGS
 
 
 # Threads and tiles.
@@ -79,9 +84,15 @@ def employed_threads(cost: int, threads: int) -> int:
     return max(min(cost // GRAIN, threads), 1)
 
 
-def share_begin(cost: int, thread: int, threads: int) -> int:
-    """The start of a thread's equal share of a wave, as cost from the beginning of the wave."""
-    return cost * thread // threads
+def chunk_count(cost: int, threads: int) -> int:
+    """The number of chunks of equal cost that a wave is cut into; at least one for each thread."""
+    most = min(CHUNKS_OF_THREAD, (QUEUE_END - 1) // threads)
+    return threads * max(min(cost // (threads * CHUNK), most), 1)
+
+
+def part_begin(whole: int, part: int, parts: int) -> int:
+    """The start of one of several equal parts of a whole."""
+    return whole * part // parts
 
 
 def first_tile(mark: int, begin: int, cost: int, tiles: int) -> int:
@@ -92,6 +103,29 @@ def first_tile(mark: int, begin: int, cost: int, tiles: int) -> int:
     if mark <= begin:
         return 0
     return min((mark - begin + cost - 1) // cost, tiles)
+
+
+# Queues of chunks. A queue is a word: the number of the wave, the first chunk, and the end of the chunks.
+
+
+def queue_of(wave: int, first: int, end: int) -> int:
+    """The word of a queue of the chunks `first` up to `end` of a wave."""
+    return (wave * QUEUE_END + first) * QUEUE_END + end
+
+
+def queue_wave(queue: int) -> int:
+    """The number of the wave whose chunks a queue has."""
+    return queue // (QUEUE_END * QUEUE_END)
+
+
+def queue_first(queue: int) -> int:
+    """The first chunk in a queue."""
+    return queue // QUEUE_END - queue_wave(queue) * QUEUE_END
+
+
+def queue_end(queue: int) -> int:
+    """The end of the chunks in a queue."""
+    return queue - queue // QUEUE_END * QUEUE_END
 
 
 def has_op(program: Sequence[int], wave: int, op: int) -> bool:
@@ -179,8 +213,13 @@ FUNCTIONS = (
     useful_threads,
     wave_cost,
     employed_threads,
-    share_begin,
+    chunk_count,
+    part_begin,
     first_tile,
+    queue_of,
+    queue_wave,
+    queue_first,
+    queue_end,
     has_op,
     step_word,
     enter_loop,

@@ -1,39 +1,42 @@
-"""The thread pool of the engine as LLVM text: enlist, wake and park workers; the barrier between waves.
+"""The thread pool of the engine as LLVM text: start, wake and park workers.
 
 The memory of the pool is a row of 256 bytes for each thread. Workers are started when first needed and
-never end. A worker polls its mailbox, which receives the address of a call to work on; after a while it
-sleeps on a futex. Memory of zeros is a pool without workers, so a forked child, which finds zeros there,
-starts its own.
+never end. They know of no call: a worker watches the number of the wave in row 0, takes part in each wave
+that is published there (`sharing`), and sleeps on a futex when none has come for a while. Memory of zeros is
+a pool without workers, so a forked child, which finds zeros there, starts its own.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from dlc.runtime.abi import CallWord
+from dlc.codegen.engine.decisions import WalkWord
 from dlc.target.waits import X86_64
 
 ROW_WORDS = 32
 
 
 class PoolWord(IntEnum):
-    """The first words of row 0, that of the calling thread, which needs no mailbox."""
+    """The words of row 0, that of the calling thread, which needs no state."""
 
     BUSY = 0  # 1 while a call uses the workers
-    BARRIERS = 1  # passed so far
-    WORKERS = 2  # started so far
+    WORKERS = 1  # started so far
+    WAVE = 2  # the number of the last wave that was published
+    SLEEPERS = 3  # workers whose state is `ASLEEP`
+    WAVES = 8  # by parity of the wave's number: its description, `WaveWord`
+    DONE = 28  # chunks of the wave that are computed
 
 
 class RowWord(IntEnum):
-    """The words of a row: a cache line for the mailbox, and two for the messages of barriers."""
+    """The words of a row: a cache line for the worker's state, and one for its queue."""
 
-    CALL = 0  # the mailbox: address of the call to work on, `EMPTY`, or `ASLEEP`
+    STATE = 0  # `AWAKE` or `ASLEEP`
     POOL = 1
     THREAD = 2
-    HEARD = 8  # by parity of the barrier's number, then by round
+    QUEUE = 24  # chunks of a wave that this thread takes first (`dlc.codegen.engine.decisions`)
 
 
-EMPTY = 0
+AWAKE = 0
 ASLEEP = 1
 
 _FUTEX = 202
@@ -74,23 +77,6 @@ define internal void @wake_sleeper(ptr %word) {{
                                           ptr null, ptr null, i64 0)
   ret void
 }}
-"""
-
-_BARRIER = f"""
-; ---- the barrier
-
-; Where `thread` hears, in this round of the barrier, from the thread that comes 2^round before it.
-; Two barriers in a row use different lines: who is late with one never reads what belongs to the next.
-define internal ptr @hearing(ptr %pool, i64 %thread, i64 %barrier, i64 %round) alwaysinline {{
-  %row = mul i64 %thread, {ROW_WORDS}
-  %parity = and i64 %barrier, 1
-  %line = shl i64 %parity, 3
-  %in_row = add i64 %line, %round
-  %in_lines = add i64 %in_row, {RowWord.HEARD}
-  %word = add i64 %row, %in_lines
-  %place = call ptr @at(ptr %pool, i64 %word)
-  ret ptr %place
-}}
 
 ; A moment of a wait that began at `%start`: first quickly, then politely, as there may be fewer
 ; processors than threads.
@@ -109,9 +95,8 @@ yield:
   ret void
 }}
 
-; Waits until the word is `wanted` or `wanted` + 1, and returns it.
-; After a long while it sleeps between two looks.
-define internal i64 @wait_for(ptr %word, i64 %wanted) {{
+; Waits until the word is `wanted`. After a long while it sleeps between two looks.
+define internal void @wait_for(ptr %word, i64 %wanted) {{
 entry:
   %time = alloca [2 x i64]
   store i64 0, ptr %time
@@ -121,8 +106,7 @@ entry:
 
 look:
   %value = load atomic i64, ptr %word acquire, align 8
-  %message = and i64 %value, -2
-  %here = icmp eq i64 %message, %wanted
+  %here = icmp eq i64 %value, %wanted
   br i1 %here, label %done, label %pass_time
 
 pass_time:
@@ -140,52 +124,18 @@ nap:
   br label %look
 
 done:
-  ret i64 %value
-}}
-
-; Returns when all threads of a call have come to barrier number `barrier`: 1 if any of them came
-; with `leave` = 1, the same answer for all. In round r a thread tells the one 2^r after it what it knows
-; and hears from the one 2^r before it; after log2(threads) rounds it has heard of everyone.
-define internal i64 @barrier(ptr %pool, i64 %thread, i64 %threads, i64 %barrier, i64 %leave) {{
-entry:
-  %number = shl i64 %barrier, 1
-  br label %next
-
-next:
-  %round = phi i64 [0, %entry], [%round_after, %tell]
-  %distance = phi i64 [1, %entry], [%distance_after, %tell]
-  %known = phi i64 [%leave, %entry], [%known_after, %tell]
-  %more = icmp slt i64 %distance, %threads
-  br i1 %more, label %tell, label %done
-
-tell:
-  %beyond = add i64 %thread, %distance
-  %wraps = icmp sge i64 %beyond, %threads
-  %back = select i1 %wraps, i64 %threads, i64 0
-  %listener = sub i64 %beyond, %back
-  %ear = call ptr @hearing(ptr %pool, i64 %listener, i64 %barrier, i64 %round)
-  %message = or i64 %number, %known
-  store atomic i64 %message, ptr %ear release, align 8
-  %own_ear = call ptr @hearing(ptr %pool, i64 %thread, i64 %barrier, i64 %round)
-  %heard = call i64 @wait_for(ptr %own_ear, i64 %number)
-  %news = and i64 %heard, 1
-  %known_after = or i64 %known, %news
-  %round_after = add i64 %round, 1
-  %distance_after = shl i64 %distance, 1
-  br label %next
-
-done:
-  ret i64 %known
+  ret void
 }}
 """
 
 _WORKERS = f"""
 ; ---- workers
 
-define internal ptr @row(ptr %pool, i64 %thread) alwaysinline {{
-  %word = mul i64 %thread, {ROW_WORDS}
-  %row = call ptr @at(ptr %pool, i64 %word)
-  ret ptr %row
+define internal ptr @row_word(ptr %pool, i64 %thread, i64 %number) alwaysinline {{
+  %row = mul i64 %thread, {ROW_WORDS}
+  %word = add i64 %row, %number
+  %place = call ptr @at(ptr %pool, i64 %word)
+  ret ptr %place
 }}
 
 ; Takes the pool for a call that wants so many threads; returns how many it gets.
@@ -222,7 +172,7 @@ keep:
   ret i64 %threads
 }}
 
-; Gives the pool back. The workers may still be on their way out of the last barrier.
+; Gives the pool back. Workers may still look for chunks of the last wave; they find none.
 define internal void @dismiss(ptr %pool) {{
   store atomic i64 0, ptr %pool release, align 8
   ret void
@@ -247,7 +197,7 @@ next:
   br i1 %more, label %start, label %done
 
 start:
-  %row = call ptr @row(ptr %pool, i64 %worker)
+  %row = call ptr @row_word(ptr %pool, i64 %worker, i64 0)
   %pool_word = ptrtoint ptr %pool to i64
   call void @put(ptr %row, i64 {RowWord.POOL}, i64 %pool_word)
   call void @put(ptr %row, i64 {RowWord.THREAD}, i64 %worker)
@@ -267,12 +217,14 @@ done:
   ret i64 %worker
 }}
 
-; Hands the call to the threads that `thread` has to wake: thread + 2^r for every 2^r above it.
+; If workers sleep, wakes those that `thread` has to wake: thread + 2^r for every 2^r above it.
 ; So 0 wakes 1, 2, 4 ..., 1 wakes 3, 5, 9 ..., and all are awake after log2(threads) steps.
-define internal void @wake(ptr %pool, ptr %call, i64 %thread, i64 %threads) {{
+define internal void @wake(ptr %pool, i64 %thread, i64 %threads) {{
 entry:
-  %letter = ptrtoint ptr %call to i64
-  br label %next
+  %sleepers = call ptr @at(ptr %pool, i64 {PoolWord.SLEEPERS})
+  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
+  %none = icmp eq i64 %asleep, 0
+  br i1 %none, label %done, label %next
 
 next:
   %distance = phi i64 [1, %entry], [%distance_after, %skip]
@@ -282,34 +234,15 @@ next:
 
 choose:
   %is_mine = icmp sgt i64 %distance, %thread
-  br i1 %is_mine, label %deliver, label %skip
-
-deliver:
-  %row = call ptr @row(ptr %pool, i64 %other)
-  %start = call i64 @cycles()
-  br label %try
-
-try:
-  ; The last call's letter is still there until the worker has found its way out of the last barrier.
-  %found = load atomic i64, ptr %row monotonic, align 8
-  %is_working = icmp ugt i64 %found, {ASLEEP}
-  br i1 %is_working, label %wait, label %put
-
-wait:
-  call void @wait_a_moment(i64 %start)
-  br label %try
-
-put:
-  %swapped = cmpxchg ptr %row, i64 %found, i64 %letter acq_rel monotonic
-  %is_put = extractvalue {{ i64, i1 }} %swapped, 1
-  br i1 %is_put, label %delivered, label %try
-
-delivered:
-  %asleep = icmp eq i64 %found, {ASLEEP}
-  br i1 %asleep, label %rouse, label %skip
+  br i1 %is_mine, label %rouse, label %skip
 
 rouse:
-  call void @wake_sleeper(ptr %row)
+  %state = call ptr @row_word(ptr %pool, i64 %other, i64 {RowWord.STATE})
+  %is_roused = call i1 @rouse(ptr %pool, ptr %state)
+  br i1 %is_roused, label %call, label %skip
+
+call:
+  call void @wake_sleeper(ptr %state)
   br label %skip
 
 skip:
@@ -320,61 +253,112 @@ done:
   ret void
 }}
 
-; What a worker does, for ever: wait for a call, wake others, take part.
+; Changes a worker's state to `AWAKE`; returns whether it was `ASLEEP`.
+define internal i1 @rouse(ptr %pool, ptr %state) {{
+entry:
+  %found = load atomic i64, ptr %state monotonic, align 8
+  %asleep = icmp eq i64 %found, {ASLEEP}
+  br i1 %asleep, label %try, label %no
+
+try:
+  %swapped = cmpxchg ptr %state, i64 {ASLEEP}, i64 {AWAKE} acq_rel monotonic
+  %is_mine = extractvalue {{ i64, i1 }} %swapped, 1
+  br i1 %is_mine, label %yes, label %no
+
+yes:
+  %sleepers = call ptr @at(ptr %pool, i64 {PoolWord.SLEEPERS})
+  %before = atomicrmw sub ptr %sleepers, i64 1 monotonic
+  ret i1 true
+
+no:
+  ret i1 false
+}}
+
+; What a worker does, for ever: wait for a wave, wake others, take part.
 define internal ptr @worker(ptr %row) {{
 entry:
+  %walk = alloca [{WalkWord.COUNT} x i64], align 64
   %pool = call ptr @pointer(ptr %row, i64 {RowWord.POOL})
   %thread = call i64 @get(ptr %row, i64 {RowWord.THREAD})
+  call void @put(ptr %walk, i64 {WalkWord.THREAD}, i64 %thread)
+  %birth = call i64 @cycles()
   br label %again
 
 again:
-  %letter = call i64 @next_letter(ptr %row)
-  %call = inttoptr i64 %letter to ptr
-  %threads = call i64 @get(ptr %call, i64 {CallWord.USED})
-  call void @wake(ptr %pool, ptr %call, i64 %thread, i64 %threads)
-  call void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads)
-  ; Only now: whoever writes the next letter may rely on this worker having left all barriers.
-  store atomic i64 {EMPTY}, ptr %row release, align 8
+  %last = phi i64 [0, %entry], [%wave, %again]
+  %start = phi i64 [%birth, %entry], [%moment, %again]
+  %wave = call i64 @next_wave(ptr %pool, ptr %row, i64 %last, i64 %start)
+  %worked = call i1 @join(ptr %walk, ptr %pool, i64 %thread, i64 %wave)
+  %now = call i64 @cycles()
+  %moment = select i1 %worked, i64 %now, i64 %start
   br label %again
 }}
 
-; Waits for a letter and returns it.
-define internal i64 @next_letter(ptr %box) {{
+; Waits until another wave than the last is published, and returns its number; sleeps if the worker has had
+; nothing to do since `%start` for long.
+define internal i64 @next_wave(ptr %pool, ptr %row, i64 %last, i64 %start) {{
 entry:
-  %start = call i64 @cycles()
+  %number = call ptr @at(ptr %pool, i64 {PoolWord.WAVE})
+  %sleepers = call ptr @at(ptr %pool, i64 {PoolWord.SLEEPERS})
   br label %look
 
 look:
-  %content = load atomic i64, ptr %box acquire, align 8
-  %arrived = icmp ugt i64 %content, {ASLEEP}
-  br i1 %arrived, label %open, label %wait
+  %begin = phi i64 [%start, %entry], [%begin, %linger], [%begin, %stay], [%awake_at, %slept]
+  %wave = load atomic i64, ptr %number acquire, align 8
+  %is_new = icmp ne i64 %wave, %last
+  br i1 %is_new, label %done, label %wait
 
 wait:
   %now = call i64 @cycles()
-  %waited = sub i64 %now, %start
-  %patient = icmp ult i64 %waited, {X86_64.linger_cycles}
-  br i1 %patient, label %spin, label %lie_down
+  %waited = sub i64 %now, %begin
+  %busy = load atomic i64, ptr %pool monotonic, align 8
+  %is_idle = icmp eq i64 %busy, 0
+  %patience = select i1 %is_idle, i64 {X86_64.linger_cycles}, i64 {X86_64.yield_cycles}
+  %patient = icmp ult i64 %waited, %patience
+  br i1 %patient, label %choose, label %lie_down
 
-spin:
+choose:
+  br i1 %is_idle, label %linger, label %stay
+
+linger:
   call void @relax()
   br label %look
 
-lie_down:
-  ; Says so first: who delivers a letter and finds this wakes the sleeper.
-  %said = cmpxchg ptr %box, i64 {EMPTY}, i64 {ASLEEP} acq_rel acquire
-  %seen = extractvalue {{ i64, i1 }} %said, 0
-  %came = icmp ugt i64 %seen, {ASLEEP}
-  br i1 %came, label %look, label %sleep
-
-sleep:
-  call void @sleep_while(ptr %box, i64 {ASLEEP}, ptr null)
+stay:
+  call void @wait_a_moment(i64 %begin)
   br label %look
 
-open:
-  ret i64 %content
+lie_down:
+  ; Says so before it looks once more: who publishes a wave looks for sleepers afterwards.
+  %state = call ptr @row_word(ptr %row, i64 0, i64 {RowWord.STATE})
+  %before = atomicrmw add ptr %sleepers, i64 1 seq_cst
+  store atomic i64 {ASLEEP}, ptr %state seq_cst, align 8
+  br label %look_again
+
+look_again:
+  %wave_now = load atomic i64, ptr %number seq_cst, align 8
+  %came = icmp ne i64 %wave_now, %last
+  br i1 %came, label %get_up, label %sleep
+
+get_up:
+  %is_roused = call i1 @rouse(ptr %pool, ptr %state)
+  br label %slept
+
+sleep:
+  call void @sleep_while(ptr %state, i64 {ASLEEP}, ptr null)
+  %state_now = load atomic i64, ptr %state acquire, align 8
+  %is_asleep = icmp eq i64 %state_now, {ASLEEP}
+  br i1 %is_asleep, label %look_again, label %slept
+
+slept:
+  %awake_at = call i64 @cycles()
+  br label %look
+
+done:
+  ret i64 %wave
 }}
 
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 
-POOL = _FUTEXES + _BARRIER + _WORKERS
+POOL = _FUTEXES + _WORKERS

@@ -1,54 +1,43 @@
 """The interpreter of the step table as LLVM text.
 
-Every thread of a call executes the same steps in the same order; the threads differ only in the tiles that
-they compute.
+The caller's thread alone walks the program; workers take part in waves that it shares (`sharing`).
 """
 
 from __future__ import annotations
 
 from dlc.codegen.engine.decisions import WalkWord
-from dlc.codegen.engine.pool import PoolWord
 from dlc.codegen.engine.walk import ORDER_SHIFT, call_tables, step_words, walk_word
-from dlc.runtime.abi import ArgKind, ArgWord, Opcode, Status
+from dlc.runtime.abi import Opcode, Status
 
 STEPS = f"""
 ; ---- the walk
 
-; Walks the program of a call as thread number `%thread` of `%threads`.
-define internal void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads) {{
+; Walks the program of a call, and shares its waves with the workers of a pool up to `%threads` threads.
+define internal void @run(ptr %call, ptr %pool, i64 %threads) {{
 entry:
   %walk = alloca [{WalkWord.COUNT} x i64], align 64
   %call_word = ptrtoint ptr %call to i64
   %pool_word = ptrtoint ptr %pool to i64
   call void @put(ptr %walk, i64 {WalkWord.CALL}, i64 %call_word)
   call void @put(ptr %walk, i64 {WalkWord.POOL}, i64 %pool_word)
-  call void @put(ptr %walk, i64 {WalkWord.THREAD}, i64 %thread)
+  call void @put(ptr %walk, i64 {WalkWord.THREAD}, i64 0)
   call void @put(ptr %walk, i64 {WalkWord.THREADS}, i64 %threads)
-  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 0)
-  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 0)
-  call void @put(ptr %walk, i64 {WalkWord.FAILED}, i64 0)
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 0)
 {call_tables("PROGRAM", "SIZES")}
-  %one_thread = icmp eq i64 %threads, 1
-  br i1 %one_thread, label %next, label %join_in
-
-join_in:
-  %passed = call i64 @get(ptr %pool, i64 {PoolWord.BARRIERS})
-  call void @put(ptr %walk, i64 {WalkWord.BARRIERS}, i64 %passed)
   br label %next
 
 next:
-  %index = phi i64 [0, %entry], [0, %join_in], [%wave_end, %wave], [%loop_to, %loop],
-                   [%next_to, %next_step], [%branch_to, %branch], [%following, %limit_passed],
-                   [%following, %zero], [%a, %jump], [%following, %combine]
+  %index = phi i64 [0, %entry], [%wave_end, %wave], [%loop_to, %loop], [%next_to, %next_step],
+                   [%branch_to, %branch], [%following, %limit_passed], [%following, %zero],
+                   [%a, %jump], [%following, %combine]
   %step = call i64 @step_word(i64 %index)
 {step_words("OPCODE", "A", "B", "C")}
   %following = add i64 %index, 1
   switch i64 %opcode, label %leave [
     i64 {Opcode.WAVE}, label %wave
-    i64 {Opcode.LOOP}, label %loop_head
+    i64 {Opcode.LOOP}, label %loop
     i64 {Opcode.NEXT}, label %next_step
-    i64 {Opcode.BRANCH}, label %branch_meet
+    i64 {Opcode.BRANCH}, label %branch
     i64 {Opcode.LIMIT}, label %limit
     i64 {Opcode.ZERO}, label %zero
     i64 {Opcode.JUMP}, label %jump
@@ -61,20 +50,8 @@ wave:
   %stays = icmp eq i64 %ended, 0
   br i1 %stays, label %next, label %leave
 
-loop_head:
-  ; A trip count in memory is read between two barriers.
-  %trip = call i64 @argument_word(ptr %program, i64 %b)
-  %trip_kind_word = add i64 %trip, {ArgWord.KIND}
-  %trip_kind = call i64 @get(ptr %program, i64 %trip_kind_word)
-  %in_memory = icmp eq i64 %trip_kind, {ArgKind.LOADED}
-  br i1 %in_memory, label %loop_meet, label %loop
-
-loop_meet:
-  %loop_leaves = call i64 @meet_to_read(ptr %walk)
-  %loop_stays = icmp eq i64 %loop_leaves, 0
-  br i1 %loop_stays, label %loop, label %leave
-
 loop:
+  %trip = call i64 @argument_word(ptr %program, i64 %b)
   %trips = call i64 @resolve(ptr %walk, ptr %call, i64 %trip)
   %has_round = call i64 @enter_loop(ptr %walk, i64 %a, i64 %trips)
   %enters = icmp ne i64 %has_round, 0
@@ -86,11 +63,6 @@ next_step:
   %again = icmp ne i64 %goes_on, 0
   %next_to = select i1 %again, i64 %c, i64 %following
   br label %next
-
-branch_meet:
-  %branch_leaves = call i64 @meet_to_read(ptr %walk)
-  %branch_stays = icmp eq i64 %branch_leaves, 0
-  br i1 %branch_stays, label %branch, label %leave
 
 branch:
   %condition = call i64 @argument_word(ptr %program, i64 %a)
@@ -133,38 +105,6 @@ combine:
   br label %next
 
 leave:
-  br i1 %one_thread, label %gone, label %meet_last
-
-meet_last:
-  ; After this barrier no thread looks at the call any more.
-  call void @owe(ptr %walk)
-  %ignored = call i64 @pay(ptr %walk)
-  {walk_word("BARRIERS").strip()}
-  %is_first = icmp eq i64 %thread, 0
-  br i1 %is_first, label %remember, label %gone
-
-remember:
-  call void @put(ptr %pool, i64 {PoolWord.BARRIERS}, i64 %barriers)
-  br label %gone
-
-gone:
   ret void
-}}
-
-; Before all threads read what decides where they go: the barrier that is owed, and another one is
-; owed at once, so that nobody overwrites it before the last has read. Returns 1 if the call ends here.
-define internal i64 @meet_to_read(ptr %walk) {{
-entry:
-{walk_word("THREADS")}
-  %one_thread = icmp eq i64 %threads, 1
-  br i1 %one_thread, label %done, label %meet
-
-meet:
-  %leave = call i64 @pay(ptr %walk)
-  call void @owe(ptr %walk)
-  ret i64 %leave
-
-done:
-  ret i64 0
 }}
 """

@@ -81,14 +81,8 @@ unlock:
   ret void
 }}
 
-; Ends the call for a reason that all threads see alike; thread 0 takes note of it.
+; Ends the call for another reason than a tile that failed.
 define internal void @end_early(ptr %walk, i64 %within, i64 %op, i64 %status, i64 %a) {{
-entry:
-{walk_word("THREAD")}
-  %is_other = icmp ne i64 %thread, 0
-  br i1 %is_other, label %done, label %note
-
-note:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
 {walk_word("ORDER")}
   %place = or i64 %order, %within
@@ -98,9 +92,6 @@ note:
   call void @put(ptr %fault, i64 {FaultWord.A}, i64 %a)
   call void @put(ptr %fault, i64 {FaultWord.B}, i64 0)
   call void @note_fault(ptr %call, i64 %place, i64 %op, ptr %fault)
-  br label %done
-
-done:
   ret void
 }}
 """

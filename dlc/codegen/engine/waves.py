@@ -1,8 +1,4 @@
-"""Waves of the engine as LLVM text: dividing the tiles, running kernels, the barrier before a wave.
-
-Barriers are lazy: a wave only marks a barrier as pending, and threads pass it before the first step that
-depends on the work of other threads. So consecutive waves of thread 0 alone need no barrier between them.
-"""
+"""Waves of the engine as LLVM text: the tiles of a chunk, running kernels, the end of a wave."""
 
 from __future__ import annotations
 
@@ -21,41 +17,41 @@ from dlc.runtime.abi import (
 WAVES = f"""
 ; ---- waves
 
-; This thread's stretch of a wave that costs `%sum` and employs `%workers` threads.
+; Computes a chunk of a wave that costs `%sum`: the tiles that begin in this one of `%chunks` equal parts.
 ; Stops at the first tile that fails.
-define internal void @work(ptr %walk, i64 %step, i64 %calls, i64 %sum, i64 %workers) {{
+define internal void @work(ptr %walk, i64 %step, i64 %sum, i64 %chunk, i64 %chunks) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
 {call_tables("PROGRAM", "SIZES")}
-{walk_word("THREAD")}
-  %is_alone = icmp eq i64 %workers, 1
-  br i1 %is_alone, label %next, label %divide
+{step_words("A")}
+  %is_whole = icmp eq i64 %chunks, 1
+  br i1 %is_whole, label %next, label %divide
 
 divide:
-  %next_thread = add i64 %thread, 1
-  %share_begin = call i64 @share_begin(i64 %sum, i64 %thread, i64 %workers)
-  %share_end = call i64 @share_begin(i64 %sum, i64 %next_thread, i64 %workers)
+  %next_chunk = add i64 %chunk, 1
+  %chunk_begin = call i64 @part_begin(i64 %sum, i64 %chunk, i64 %chunks)
+  %chunk_end = call i64 @part_begin(i64 %sum, i64 %next_chunk, i64 %chunks)
   br label %next
 
 next:
-  %from = phi i64 [0, %entry], [%share_begin, %divide], [%from, %continue]
-  %to = phi i64 [0, %entry], [%share_end, %divide], [%to, %continue]
+  %from = phi i64 [0, %entry], [%chunk_begin, %divide], [%from, %continue]
+  %to = phi i64 [0, %entry], [%chunk_end, %divide], [%to, %continue]
   %index = phi i64 [0, %entry], [0, %divide], [%index_after, %continue]
   %begin = phi i64 [0, %entry], [0, %divide], [%end, %continue]
-  %more = icmp slt i64 %index, %calls
+  %more = icmp slt i64 %index, %a
   br i1 %more, label %measure, label %done
 
 measure:
   %index_after = add i64 %index, 1
   %words = mul i64 %index_after, {STEP_WORDS}
   %op = add i64 %step, %words
-  %fields = call ptr @at(ptr %program, i64 %op)
-  %tiles_index = call i64 @get(ptr %fields, i64 {StepWord.D})
+  %op_fields = call ptr @at(ptr %program, i64 %op)
+  %tiles_index = call i64 @get(ptr %op_fields, i64 {StepWord.D})
   %tiles = call i64 @get(ptr %sizes, i64 %tiles_index)
-  br i1 %is_alone, label %compute, label %cut
+  br i1 %is_whole, label %compute, label %cut
 
 cut:
-  %cost_index = call i64 @get(ptr %fields, i64 {StepWord.E})
+  %cost_index = call i64 @get(ptr %op_fields, i64 {StepWord.E})
   %cost = call i64 @get(ptr %sizes, i64 %cost_index)
   %first_cut = call i64 @first_tile(i64 %from, i64 %begin, i64 %cost, i64 %tiles)
   %last_cut = call i64 @first_tile(i64 %to, i64 %begin, i64 %cost, i64 %tiles)
@@ -73,14 +69,10 @@ compute:
 run:
   %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last)
   %fine = icmp eq i64 %status, {Status.OK}
-  br i1 %fine, label %continue, label %failed
+  br i1 %fine, label %continue, label %done
 
 continue:
   br label %next
-
-failed:
-  call void @put(ptr %walk, i64 {WalkWord.FAILED}, i64 1)
-  br label %done
 
 done:
   ret void
@@ -167,95 +159,36 @@ done:
   ret void
 }}
 
-; Passes the barrier that is owed, if any; returns 1 if the call is to end here.
-define internal i64 @pay(ptr %walk) {{
-entry:
-{walk_word("OWED")}
-  %owes = icmp ne i64 %owed, 0
-  br i1 %owes, label %pass, label %none
-
-none:
-  ret i64 0
-
-pass:
-  %pool = call ptr @pointer(ptr %walk, i64 {WalkWord.POOL})
-{walk_word("THREAD")}
-{walk_word("THREADS")}
-{walk_word("BARRIERS")}
-{walk_word("FAILED")}
-  %barrier = add i64 %barriers, 1
-  call void @put(ptr %walk, i64 {WalkWord.BARRIERS}, i64 %barrier)
-  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 0)
-  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 0)
-  %leave = call i64 @barrier(ptr %pool, i64 %thread, i64 %threads, i64 %barrier, i64 %failed)
-  ret i64 %leave
-}}
-
-; From here on a barrier stands before whatever comes next, even if thread 0 does it alone.
-define internal void @owe(ptr %walk) alwaysinline {{
-  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 1)
-  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 1)
-  ret void
-}}
-
-; One wave, and the barrier before it. Returns 1 if the call is to end here.
+; One wave, until all of its tiles are computed. Returns 1 if the call is to end here.
 define internal i64 @wave(ptr %walk, i64 %step) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
 {call_tables("PROGRAM", "SIZES")}
-{walk_word("THREAD")}
 {walk_word("THREADS")}
 {walk_word("ORDER")}
-{step_words("A", "B", "C")}
+{step_words("C")}
   %order_after = add i64 %order, {1 << ORDER_SHIFT}
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 %order_after)
   %one_thread = icmp eq i64 %threads, 1
   %is_serial = icmp ne i64 %c, 0
   %is_alone = or i1 %one_thread, %is_serial
-  br i1 %is_alone, label %divided, label %divide
+  br i1 %is_alone, label %compute, label %estimate
 
-divide:
+estimate:
   %cost = call i64 @wave_cost(ptr %program, ptr %sizes, i64 %step)
-  %crew = call i64 @employed_threads(i64 %cost, i64 %threads)
-  br label %divided
-
-divided:
-  %sum = phi i64 [0, %entry], [%cost, %divide]
-  %workers = phi i64 [1, %entry], [%crew, %divide]
+  %workers = call i64 @employed_threads(i64 %cost, i64 %threads)
   %several = icmp sgt i64 %workers, 1
-  %shared_now = zext i1 %several to i64
-  %shared_before = call i64 @get(ptr %walk, i64 {WalkWord.SHARED})
-  %shared = or i64 %shared_before, %shared_now
-  %matters = icmp ne i64 %shared, 0
-  br i1 %matters, label %meet, label %begin
+  br i1 %several, label %share, label %compute
 
-meet:
-  %leave = call i64 @pay(ptr %walk)
-  %goes_on = icmp eq i64 %leave, 0
-  br i1 %goes_on, label %met, label %end
+share:
+  call void @share(ptr %walk, i64 %step, i64 %cost, i64 %workers)
+  br label %computed
 
-met:
-  ; Without a barrier owed, what was shared before stays so.
-  %still_shared = call i64 @get(ptr %walk, i64 {WalkWord.SHARED})
-  %shared_then = or i64 %still_shared, %shared_now
-  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 %shared_then)
-  br label %begin
+compute:
+  call void @work(ptr %walk, i64 %step, i64 0, i64 0, i64 1)
+  br label %computed
 
-begin:
-  %failed = call i64 @get(ptr %walk, i64 {WalkWord.FAILED})
-  %sound = icmp eq i64 %failed, 0
-  %employed = icmp slt i64 %thread, %workers
-  %works = and i1 %sound, %employed
-  br i1 %works, label %work, label %finish
-
-work:
-  call void @work(ptr %walk, i64 %step, i64 %a, i64 %sum, i64 %workers)
-  br label %finish
-
-finish:
-  %barrier_owed = call i64 @get(ptr %walk, i64 {WalkWord.OWED})
-  %owed_now = or i64 %barrier_owed, %b
-  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 %owed_now)
+computed:
   call void @notice_cancel(ptr %walk, ptr %call)
   %stop = call i64 @get(ptr %call, i64 {CallWord.STOP_AFTER})
   %may_stop = icmp sge i64 %stop, 0
@@ -268,28 +201,21 @@ look_for_stop:
 
 stop_here:
   call void @end_early(ptr %walk, i64 {LAST_IN_WAVE}, i64 %stop, i64 {Status.STOPPED}, i64 0)
-  ret i64 1
+  br label %judge
 
 judge:
-  ; With others on their way, a failure waits for the next barrier.
-  %failed_now = call i64 @get(ptr %walk, i64 {WalkWord.FAILED})
-  %alone = zext i1 %one_thread to i64
-  %ends = and i64 %failed_now, %alone
+  %status = call i64 @get(ptr %call, i64 {CallWord.STATUS})
+  %failed = icmp ne i64 %status, {Status.OK}
+  %ends = zext i1 %failed to i64
   ret i64 %ends
-
-end:
-  ret i64 1
 }}
 
-; Thread 0 looks whether someone wants the call to end.
+; Notes that someone wants the call to end.
 define internal void @notice_cancel(ptr %walk, ptr %call) {{
 entry:
   %flag = call ptr @pointer(ptr %call, i64 {CallWord.CANCEL})
-{walk_word("THREAD")}
   %none = icmp eq ptr %flag, null
-  %other = icmp ne i64 %thread, 0
-  %skip = or i1 %none, %other
-  br i1 %skip, label %done, label %look
+  br i1 %none, label %done, label %look
 
 look:
   %value = load atomic i32, ptr %flag monotonic, align 4
@@ -298,7 +224,6 @@ look:
 
 cancel:
   call void @end_early(ptr %walk, i64 {LAST_IN_WAVE}, i64 -1, i64 {Status.CANCELLED}, i64 0)
-  call void @put(ptr %walk, i64 {WalkWord.FAILED}, i64 1)
   br label %done
 
 done:
