@@ -170,6 +170,33 @@ look:
   br i1 %early, label %look, label %over
 over:""",
     ),
+    # own += 1, then waits until n tiles have come here: n threads have one each; it gives up after long
+    "meet": kernel(
+        "meet",
+        ["come", "n", "own"],
+        f"""
+  %before = load i64, ptr %own.p
+  %after = add i64 %before, 1
+  store i64 %after, ptr %own.p
+  %earlier = atomicrmw add ptr %come.p, i64 1 seq_cst
+  %start = call i64 @llvm.readcyclecounter()
+  br label %look
+look:
+  %there = load atomic i64, ptr %come.p seq_cst, align 8
+  %all = icmp sge i64 %there, %n
+  br i1 %all, label %met, label %wait
+wait:
+  %ignored = call i32 @sched_yield()
+  %now = call i64 @llvm.readcyclecounter()
+  %passed = sub i64 %now, %start
+  %late = icmp ugt i64 %passed, {100 << 30}
+  br i1 %late, label %fails, label %look
+fails:
+  store i64 {Status.LIMIT}, ptr %fault
+  ret void
+met:""",
+    )
+    + "declare i64 @llvm.readcyclecounter()\ndeclare i32 @sched_yield()\n",
     "nothing": "define void @nothing(ptr %args, i64 %first, i64 %last, ptr %fault) { ret void }",
 }
 

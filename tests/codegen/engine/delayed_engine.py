@@ -1,7 +1,7 @@
-"""The engine with random delays at its atomics: `python -m tests.codegen.engine.delayed_engine SEED CALLS`.
+"""The engine with random delays at its atomics and its work: `python -m tests.codegen.engine.delayed_engine SEED CALLS`.
 
-Before and behind each atomic operation a thread spins for a while, at random, so that orders of events
-that are rare become usual. Prints how many results were wrong. A process has one engine, so this is one of
+Before and behind each atomic operation, and where it computes a chunk, a thread spins for a while, at random,
+so that orders of events that are rare become usual. Prints how many results were wrong. A process has one engine, so this is one of
 its own; a MISTAKE is planted to see that it would be found.
 """
 
@@ -20,7 +20,7 @@ from tests.codegen.assembly import Call, Program
 from tests.codegen.engine.test_programs import chain, chained, words
 
 LONGEST = 20_000
-"""Cycles of a delay: longer than a barrier, shorter than a time slice."""
+"""Cycles of a delay: longer than a wave, shorter than a time slice."""
 PATIENCE = 0.5
 """Seconds without a call that ends, after which a process with a mistake is taken to hang."""
 
@@ -55,40 +55,35 @@ done:
 """
 
 MISTAKES: Mapping[str, tuple[str, str]] = {
-    # Two barriers in a row use the same lines.
-    "lines": ("%line = shl i64 %parity, 3", "%line = shl i64 0, 3"),
-    # The letter box is empty before the worker has left its last barrier.
-    "letter": (
-        "  call void @wake(ptr %pool, ptr %call, i64 %thread, i64 %threads)\n"
-        "  call void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads)\n",
-        "  call void @wake(ptr %pool, ptr %call, i64 %thread, i64 %threads)\n"
-        "  store atomic i64 0, ptr %row release, align 8\n"
-        "  call void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads)\n",
+    # Chunks count as done before they are computed.
+    "count": (
+        "  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %chunks)\n"
+        "  %before_stolen = atomicrmw add ptr %done, i64 1 release\n",
+        "  %before_stolen = atomicrmw add ptr %done, i64 1 release\n"
+        "  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %chunks)\n",
     ),
+    # Whoever comes late to a wave takes chunks of the next one.
+    "late": ("%is_over = icmp sgt i64 %found_wave, %wave", "%is_over = icmp sgt i64 0, 1"),
+    # The caller goes on while others compute.
+    "wait": ("  call void @wait_for(ptr %done, i64 %chunks)\n", ""),
     # The pool is given back before the caller has done its part.
     "dismissal": (
-        "  call void @run(ptr %call, ptr %pool, i64 0, i64 %threads)\n"
-        "  call void @dismiss(ptr %pool)\n",
-        "  call void @dismiss(ptr %pool)\n"
-        "  call void @run(ptr %call, ptr %pool, i64 0, i64 %threads)\n",
-    ),
-    # A thread goes on when it has heard from one other.
-    "rounds": (
-        "%more = icmp slt i64 %distance, %threads",
-        "%more = icmp slt i64 %distance, 2",
+        "  call void @run(ptr %call, ptr %pool, i64 %threads)\n  call void @dismiss(ptr %pool)\n",
+        "  call void @dismiss(ptr %pool)\n  call void @run(ptr %call, ptr %pool, i64 %threads)\n",
     ),
 }
 """What is replaced by what, once, in the engine's text."""
 
 
 def delayed(text: str, seed: int) -> str:
-    """The engine's text with a delay before and behind each atomic operation."""
+    """The engine's text with a delay before and behind each atomic operation and each chunk."""
     lines: list[str] = []
     for number, line in enumerate(text.split("\n")):
         code = line.partition(";")[0].split()
         is_atomic = "atomic" in code or "cmpxchg" in code or "atomicrmw" in code
+        is_chunk = code[:2] == ["call", "void"] and code[2].startswith("@compute(")
         delay = f"  call void @delay(i64 {seed * 1_000_003 + number})"
-        lines += [delay, line, delay] if is_atomic else [line]
+        lines += [delay, line, delay] if is_atomic or is_chunk else [line]
     return "\n".join(lines) + _DELAY
 
 

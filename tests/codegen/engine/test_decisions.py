@@ -8,17 +8,21 @@ import inspect
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 from typing import TypeAlias
 
 import pytest
 
 from dlc.codegen.engine.decisions import (
+    CHUNK,
+    CHUNKS_OF_THREAD,
     FUNCTIONS,
+    QUEUE_END,
     WalkWord,
     argument_value,
     argument_word,
+    chunk_count,
     combine,
     employed_threads,
     enter_loop,
@@ -26,7 +30,11 @@ from dlc.codegen.engine.decisions import (
     has_op,
     is_earlier,
     next_round,
-    share_begin,
+    part_begin,
+    queue_end,
+    queue_first,
+    queue_of,
+    queue_wave,
     step_word,
     useful_threads,
     wave_cost,
@@ -38,6 +46,7 @@ from dlc.runtime.abi import (
     ARG_WORDS,
     GRAIN,
     HEADER_WORDS,
+    MAX_THREADS,
     STEP_WORDS,
     THREAD,
     ArgKind,
@@ -104,15 +113,39 @@ def test_the_busiest_wave_that_threads_may_share_says_how_many_are_useful() -> N
     assert useful_threads(words, SIZES, 16) == 1
 
 
-def test_shares_are_the_whole_wave_and_differ_by_one_at_most() -> None:
-    for cost, threads in ((0, 1), (1, 3), (10, 4), (1 << 51, 256)):
-        marks = [share_begin(cost, thread, threads) for thread in range(threads + 1)]
+def test_parts_are_the_whole_and_differ_by_one_at_most() -> None:
+    for cost, parts in ((0, 1), (1, 3), (10, 4), (1 << 51, 1023)):
+        marks = [part_begin(cost, part, parts) for part in range(parts + 1)]
         lengths = [after - before for before, after in pairwise(marks)]
         assert (marks[0], marks[-1]) == (0, cost)
         assert max(lengths) - min(lengths) <= 1
 
 
-def test_each_tile_is_in_the_share_in_which_it_begins() -> None:
+@pytest.mark.parametrize(
+    ("cost", "threads", "chunks"),
+    [
+        (2 * GRAIN, 2, 2),
+        (10 * CHUNK, 2, 10),
+        (11 * CHUNK, 4, 8),
+        (1 << 51, 4, 4 * CHUNKS_OF_THREAD),
+        (1 << 51, MAX_THREADS, 3 * MAX_THREADS),
+    ],
+)
+def test_a_wave_has_chunks_for_each_thread_and_none_below_a_cost(
+    cost: int, threads: int, chunks: int
+) -> None:
+    assert chunk_count(cost, threads) == chunks < QUEUE_END
+
+
+def test_a_queue_is_a_wave_and_a_range_of_its_chunks() -> None:
+    most = (1 << 43) - 1
+    for wave, first, end in product((0, 1, 77, most), (0, 5, 1022), (0, 6, 1023)):
+        queue = queue_of(wave, first, end)
+        assert queue < 1 << 63
+        assert (queue_wave(queue), queue_first(queue), queue_end(queue)) == (wave, first, end)
+
+
+def test_each_tile_is_in_the_part_in_which_it_begins() -> None:
     random = Random(0)
     for _ in range(300):
         begin, cost, tiles = random.randrange(20), random.randrange(1, 9), random.randrange(6)
@@ -231,7 +264,11 @@ def random_calls(random: Random) -> Iterator[Call]:
     yield useful_threads, (words, sizes, small)
     yield wave_cost, (words, sizes, first)
     yield employed_threads, (random.randrange(9 * GRAIN), small)
-    yield share_begin, (random.randrange(1 << 52), small, small + random.randrange(1, 9))
+    yield part_begin, (random.randrange(1 << 52), small, small + random.randrange(1, 9))
+    yield chunk_count, (random.randrange(99 * CHUNK), small + 1)
+    queue = random.randrange(1 << 63)
+    yield queue_of, (small, *random.choices(range(QUEUE_END), k=2))
+    yield from ((part, (queue,)) for part in (queue_wave, queue_first, queue_end))
     yield first_tile, (*random.choices(range(40), k=2), small + 1, random.randrange(9))
     yield has_op, (words, first, small - 1)
     yield step_word, (small,)
