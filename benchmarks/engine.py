@@ -90,10 +90,10 @@ class Bench:
         self.roots = np.zeros(Root.INPUTS, np.int64)
 
     def wave(self, tiles: int, cost: int) -> list[Step]:
-        """A wave of one op, by sizes' indices, with a barrier after it."""
+        """A wave of one op, by sizes' indices."""
         kernel = self.code.entries["nothing"]
         call = [Opcode.CALL, kernel, 0, ARGUMENTS, tiles, cost, 0, 0]
-        return [[Opcode.WAVE, 1, 1, 0, 0, 0, 0, 0], call]
+        return [[Opcode.WAVE, 1, 0, 0, 0, 0, 0, 0], call]
 
     def call(self, steps: list[Step], thread_count: int) -> Call:
         rows = [*steps, [Opcode.END] + [0] * (STEP_WORDS - 1)]

@@ -2,8 +2,8 @@
 
 A *root* is a block of memory: an input, an output, the weights, the constants, or a place in the one
 arena, alive from wave `first` to wave `last`. Each device has a part of the arena of its own. A *view* is a
-typed window on a root. Kernels stand in *waves*: the operations of a wave run together, a barrier follows.
-Sizes and offsets are in bytes.
+typed window on a root. Kernels stand in *waves*: the operations of a wave run together, and all of them end
+before the next operation. Sizes and offsets are in bytes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ class Wave(Op):
 
     body: Block = region()
     serial: bool = attribute(default=False)
-    barrier: bool = attribute(default=True)
 
     pure = False
 
@@ -198,7 +197,7 @@ def program_of(op: Op) -> Program | None:
 
 @op("mem.loop")
 class Loop(Op):
-    """Run the body `length` times; `counter` counts the rounds from 0. The back edge is a barrier."""
+    """Run the body `length` times; `counter` counts the rounds from 0."""
 
     body: Block = region()
     counter: int = attribute()

@@ -1,9 +1,9 @@
-"""The contract between compiled code and everything that calls it, version 1.
+"""The contract between compiled code and everything that calls it, version 2.
 
 A compiled model is three read-only things: *kernels* (machine code in one image), a *program* for each
 entry point (a table of steps), and *sizes* (the numbers the steps use: bytes, extents, strides, tile
 counts; evaluated from the dims once for each tuple of sizes and cached). One small native *engine*,
-the same in every artifact of a target, walks a program on every thread of a call.
+the same in every artifact of a target, walks a program and shares its work with the threads of a pool.
 
 The engine has one entry, `int32 dlc_enter(dlc_call *)`; it returns the status code (0 is success).
 
@@ -19,17 +19,17 @@ each name in the artifact's list of imports, zero in the file, filled by the loa
 thread count, and each output element belongs to one tile: so the bits are the same for any number of
 threads. A kernel that fails calls no one: it writes `FaultWord`s (`fault[STATUS]` is 0 on entry) for
 the tile that failed and returns at once. The engine keeps the first failure in program order (wave, then
-step, then tile, whatever the thread count) and all threads leave together at the next barrier.
+step, then tile, whatever the thread count) and ends the call with the wave.
 
 **Program**: 64-bit little-endian words: the header, `HeaderWord`, then the steps, `STEP_WORDS` words
-each, as `StepWord` names them, then the arguments. All threads of a call walk the steps
-in lockstep. The meaning of the fields by `Opcode`:
+each, as `StepWord` names them, then the arguments. Thread 0, the
+caller's, walks the steps. The meaning of the fields by `Opcode`:
 
-- `WAVE` a = number of CALL steps that follow and belong to it, b = 1 if a barrier ends it (0: what
-  comes before the next barrier is independent of it), c = 1 if thread 0 does all of it.
-  Ops of a wave are independent; threads share their tiles by cost: the tiles of a wave in order, laid
-  end to end by cost, are cut into one stretch for each thread. A wave employs at most one thread for
-  each `GRAIN` of its cost: small waves need no mark, and run on thread 0 without a barrier between them.
+- `WAVE` a = number of CALL steps that follow and belong to it, b = 1 if thread 0 does all of it.
+  Ops of a wave are independent, and all of its tiles are computed before the next step. Threads share
+  them by cost: the tiles of a wave in order, laid end to end by cost, are cut into chunks of equal cost,
+  which threads take until none is left. A wave employs at most one thread for each `GRAIN` of its cost:
+  small waves need no mark, and run on thread 0.
 - `CALL` a = byte offset of the kernel in the image, b = first argument (index into the argument
   table), c = number of arguments, d = size index of the tile count, e = size index of the cost of one
   tile (in nanoseconds, at least 1), f = op id (for status, trace and probes), g = how many of its
@@ -47,14 +47,10 @@ in lockstep. The meaning of the fields by `Opcode`:
   counter a = counter b * sizes[c] + counter d * sizes[e]; the place in a nest of loops as one counter.
 - `JUMP` a = step. `END` ends the program.
 
-What the compiler guarantees: memory that a BRANCH, a LOADED trip count or a LOADED argument reads was
-written in a wave that a barrier ended. (The engine puts a barrier *after* BRANCH and after a LOOP with
-LOADED trip count has read: such memory may be written again in the very next wave.) The sum of
-tiles * cost over a wave stays below 2**52.
+What the compiler guarantees: the sum of tiles * cost over a wave stays below 2**52.
 
-**Time**, in the order of the table, is counted in waves: the barriers that end waves before it. So a wave
-without a barrier of its own is counted as one with those after it, up to a barrier. Memory plans
-(`dlc.runtime.artifact.plan`) say from which wave to which a root of the arena is in use.
+**Time**, in the order of the table, is counted in waves. Memory plans (`dlc.runtime.artifact.plan`) say
+from which wave to which a root of the arena is in use.
 
 **Argument**: `ARG_WORDS` words, `ArgWord`. Its value is, by `ArgKind`:
 `SIZE` sizes[offset]; `POINTER` roots[root] + sizes[offset] + counter * sizes[stride] (no counter: -1;
@@ -106,7 +102,7 @@ class CallWord(IntEnum):
     PROGRAM = 4
     SIZES = 5
     ROOTS = 6
-    CANCEL = 7  # pointer to an int32 that another thread may set to 1, or 0; read at each barrier
+    CANCEL = 7  # pointer to an int32 that another thread may set to 1, or 0; read after each wave
     STOP_AFTER = 8  # op id after whose wave the call ends early with Status.STOPPED, or -1
     TRACE = 9  # pointer to trace records, `TraceWord`, or 0
     TRACE_CAPACITY = 10  # in records

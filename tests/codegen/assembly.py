@@ -314,8 +314,8 @@ class Program:
             *(self.size(tiles), self.size(cost), op, 0),
         ]
 
-    def wave(self, *calls: list[int], barrier: bool = True, serial: bool = False) -> int:
-        index = self.step(Opcode.WAVE, len(calls), barrier, serial)
+    def wave(self, *calls: list[int], serial: bool = False) -> int:
+        index = self.step(Opcode.WAVE, len(calls), serial)
         self.steps += calls
         return index
 

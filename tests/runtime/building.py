@@ -249,8 +249,8 @@ class Assembler:
     def wave(
         self, kernel: str, tiles: str | int, *arguments: list[int], op: int = 0, cost: int = 1
     ) -> None:
-        """One kernel in a wave of its own, with a barrier after it."""
-        self.step(abi.Opcode.WAVE, 1, 1, 0)
+        """One kernel in a wave of its own."""
+        self.step(abi.Opcode.WAVE, 1)
         first = len(self.arguments)
         self.arguments += arguments
         offset = self.code.entries[kernel]

@@ -2,10 +2,9 @@
 
 The engine is LLVM text for the baseline processor of an architecture. Integer functions (`decisions`) are
 written in Python and compiled into it; threads, atomics, system calls and the floating-point state are
-written as LLVM text. `pool` starts, wakes and parks threads; `sharing` has the queues of chunks by which they
-share a wave; `waves` runs the kernels of a wave; `steps` interprets the step table; `walk` has the state of a
-thread. This module has the entry,
-and the few lines that depend on the processor.
+written as LLVM text. `pool` starts, wakes and parks threads; `sharing` has the queues of chunks by which
+they share a wave; `waves` runs the kernels of a wave; `steps` interprets the step table; `walk` has the
+state of a thread. This module has the entry, and the few lines that depend on the processor.
 """
 
 from __future__ import annotations

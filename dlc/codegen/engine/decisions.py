@@ -26,7 +26,6 @@ from dlc.runtime.abi import (
     StepWord,
 )
 
-
 CHUNK = 2000
 """The least cost, in nanoseconds, of a chunk of a wave that is cut into several for each thread."""
 CHUNKS_OF_THREAD = 12
@@ -63,7 +62,7 @@ def useful_threads(program: Sequence[int], sizes: Sequence[int], allowed: int) -
         if useful >= allowed:
             break
         step = step_word(number)
-        is_serial = program[step + StepWord.C]
+        is_serial = program[step + StepWord.B]
         if program[step + StepWord.OPCODE] == Opcode.WAVE and not is_serial:
             useful = max(useful, employed_threads(wave_cost(program, sizes, step), allowed))
     return useful

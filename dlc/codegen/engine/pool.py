@@ -2,8 +2,8 @@
 
 The memory of the pool is a row of 256 bytes for each thread. Workers are started when first needed and
 never end. They know of no call: a worker watches the number of the wave in row 0, takes part in each wave
-that is published there (`sharing`), and sleeps on a futex when none has come for a while. Memory of zeros is
-a pool without workers, so a forked child, which finds zeros there, starts its own.
+that is published there (`sharing`), and sleeps on a futex when none has come for a while. Memory of zeros
+is a pool without workers, so a forked child, which finds zeros there, starts its own.
 """
 
 from __future__ import annotations

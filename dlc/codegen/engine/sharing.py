@@ -1,9 +1,9 @@
 """How threads share a wave, as LLVM text: queues of chunks, and work stealing.
 
-The caller's thread walks the program alone. A wave that is worth several threads is cut into chunks of equal
-cost, and each thread has a queue of them, consecutive ones. A thread takes the first chunk of its own queue,
-again and again, and then the last ones of the others' queues. So memory that threads touch stays together
-while all are on time, and a thread that is late, or was never woken, costs the wave one chunk at most.
+The caller's thread walks the program alone. A wave that is worth several threads is cut into chunks of
+equal cost, and each thread has a queue of consecutive ones. A thread takes the first chunk of its own
+queue, again and again, then steals the last ones of the others' queues. So threads that are on time work on
+memory of their own, and a thread that is late, or was never woken, delays the wave by one chunk at most.
 
 A queue is one word, which is changed by compare-and-swap. It has the number of its wave: whoever comes to a
 queue of an earlier wave first fills it, the owner or a thief, and whoever comes late to a wave finds no

@@ -166,11 +166,11 @@ entry:
 {call_tables("PROGRAM", "SIZES")}
 {walk_word("THREADS")}
 {walk_word("ORDER")}
-{step_words("C")}
+{step_words("B")}
   %order_after = add i64 %order, {1 << ORDER_SHIFT}
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 %order_after)
   %one_thread = icmp eq i64 %threads, 1
-  %is_serial = icmp ne i64 %c, 0
+  %is_serial = icmp ne i64 %b, 0
   %is_alone = or i1 %one_thread, %is_serial
   br i1 %is_alone, label %compute, label %estimate
 

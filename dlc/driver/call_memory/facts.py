@@ -124,7 +124,7 @@ class EntryMemory:
 
     @cached_property
     def waves(self) -> int:
-        """The number of waves, each of which ends with a barrier."""
+        """The number of waves."""
         last = [root.last for root in self.roots] + [work.wave for work in self.work]
         return max(last, default=-1) + 1
 

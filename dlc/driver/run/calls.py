@@ -200,7 +200,7 @@ def call_with(model: Model, arguments: Arguments) -> Results:
 def _interruptible(model: Model, action: Callable[[], object]) -> object:
     """Do something with the model in a thread beside: Python hears of Ctrl-C only between its own steps.
 
-    Then the call is asked to end, and ends at its next barrier.
+    Then the call is asked to end, and ends after its current wave.
     """
     outcome: list[object] = []
     failure: list[BaseException] = []

@@ -80,7 +80,7 @@ class Surroundings(NamedTuple):
 class ProgramTable(NamedTuple):
     """A checked program: a row for each step and each argument, and the wave of each step.
 
-    The wave of a step is the number of barriers before it in the table (see `dlc.runtime.abi`).
+    The wave of a step is the number of waves that end before it in the table (see `dlc.runtime.abi`).
     """
 
     steps: Words
@@ -105,10 +105,9 @@ def check_program(words: Words, around: Surroundings) -> ProgramTable:
     _check_calls(steps, len(arguments), around)
     _check_waves(steps)
     _check_control(steps, arguments)
-    barriers = (opcodes == Opcode.WAVE) & (steps[:, StepWord.B] == 1)
-    # A barrier ends the calls of its wave too: these follow the WAVE step but belong before it.
-    before = barriers | _in_waves(steps, np.flatnonzero(barriers))
-    waves = np.cumsum(barriers) - before
+    ends = opcodes == Opcode.WAVE
+    # The calls of a wave follow the WAVE step but belong to it.
+    waves = np.cumsum(ends) - (ends | (opcodes == Opcode.CALL))
     return ProgramTable(steps, arguments, waves)
 
 
@@ -189,8 +188,7 @@ def _check_waves(steps: Words) -> None:
     """Every call belongs to the wave before it, and no jump leads into the middle of a wave."""
     opcodes = steps[:, StepWord.OPCODE]
     waves = opcodes == Opcode.WAVE
-    for flag in (StepWord.B, StepWord.C):
-        _refuse_rows(waves & _outside(steps[:, flag], 2), "a flag that is neither 0 nor 1")
+    _refuse_rows(waves & _outside(steps[:, StepWord.B], 2), "a flag that is neither 0 nor 1")
     count = steps[:, StepWord.A]
     too_long = (count < 0) | (count >= len(steps) - np.arange(len(steps)))
     _refuse_rows(waves & too_long, "a wave longer than the program")

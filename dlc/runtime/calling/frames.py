@@ -198,7 +198,7 @@ class Frame:
         return list(self.words)
 
     def cancel(self) -> None:
-        # The call ends at its next barrier.
+        # The call ends after its current wave.
         self._cancel.value = 1
 
     def reset(self) -> None:

@@ -133,7 +133,7 @@ class Walk:
                 pc += 1
             elif opcode == Opcode.WAVE:
                 wave += 1 if ended else 0
-                ended = step[StepWord.B] == 1
+                ended = True
                 pc = self._move(pc, step)
             else:
                 ended = True  # a round of a loop may depend on the one before

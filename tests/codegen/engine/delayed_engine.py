@@ -1,8 +1,8 @@
-"""The engine with random delays at its atomics and its work: `python -m tests.codegen.engine.delayed_engine SEED CALLS`.
+"""The engine with random delays: `python -m tests.codegen.engine.delayed_engine SEED CALLS [MISTAKE]`.
 
-Before and behind each atomic operation, and where it computes a chunk, a thread spins for a while, at random,
-so that orders of events that are rare become usual. Prints how many results were wrong. A process has one engine, so this is one of
-its own; a MISTAKE is planted to see that it would be found.
+Before and behind each atomic operation and each chunk a thread spins for a while, at random, so that orders
+of events that are rare become usual. Prints how many results were wrong. A process has one engine, so this
+is one of its own; a MISTAKE is planted to see that it would be found.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ done:
 """
 
 MISTAKES: Mapping[str, tuple[str, str]] = {
-    # Chunks count as done before they are computed.
-    "count": (
-        "  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %chunks)\n"
-        "  %before_stolen = atomicrmw add ptr %done, i64 1 release\n",
-        "  %before_stolen = atomicrmw add ptr %done, i64 1 release\n"
-        "  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %chunks)\n",
+    # A queue is read and written, and not compared in between.
+    "swap": (
+        "  %swapped = cmpxchg ptr %place, i64 %found, i64 %rest acq_rel monotonic\n"
+        "  %is_mine = extractvalue { i64, i1 } %swapped, 1\n"
+        "  br i1 %is_mine, label %taken, label %try\n",
+        "  store atomic i64 %rest, ptr %place release, align 8\n  br label %taken\n",
     ),
     # Whoever comes late to a wave takes chunks of the next one.
     "late": ("%is_over = icmp sgt i64 %found_wave, %wave", "%is_over = icmp sgt i64 0, 1"),
@@ -112,7 +112,7 @@ def end_without_progress(ended: Sequence[int]) -> None:
     os._exit(1)
 
 
-def wrong_results(calls: int, *, may_hang: bool) -> int:
+def wrong_results(calls: int, *, has_mistake: bool) -> int:
     """Calls by four threads at once, each on up to four threads, that gave something else."""
     expected = chained(12)
     wrong: list[int] = []
@@ -121,6 +121,8 @@ def wrong_results(calls: int, *, may_hang: bool) -> int:
     def work(number: int) -> None:
         call, broken = Call(chain(12), words(32)), Call(failing(), words(1))
         for _ in range(calls):
+            if has_mistake and wrong:
+                break
             call.arena[:] = words(32)
             call.run(2 + number % 3)
             found = reported(broken, 2 + number % 3)
@@ -129,7 +131,7 @@ def wrong_results(calls: int, *, may_hang: bool) -> int:
                 wrong.append(number)
 
     alone = reported(Call(failing(), words(1)), 1)
-    if may_hang:
+    if has_mistake:
         threading.Thread(target=end_without_progress, args=(ended,), daemon=True).start()
     workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for worker in workers:
@@ -147,7 +149,7 @@ def main(seed: int, calls: int, mistake: str | None) -> None:
         text = text.replace(old, new)
     changed = delayed(text, seed)
     assemble.engine_text = lambda: changed
-    print(wrong_results(calls, may_hang=mistake is not None))
+    print(wrong_results(calls, has_mistake=mistake is not None))
 
 
 if __name__ == "__main__":

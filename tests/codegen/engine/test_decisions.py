@@ -73,7 +73,7 @@ def program(steps: Sequence[Sequence[int]], arguments: Sequence[Sequence[int]] =
 
 def wave(*calls: tuple[int, int], serial: int = 0) -> list[list[int]]:
     """The steps of a wave whose calls have these tiles and costs, as indices of sizes."""
-    steps = [[Opcode.WAVE, len(calls), 1, serial]]
+    steps = [[Opcode.WAVE, len(calls), serial]]
     return steps + [
         [Opcode.CALL, 0, 0, 0, tiles, cost, op] for op, (tiles, cost) in enumerate(calls)
     ]

@@ -39,4 +39,4 @@ def test_ten_patterns_of_delays_change_no_result(seed: int) -> None:
 
 @pytest.mark.parametrize("mistake", every(3, MISTAKES))
 def test_delays_show_a_mistake_in_the_pool(mistake: str) -> None:
-    assert wrong_results(1, 4_000, mistake) != 0
+    assert wrong_results(1, 40_000, mistake) != 0

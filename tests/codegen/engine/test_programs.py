@@ -298,19 +298,6 @@ def test_the_first_failure_in_program_order_is_reported(threads: int) -> None:
 
 
 @every_thread_count
-def test_an_earlier_wave_without_a_barrier_fails_before_a_later_one(threads: int) -> None:
-    program = Program()
-    first = program.call("fail", program.number(60), program.number(0), tiles=64, op=9)
-    second = program.call("fail", program.number(0), program.number(0), tiles=64, op=1)
-    program.wave(first, barrier=False)
-    program.wave(second, barrier=False)
-    program.wave(second)
-    for _ in range(50):
-        result = run(program, words(1), threads)
-        assert (result.op, result.tile) == (9, 60)
-
-
-@every_thread_count
 def test_a_failure_in_a_loop_ends_the_call_in_that_turn(threads: int) -> None:
     program = Program()
     trips = program.argument(program.number(1000))

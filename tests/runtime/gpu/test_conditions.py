@@ -435,7 +435,7 @@ def table(*steps: Sequence[int], counter: int) -> StepTable:
 
 LOOPED = (
     (Opcode.ZERO, 0),
-    (Opcode.WAVE, 1, 1),
+    (Opcode.WAVE, 1),
     (Opcode.CALL, 0, 0, 1),
     (Opcode.BRANCH, 0, 7, 4),
     (Opcode.LIMIT, 0, 0, 0),
