@@ -1,4 +1,4 @@
-"""What the engine itself costs: a call, waking the threads, a barrier, a step.
+"""What the engine itself costs: a call, waking the threads, sharing a wave, a step.
 
     python benchmarks/engine.py [--threads 2] [--json]
 
@@ -55,8 +55,8 @@ done:
 }
 """
 LOOPS = 1000
-SIZES = np.array([0, 1, 256, 100 * GRAIN, LOOPS], np.int64)
-NO_BYTES, ONE, MANY, DEAR, TURNS = range(len(SIZES))
+SIZES = np.array([0, 1, 256, 100 * GRAIN, LOOPS, 2, GRAIN], np.int64)
+NO_BYTES, ONE, MANY, DEAR, TURNS, TWO, CHEAP = range(len(SIZES))
 """Indices of sizes."""
 ARGUMENTS = 4
 
@@ -156,8 +156,12 @@ def measure(thread_count: int) -> dict[str, float]:
         "the same call from Python": bench.python(3 * small),
         "small op in a loop": bench.native(looped(small), calls=20) / LOOPS,
         f"call with one shared wave, {crew}": bench.native(shared, thread_count),
-        f"shared wave and barrier in a loop, {crew}": bench.native(
+        "wave in as many chunks as there can be": bench.native(
             looped(shared), thread_count, calls=20
+        )
+        / LOOPS,
+        "wave of two chunks in a loop, 2 threads": bench.native(
+            looped(bench.wave(TWO, CHEAP)), 2, calls=20
         )
         / LOOPS,
     }

@@ -26,9 +26,9 @@ from dlc.runtime.abi import (
     StepWord,
 )
 
-CHUNK = 2000
+CHUNK = 4000
 """The least cost, in nanoseconds, of a chunk of a wave that is cut into several for each thread."""
-CHUNKS_OF_THREAD = 12
+MOST_CHUNKS = 12
 """The most chunks for each thread: a thread that is late delays a wave by one of them at most."""
 QUEUE_END = 1 << 10
 """What chunks of a wave are numbered below. The other 43 bits of a queue's word number its wave: they
@@ -83,10 +83,10 @@ def employed_threads(cost: int, threads: int) -> int:
     return max(min(cost // GRAIN, threads), 1)
 
 
-def chunk_count(cost: int, threads: int) -> int:
-    """The number of chunks of equal cost that a wave is cut into; at least one for each thread."""
-    most = min(CHUNKS_OF_THREAD, (QUEUE_END - 1) // threads)
-    return threads * max(min(cost // (threads * CHUNK), most), 1)
+def chunks_each(cost: int, threads: int) -> int:
+    """The number of chunks of equal cost into which the part of each thread in a wave is cut."""
+    most = min(MOST_CHUNKS, (QUEUE_END - 1) // threads)
+    return max(min(cost // (threads * CHUNK), most), 1)
 
 
 def part_begin(whole: int, part: int, parts: int) -> int:
@@ -212,7 +212,7 @@ FUNCTIONS = (
     useful_threads,
     wave_cost,
     employed_threads,
-    chunk_count,
+    chunks_each,
     part_begin,
     first_tile,
     queue_of,

@@ -26,7 +26,7 @@ class WaveWord(IntEnum):
     WALK = 0  # the caller's walk
     STEP = 1
     COST = 2
-    CHUNKS = 3
+    CHUNKS = 3  # of each thread
     THREADS = 4  # that may take part
     COUNT = 8
 
@@ -63,7 +63,7 @@ define internal ptr @fields_of(ptr %pool, i64 %wave) alwaysinline {{
 ; Publishes a wave, computes chunks of it, and returns when all of them are computed.
 define internal void @share(ptr %own_walk, i64 %step, i64 %cost, i64 %threads) {{
   %pool = call ptr @pointer(ptr %own_walk, i64 {WalkWord.POOL})
-  %chunks = call i64 @chunk_count(i64 %cost, i64 %threads)
+  %chunks = call i64 @chunks_each(i64 %cost, i64 %threads)
   %number = call ptr @at(ptr %pool, i64 {PoolWord.WAVE})
   %done = call ptr @at(ptr %pool, i64 {PoolWord.DONE})
   %last = load atomic i64, ptr %number monotonic, align 8
@@ -76,7 +76,8 @@ define internal void @share(ptr %own_walk, i64 %step, i64 %cost, i64 %threads) {
   call void @wake(ptr %pool, i64 0, i64 %threads)
   %worked = call i1 @take_part(ptr %own_walk, ptr %pool, i64 0, i64 %wave, ptr %own_walk, i64 %step,
                                i64 %cost, i64 %chunks, i64 %threads)
-  call void @wait_for(ptr %done, i64 %chunks)
+  %all = mul i64 %chunks, %threads
+  call void @wait_for(ptr %done, i64 %all)
   ret void
 }}
 
@@ -111,16 +112,17 @@ define internal i1 @take_part(ptr %walk, ptr %pool, i64 %thread, i64 %wave, ptr 
                               i64 %cost, i64 %chunks, i64 %threads) {{
 entry:
   %done = call ptr @at(ptr %pool, i64 {PoolWord.DONE})
+  %all = mul i64 %chunks, %threads
   br label %next_own
 
 next_own:
   %own = phi i64 [0, %entry], [%own_after, %compute_own]
-  %chunk = call i64 @take(ptr %pool, i64 %thread, i64 %wave, i64 %chunks, i64 %threads, i1 true)
+  %chunk = call i64 @take(ptr %pool, i64 %thread, i64 %wave, i64 %chunks, i1 true)
   %is_chunk = icmp ne i64 %chunk, {NONE}
   br i1 %is_chunk, label %compute_own, label %report
 
 compute_own:
-  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %chunk, i64 %chunks)
+  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %chunk, i64 %all)
   %own_after = add i64 %own, 1
   br label %next_own
 
@@ -139,7 +141,7 @@ next_victim:
   br i1 %is_left, label %steal, label %leave
 
 steal:
-  %theft = call i64 @take(ptr %pool, i64 %victim, i64 %wave, i64 %chunks, i64 %threads, i1 false)
+  %theft = call i64 @take(ptr %pool, i64 %victim, i64 %wave, i64 %chunks, i1 false)
   %is_theft = icmp ne i64 %theft, {NONE}
   br i1 %is_theft, label %compute_stolen, label %visit
 
@@ -148,7 +150,7 @@ visit:
   br label %next_victim
 
 compute_stolen:
-  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %chunks)
+  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %all)
   %before_stolen = atomicrmw add ptr %done, i64 1 release
   %stolen_after = add i64 %stolen, 1
   br label %next_victim
@@ -160,11 +162,10 @@ leave:
 }}
 
 ; Takes the first, or the last, chunk of a thread's queue for a wave; returns its number, or {NONE}.
-define internal i64 @take(ptr %pool, i64 %owner, i64 %wave, i64 %chunks, i64 %threads, i1 %is_first) {{
+define internal i64 @take(ptr %pool, i64 %owner, i64 %wave, i64 %chunks, i1 %is_first) {{
 entry:
-  %next_owner = add i64 %owner, 1
-  %begin = call i64 @part_begin(i64 %chunks, i64 %owner, i64 %threads)
-  %end = call i64 @part_begin(i64 %chunks, i64 %next_owner, i64 %threads)
+  %begin = mul i64 %owner, %chunks
+  %end = add i64 %begin, %chunks
   %full = call i64 @queue_of(i64 %wave, i64 %begin, i64 %end)
   %place = call ptr @row_word(ptr %pool, i64 %owner, i64 {RowWord.QUEUE})
   br label %try

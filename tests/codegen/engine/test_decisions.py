@@ -16,13 +16,13 @@ import pytest
 
 from dlc.codegen.engine.decisions import (
     CHUNK,
-    CHUNKS_OF_THREAD,
     FUNCTIONS,
+    MOST_CHUNKS,
     QUEUE_END,
     WalkWord,
     argument_value,
     argument_word,
-    chunk_count,
+    chunks_each,
     combine,
     employed_threads,
     enter_loop,
@@ -124,17 +124,17 @@ def test_parts_are_the_whole_and_differ_by_one_at_most() -> None:
 @pytest.mark.parametrize(
     ("cost", "threads", "chunks"),
     [
-        (2 * GRAIN, 2, 2),
-        (10 * CHUNK, 2, 10),
-        (11 * CHUNK, 4, 8),
-        (1 << 51, 4, 4 * CHUNKS_OF_THREAD),
-        (1 << 51, MAX_THREADS, 3 * MAX_THREADS),
+        (2 * GRAIN, 2, 1),
+        (10 * CHUNK, 2, 5),
+        (11 * CHUNK, 4, 2),
+        (1 << 51, 4, MOST_CHUNKS),
+        (1 << 51, MAX_THREADS, 3),
     ],
 )
-def test_a_wave_has_chunks_for_each_thread_and_none_below_a_cost(
+def test_each_thread_has_a_chunk_and_more_if_none_is_cheap(
     cost: int, threads: int, chunks: int
 ) -> None:
-    assert chunk_count(cost, threads) == chunks < QUEUE_END
+    assert chunks_each(cost, threads) == chunks < QUEUE_END / threads
 
 
 def test_a_queue_is_a_wave_and_a_range_of_its_chunks() -> None:
@@ -265,7 +265,7 @@ def random_calls(random: Random) -> Iterator[Call]:
     yield wave_cost, (words, sizes, first)
     yield employed_threads, (random.randrange(9 * GRAIN), small)
     yield part_begin, (random.randrange(1 << 52), small, small + random.randrange(1, 9))
-    yield chunk_count, (random.randrange(99 * CHUNK), small + 1)
+    yield chunks_each, (random.randrange(99 * CHUNK), small + 1)
     queue = random.randrange(1 << 63)
     yield queue_of, (small, *random.choices(range(QUEUE_END), k=2))
     yield from ((part, (queue,)) for part in (queue_wave, queue_first, queue_end))
