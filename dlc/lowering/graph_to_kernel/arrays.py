@@ -134,9 +134,8 @@ def _reduce(
     """An array reduced along some axes, and rounded to the result's dtype once."""
     shape = kernel.array_type(source).shape
     extents = tuple([shape[axis] for axis in axes])
-    length = _chunk_length(result.size, extents)
-    if length is not None:
-        return _reduce_in_two_stages(emit, source, axes, combiner, result, length)
+    if _chunk_length(result.size, extents) is not None:
+        return _reduce_in_two_stages(emit, *_merge_neighbours(emit, source, axes), combiner, result)
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         def element(k: list[Expr]) -> Expr:
@@ -174,22 +173,37 @@ def _chunk_length(results: Size, extents: Shape) -> int | None:
     return max(1, CHUNK_ELEMENTS // inner)
 
 
+def _merge_neighbours(
+    emit: Builder, source: Value, axes: tuple[int, ...]
+) -> tuple[Value, tuple[int, ...]]:
+    """An array whose neighbouring reduced axes are one, so that chunks are read along memory; and these."""
+    shape: list[Size] = []
+    merged: list[int] = []
+    for axis, extent in enumerate(kernel.array_type(source).shape):
+        if axis in axes and axis - 1 in axes:
+            shape[-1] = shape[-1] * extent
+            continue
+        if axis in axes:
+            merged.append(len(shape))
+        shape.append(extent)
+    if len(merged) == len(axes):
+        return source, axes
+    return emit(array.Reshape(source, tuple(shape))), tuple(merged)
+
+
 def _reduce_in_two_stages(
-    emit: Builder,
-    source: Value,
-    axes: tuple[int, ...],
-    combiner: str,
-    result: TensorType,
-    length: int,
+    emit: Builder, source: Value, axes: tuple[int, ...], combiner: str, result: TensorType
 ) -> Value:
     """A two-stage reduction, so that threads can share it.
 
-    The first kernel reduces chunks of `length` along the first axis, so that the shape alone decides the
-    bits; the second one combines the chunks of a result, and the remainder of the axis.
+    The first kernel reduces chunks of equal length along the first axis, so that the shape alone decides
+    the bits; the second one combines the chunks of a result, and the remainder of the axis.
     """
     shape = kernel.array_type(source).shape
     first, *rest = [shape[axis] for axis in axes]
+    length = _chunk_length(result.size, (first, *rest))
     assert isinstance(first, int)
+    assert length is not None
     count = first // length
 
     def chunk(array: Array, kept: list[Expr], start: Expr, length: int) -> Expr:
@@ -201,19 +215,20 @@ def _reduce_in_two_stages(
         return reduce(emit, (length, *rest), combiner, element)
 
     def partial(indices: list[Expr], arrays: list[Array]) -> Expr:
-        *kept, which = indices
+        which, *kept = indices
         return chunk(arrays[0], kept, which * length, length)
 
     def total(indices: list[Expr], arrays: list[Array]) -> Expr:
         partials, *sources = arrays
-        value = reduce(emit, (count,), combiner, lambda k: partials[[*indices, *k]])
+        value = reduce(emit, (count,), combiner, lambda k: partials[[*k, *indices]])
         if sources:
             start = size(emit, count * length)
             rest = chunk(sources[0], indices, start, first - count * length)
             value = combine(combiner, value, rest)
         return value.cast(result.dtype)
 
-    partials = generic(emit, (source,), (*result.shape, count), partial)
+    # Chunks come first: axes that stay are those along which memory is read, unless the last is reduced.
+    partials = generic(emit, (source,), (count, *result.shape), partial)
     inputs = [partials] if count * length == first else [partials, source]
     return generic(emit, inputs, result.shape, total)
 
