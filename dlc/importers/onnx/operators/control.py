@@ -8,6 +8,7 @@ import numpy as np
 
 from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus
+from dlc.errors import ModelError
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.facts import Graph
 from dlc.importers.onnx.node_context import (
@@ -21,7 +22,7 @@ from dlc.importers.onnx.node_context import (
 from dlc.importers.onnx.operators import sequences
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size
-from dlc.ir.types import BOOL, I64, TensorType
+from dlc.ir.types import BOOL, I64, TensorType, Type
 
 FLAG = TensorType(BOOL)
 MOST_ROUNDS = 1 << 10
@@ -41,19 +42,81 @@ def _if(context: NodeContext) -> NodeResults:
     condition = context.needed(0)
     if isinstance(condition, Constant):
         return context.regions.inline(then if bool(condition.array.item()) else otherwise)
-    blocks: list[Block] = []
-    structures: list[list[int | None]] = []
-    for graph in (then, otherwise):
-        block, results = context.regions.block(graph, (), ())
-        _yield(context, block, _values(results))
-        blocks.append(block)
-        structures.append(sequences.structure(results))
-    if structures[0] != structures[1]:
+    equal = equal_sizes(condition)
+    try:
+        branches = [_branch(context, graph) for graph in (then, otherwise)]
+    except ModelError:
+        if equal is None:
+            raise
+        return _for_equal_sizes(context, *equal, then)
+    (block, structure, types), (other, other_structure, other_types) = branches
+    if equal is not None and (structure, types) != (other_structure, other_types):
+        block.clear()
+        other.clear()
+        return _for_equal_sizes(context, *equal, then)
+    if structure != other_structure:
         # Sequences of several lengths have no type in common: only a known condition can choose.
         context.constant(0)
-    used = capture(blocks)
-    chosen = context.emit.all(flow.If(_scalar(context, condition), tuple(used), *blocks))
-    return sequences.rebuilt(structures[0], chosen)
+    used = capture([block, other])
+    chosen = context.emit.all(flow.If(_scalar(context, condition), tuple(used), block, other))
+    return sequences.rebuilt(structure, chosen)
+
+
+def _branch(context: NodeContext, graph: Graph) -> tuple[Block, list[int | None], list[Type]]:
+    """A branch, how its tensors make up its results, and their types."""
+    conditions, condition = context.regions.conditions, context.value(0)
+    conditions.append(condition)
+    try:
+        block, results = context.regions.block(graph, (), ())
+    finally:
+        conditions.remove(condition)
+    values = _values(results)
+    _yield(context, block, values)
+    return block, sequences.structure(results), [value.type for value in values]
+
+
+def _for_equal_sizes(context: NodeContext, one: Size, other: Size, then: Graph) -> NodeResults:
+    """The branch for equal sizes, where that for others has results of another rank, or no meaning.
+
+    Exporters write so that an axis is removed if its size is 1. Each call is checked, so the branch must
+    not be one of a choice that is made by what is computed: not all calls would run it.
+    """
+    for condition in context.regions.conditions[:1]:
+        raise context.unknown(
+            "has results of another rank for other sizes, in a branch whose condition is computed when "
+            "the model runs",
+            condition,
+        )
+    told = f"has a result of this shape only where {one} is {other}"
+    context.require(one - other, told)
+    context.require(other - one, told)
+    return context.regions.inline(then)
+
+
+def equal_sizes(condition: Value) -> tuple[Size, Size] | None:
+    """The sizes that a condition compares, if it is that two are equal."""
+    test = _element(condition).op
+    if not isinstance(test, array.Compare) or test.predicate != "eq":
+        return None
+    one, other = _size(test.lhs), _size(test.rhs)
+    return None if one is None or other is None else (one, other)
+
+
+def _size(value: Value) -> Size | None:
+    """A size, or a number, as an operation that makes only it."""
+    op = _element(value).op
+    if isinstance(op, array.Extent):
+        return op.size
+    if isinstance(op, array.Constant) and op.value.array.size == 1:
+        return int(op.value.array.item())
+    return int(op.value) if isinstance(op, array.Fill) else None
+
+
+def _element(value: Value) -> Value:
+    """The value that reshapes and casts of one element begin with."""
+    while isinstance(value.op, array.Reshape | array.Cast):
+        (value,) = value.op.operands
+    return value
 
 
 def _values(results: Sequence[AnyValue]) -> list[Value]:
