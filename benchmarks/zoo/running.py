@@ -36,6 +36,8 @@ TIMES_LAST_BIT = 2
 """And where its results change with the last bit of its inputs, as those of quantised networks do."""
 OF_ITSELF = {"onnxruntime_plain": TIMES_PEER, "onnxruntime_last_bit": TIMES_LAST_BIT}
 """What ONNX Runtime is compared with to learn how far it is from itself."""
+TOP_1_RANKS = (2, 3)
+"""Of batch and classes, perhaps with places between them."""
 TRIES = 4
 """How often a network is compiled again with what the message before names."""
 MIB = 1 << 20
@@ -55,6 +57,8 @@ class Row:
     error: float | None = None
     """The largest difference relative to the largest element of a result."""
     wrong: str = ""
+    top_1: float | None = None
+    """The share of rows whose largest element is the same, in the results of `TOP_1_RANKS` axes."""
     dlc_ms: float | None = None
     peer_ms: float | None = None
     dlc_mib: float | None = None
@@ -244,6 +248,7 @@ def _compare(path: Path, row: Row, setting: Setting, room: Path) -> None:
     kind = PEERS[path.suffix]
     error, wrong = difference("dlc", kind, path, room)
     row.error, row.wrong = error, wrong
+    row.top_1 = None if wrong else top_1("dlc", kind, path, room)
     if wrong or error <= TOLERANCE:
         return
     allowed = TOLERANCE
@@ -274,6 +279,17 @@ def difference(one: str, other: str, path: Path, room: Path) -> tuple[float, str
                 continue
             worst = max(worst, relative_error(found, peer))
     return worst, ""
+
+
+def top_1(one: str, other: str, path: Path, room: Path) -> float | None:
+    """The share of rows of two contenders' results whose largest element is the same; None without rows."""
+    same: list[bool] = []
+    for k in range(len(inputs_of(path))):
+        ours, theirs = (read(f"{room / each}.{k}.npz").values() for each in (one, other))
+        for found, peer in zip(ours, theirs, strict=True):
+            if peer.dtype.kind == "f" and peer.ndim in TOP_1_RANKS and peer.shape[-1] > 1:
+                same += (found.argmax(-1) == peer.argmax(-1)).ravel().tolist()
+    return float(np.mean(same)) if same else None
 
 
 def relative_error(found: Array, peer: Array) -> float:
@@ -326,6 +342,11 @@ def summary(rows: Sequence[Row]) -> str:
     lines += [f"wrong: {row.name}: {row.wrong}" for row in wrong]
     lines += [
         f"not compared: {row.name}: {row.message}" for row in rows if row.message and not row.code
+    ]
+    lines += [
+        f"top-1 is the same in {row.top_1:.1%} of the rows of {row.name}"
+        for row in rows
+        if row.top_1 is not None and row.top_1 < 1
     ]
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
