@@ -19,7 +19,8 @@ from dlc.ir.types import BOOL, I64, U8, TensorType
 
 MOST_KEYS = 64
 """`Unique` along an axis sorts by the elements of a slice, one after the other: by so many at most."""
-
+ALL = 1 << 56
+"""No memory holds so many boxes: exporters write the largest i64 where all may be chosen."""
 
 # NonMaxSuppression --------------------------------------------------------------------------------
 
@@ -53,7 +54,9 @@ def _non_max_suppression(context: NodeContext) -> NodeResults:
     if type.rank != 3 or context.type(0).shape != (type.shape[0], type.shape[2], 4):
         raise context.wrong(f"takes boxes {context.type(0).text} with the scores {type.text}")
     most = 0 if context.operand(2) is None else context.integers(2)[0]
-    steps = minimum(max(most, 0), type.shape[2], context.regions.bounds)
+    steps = type.shape[2]
+    if most < ALL:
+        steps = minimum(max(most, 0), steps, context.regions.bounds)
     if steps == 0:
         return Constant(np.zeros((0, 3), np.int64), I64)
     counted = array.iota(emit, type.with_dtype(I64), 2)
