@@ -14,7 +14,7 @@ from dlc.dialects.nn.rows import along, in_dtype, spread
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Size, minimum, symbol
+from dlc.ir.dims import Bounds, Dim, Size, interval, minimum, names, product, symbol
 from dlc.ir.types import BOOL, I64, U8, TensorType
 
 MOST_KEYS = 64
@@ -66,16 +66,41 @@ def _non_max_suppression(context: NodeContext) -> NodeResults:
     if threshold is not None:
         limit = emit(array.Broadcast(reshape(emit, threshold, ()), type.shape, ()))
         left = emit(array.Compare(scores, limit, "gt"))
-    chosen, is_chosen = _chosen(context, _corners(context, boxes, order), left, steps)
+    walked = _walked(type.shape[2], context.regions.bounds)
+    left = _padded(emit, left, walked)
+    parts = [_padded(emit, part, walked) for part in _corners(context, boxes, order).parts()]
+    rounds = walked if steps == type.shape[2] else _walked(steps, context.regions.bounds)
+    chosen, is_chosen = _chosen(context, _Boxes.of(parts), left, rounds)
     # [step, batch, class] becomes [batch, class, step].
     chosen, is_chosen = (transpose(emit, x, (1, 2, 0)) for x in (chosen, is_chosen))
     dim = context.regions.fresh_dim(context.node.line)
-    rows, _ = emit.all(array.NonZero(is_chosen, dim))
+    rows, _ = emit.all(array.NonZero(is_chosen, dim, product((*type.shape[:2], steps))))
     columns = [_column(emit, rows, k) for k in range(3)]
     place = emit(array.Gather(chosen, tuple(columns), (0, 1, 2)))
     box = emit(array.Gather(order, (*columns[:2], place), (0, 1, 2)))
     whole = [reshape(emit, part, (symbol(dim), 1)) for part in (*columns[:2], box)]
     return emit(array.Concatenate(tuple(whole), 1))
+
+
+def _walked(size: Size, bounds: Bounds) -> Size:
+    """The size of a loop over an axis: the most that it can be where it is calculated from what is counted.
+
+    A loop goes over counted elements themselves, or over a size that is known before they are counted.
+    """
+    highest = interval(size, bounds)[1]
+    is_calculated = isinstance(size, Dim) and size != symbol(min(names(size)))
+    is_counted = not names(size) <= bounds.keys()
+    return size if highest is None or not (is_calculated and is_counted) else highest
+
+
+def _padded(emit: Builder, part: Value, size: Size) -> Value:
+    """Boxes, along the last axis, and behind them zeros, which are of no box."""
+    type = array.tensor_type(part)
+    after = size - type.shape[2]
+    if after == 0:
+        return part
+    zero = array.fill(emit, 0, type.with_shape(()))
+    return emit(array.Pad(part, zero, (0, 0, 0), (0, 0, after), (0, 0, 0)))
 
 
 def _column(emit: Builder, rows: Value, k: int) -> Value:
