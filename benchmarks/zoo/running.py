@@ -282,13 +282,18 @@ def difference(one: str, other: str, path: Path, room: Path) -> tuple[float, str
 
 
 def top_1(one: str, other: str, path: Path, room: Path) -> float | None:
-    """The share of rows of two contenders' results whose largest element is the same; None without rows."""
+    """The share of rows of two contenders' results whose largest element is the same; None without rows.
+
+    It is the same, too, where the other's element there is as large but for the tolerance.
+    """
     same: list[bool] = []
     for k in range(len(inputs_of(path))):
         ours, theirs = (read(f"{room / each}.{k}.npz").values() for each in (one, other))
         for found, peer in zip(ours, theirs, strict=True):
             if peer.dtype.kind == "f" and peer.ndim in TOP_1_RANKS and peer.shape[-1] > 1:
-                same += (found.argmax(-1) == peer.argmax(-1)).ravel().tolist()
+                there = np.take_along_axis(peer, found.argmax(-1)[..., None], -1)[..., 0]
+                below = (peer.max(-1) - there) / np.abs(peer).max(initial=SMALLEST)
+                same += (below <= TOLERANCE).ravel().tolist()
     return float(np.mean(same)) if same else None
 
 
