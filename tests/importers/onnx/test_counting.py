@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import NodeProto, helper
+from onnx import NodeProto
 
-from tests.importers.onnx.models import compiled, evaluated, expected, imported, model_of
+from tests.importers.onnx.models import compiled, evaluated, expected, imported, model_of, node
 
 X = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 HELD = {
@@ -16,12 +16,8 @@ HELD = {
     "first": np.asarray(0),
     "second": np.asarray([1]),
     "far": np.asarray([99]),
-    "limit": np.float32([0.5]),
+    "limit": np.asarray([0.5], np.float32),
 }
-
-
-def node(kind: str, given: str, made: str, **attributes: object) -> NodeProto:
-    return helper.make_node(kind, given.split(), [made], **attributes)
 
 
 SHARED = [
@@ -61,7 +57,7 @@ SUMMED = [
 @pytest.mark.parametrize("rest", [CUT, SUMMED], ids=["cut", "summed"])
 @pytest.mark.parametrize("mask", [[1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]], ids=str)
 def test_rows_of_a_mask_are_written_back(rest: list[NodeProto], mask: list[int]) -> None:
-    inputs = {"x": X, "m": np.float32(mask)}
+    inputs = {"x": X, "m": np.asarray(mask, np.float32)}
     shapes = {"x": ["N", "S", 2], "m": ["N"]}
     model = model_of([*SHARED, *rest], inputs, ["y"], HELD, shapes=shapes)
     wanted = expected(model, inputs)

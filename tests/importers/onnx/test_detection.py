@@ -6,24 +6,28 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from tests.importers.onnx.models import Array, compiled, evaluated, expected, imported, model_of
+from tests.importers.onnx.models import (
+    Array,
+    compiled,
+    evaluated,
+    expected,
+    imported,
+    model_of,
+    node,
+)
 
 MOST = 4
 """Of the boxes of a level so many at most are kept."""
 HELD = {
-    "threshold": np.float32(0.5),
+    "threshold": np.asarray(0.5, np.float32),
     "most": np.asarray([MOST]),
     "zero": np.asarray([0]),
     "one": np.asarray([1]),
     "none": np.asarray(0),
     "all": np.asarray([2**63 - 1]),
-    "overlap": np.float32([0.4]),
+    "overlap": np.asarray([0.4], np.float32),
     "box": np.asarray([2]),
 }
-
-
-def node(kind: str, given: str, *made: str, **attributes: object) -> NodeProto:
-    return helper.make_node(kind, given.split(), list(made), **attributes)
 
 
 def a_level(k: int) -> list[NodeProto]:
