@@ -16,8 +16,9 @@ from pathlib import Path
 from benchmarks.zoo import making, running
 from benchmarks.zoo.children import GIB, Limits
 
-SOURCES = [making.WHEELS, "script", "dynamo", "pt2"]
-"""Where networks come from: wheels, and PyTorch's exporters; the last makes no ONNX."""
+SOURCES = [making.WHEELS, "script", "dynamo", "pt2", making.INT8]
+"""Where networks come from: wheels, and PyTorch's exporters, of which `pt2` makes no ONNX; `int8` quantises
+what `script` made."""
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:

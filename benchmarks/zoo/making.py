@@ -20,6 +20,8 @@ EXPORTERS = (
 
 WHEELS = "wheels"
 """What stands in place of an exporter for networks that are fetched."""
+INT8 = "int8"
+"""And for those of the folder that ONNX Runtime quantises."""
 
 
 def python() -> str:
@@ -45,9 +47,11 @@ def _told(
     programs: list[list[str]] = []
     if WHEELS in exporters:
         programs.append(["benchmarks.zoo.wheels", str(folder), pattern])
-    if own := [each for each in exporters if each != WHEELS]:
+    if own := [each for each in exporters if each not in (WHEELS, INT8)]:
         limits = [str(seconds), str(limit)]
         programs.append(["benchmarks.zoo.exporting", str(folder), pattern, *limits, *own])
+    if INT8 in exporters:
+        programs.append(["benchmarks.zoo.quantizing", str(folder), pattern])
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for program in programs:
         command = [python(), "-m", *program]

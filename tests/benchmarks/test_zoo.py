@@ -136,3 +136,11 @@ def test_the_summary_counts_and_groups() -> None:
     assert text.startswith("4 networks: 2 in (50.0%), 0 with an option, 2 not, 1 wrong")
     assert "2 × D0710: 3 nodes are not imported\n    c, d" in text
     assert "WRONG" in running.line(rows[1])
+
+
+def test_top_1_is_the_share_of_rows_with_the_same_largest_element(tmp_path: Path) -> None:
+    path, rows = tmp_path / "net.onnx", np.eye(4, dtype=np.float32)
+    np.savez(tmp_path / "net.0.npz", x=rows)
+    np.savez(tmp_path / "dlc.0.npz", rows, rows[:2])
+    np.savez(tmp_path / "onnxruntime.0.npz", rows[[0, 1, 3, 3]], rows[:2])
+    assert running.top_1("dlc", "onnxruntime", path, tmp_path) == 5 / 6

@@ -157,6 +157,7 @@ class GraphImport:
         self._warnings: list[Diagnostic] = []
         self._required: dict[Size, tuple[str, Location]] = {}
         self.bounds: Bounds = {}
+        self.conditions: list[Value] = []
         self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
 
     def solved_sizes(self) -> SolvedSizes:
@@ -383,6 +384,9 @@ class GraphImport:
             )
             tensors = [end.as_value(tensor) for tensor in sequences.elements(results)]
             return self._block, sequences.rebuilt(sequences.structure(results), tensors)
+        except (DlcError, _Lost):
+            self._block.clear()
+            raise
         finally:
             self._block, self._known = outer, outer_operands
 

@@ -95,6 +95,11 @@ class Regions(Protocol):
         """Lowest and highest values of the sizes that inputs have; those that are counted may be 0."""
         ...
 
+    @property
+    def conditions(self) -> list[Value]:
+        """The computed conditions of the choices that the node stands in, the outermost first."""
+        ...
+
     def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
         """Import the graph where its node stands, its inputs being the operands; return the results."""
         ...
@@ -239,14 +244,8 @@ class NodeContext:
         operand = self.needed(index)
         if isinstance(operand, Constant):
             return operand
-        names = self.regions.origins(operand)
-        fixed = " ".join([f"--fix {name}=VALUE" for name in names])
-        source = f" from its input {', '.join(names)}" if names else ""
-        raise Unsupported(
-            f"{self.node.kind} decides a shape by its input {index}, which is computed when the "
-            f"model runs{source}",
-            code="D0711",
-            help=f"{fixed} takes one value for good" if names else None,
+        raise self.unknown(
+            f"decides a shape by its input {index}, which is computed when the model runs", operand
         )
 
     def _listed(self, index: int) -> Constant:
@@ -412,6 +411,17 @@ class NodeContext:
     def unsupported(self, what: str) -> DlcError:
         """The error for something that ONNX has and the importer lacks; `what` follows the name."""
         return Unsupported(f"{self.node.kind} {what}", code="D0710")
+
+    def unknown(self, what: str, value: Value) -> DlcError:
+        """The error for a decision that takes a value of a call; names the options that fix it, if any."""
+        names = self.regions.origins(value)
+        fixed = " ".join([f"--fix {name}=VALUE" for name in names])
+        source = f" from its input {', '.join(names)}" if names else ""
+        return Unsupported(
+            f"{self.node.kind} {what}{source}",
+            code="D0711",
+            help=f"{fixed} takes one value for good" if names else None,
+        )
 
     def _attribute(self, name: str, kind: str) -> ModelError:
         problem = "is missing" if name not in self.node.attributes else f"is not {kind}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
@@ -15,7 +15,7 @@ from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.node_context import FOLDED, Constant, NodeContext
 from dlc.importers.onnx.operators.shapes import reshaped, usually_negative
 from dlc.ir.bounded import larger, never_negative, smaller
-from dlc.ir.dims import Bounds, Dim, Size, floor_divide
+from dlc.ir.dims import Bounds, Dim, Size, floor_divide, product
 from dlc.ir.equal_sizes import never_equal
 from dlc.ir.types import BOOL, F32, F64, I64
 
@@ -191,15 +191,26 @@ def _unsqueeze(context: NodeContext) -> Constant | None:
     return Constant(np.expand_dims(source.array, axes), source.dtype)
 
 
-def _product(context: NodeContext) -> Constant | None:
-    source = context.constant(0)
-    if source.array.ndim > 1:
-        return None
-    whole: Size = 1
-    for size in source.sizes:
-        whole = whole * size
-    kept = source.array.ndim if context.flag("keepdims", default=True) else 0
-    return Constant.of_sizes([whole], (1,) * kept) if source.dtype is I64 else None
+def _reduction(whole: Callable[[NodeContext, list[Size]], Size]) -> Rule:
+    """One size made of all sizes of a list."""
+
+    def apply(context: NodeContext) -> Constant | None:
+        source = context.constant(0)
+        if source.array.ndim > 1 or source.dtype is not I64:
+            return None
+        kept = source.array.ndim if context.flag("keepdims", default=True) else 0
+        return Constant.of_sizes([whole(context, source.sizes)], (1,) * kept)
+
+    return apply
+
+
+def _extreme_of(function: Callable[[Size, Size, Bounds], Size]) -> Rule:
+    """The largest or the smallest size of a list."""
+    return _reduction(
+        lambda context, sizes: reduce(
+            lambda one, other: function(one, other, context.regions.bounds), sizes
+        )
+    )
 
 
 def _where(context: NodeContext) -> Constant | None:
@@ -246,17 +257,6 @@ def _negative(context: NodeContext) -> Constant | None:
     return _made(np.asarray(-source.array.astype(object), object), source)
 
 
-def _total(context: NodeContext) -> Constant | None:
-    source = context.constant(0)
-    if source.array.ndim != 1 or source.dtype is not I64:
-        return None
-    kept = 1 if context.flag("keepdims", default=True) else 0
-    whole: Size = 0
-    for size in source.sizes:
-        whole = whole + size
-    return Constant.of_sizes([whole], (1,) * kept)
-
-
 KEEPING = frozenset(("Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 """Operators that give sizes back as they are, in floats too."""
 RULES: dict[str, Rule] = {
@@ -277,8 +277,10 @@ RULES: dict[str, Rule] = {
     "Mod": _modulo,
     "Mul": _elementwise(lambda x, y: x * y),
     "Neg": _negative,
-    "ReduceProd": _product,
-    "ReduceSum": _total,
+    "ReduceMax": _extreme_of(larger),
+    "ReduceMin": _extreme_of(smaller),
+    "ReduceProd": _reduction(lambda _, sizes: product(sizes)),
+    "ReduceSum": _reduction(lambda _, sizes: sum(sizes)),
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,

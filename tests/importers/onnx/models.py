@@ -27,6 +27,11 @@ from dlc.runtime.model import Model
 Array = NDArray[Any]
 
 
+def node(kind: str, given: str, *made: str, **attributes: Any) -> NodeProto:  # noqa: ANN401 - any of ONNX
+    """A node that makes these values of the values whose names stand in `given`."""
+    return helper.make_node(kind, given.split(), list(made), **attributes)
+
+
 def model_of(
     nodes: Sequence[NodeProto],
     inputs: Mapping[str, Array],

@@ -9,7 +9,7 @@ import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from dlc.dialects import flow
-from dlc.errors import ModelError, Unsupported
+from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.text.model.fmt import format_source
 from tests.importers.onnx.models import (
     Array,
@@ -332,3 +332,40 @@ def test_an_old_scan_goes_through_each_element_of_a_batch() -> None:
     for found in (evaluated(made, inputs), compiled(model, inputs), meant(written(made), inputs)):
         for got, right in zip(found, wanted, strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-6)
+
+
+def a_squeeze() -> list[NodeProto]:
+    """`y = squeeze(x, -1) if size(x, -1) == 1 else x`, and the sum of its rows."""
+    last = {"last": np.asarray([-1])}
+    then = graph([helper.make_node("Squeeze", ["x", "last"], ["t"])], [], ["t"], last)
+    otherwise = graph([helper.make_node("Identity", ["x"], ["o"])], [], ["o"])
+    return [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "end"], ["size"]),
+        helper.make_node("Equal", ["size", "one"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise),
+    ]
+
+
+ENDS = {"end": np.asarray([-1]), "one": np.asarray([1])}
+
+
+def test_a_choice_that_removes_an_axis_takes_it_to_have_size_1() -> None:
+    inputs = {"x": X.reshape(2, 3, 1)}
+    model = model_of(a_squeeze(), inputs, ["y"], ENDS, shapes={"x": [2, 3, "N"]})
+    (found,) = compiled(model, inputs)
+    np.testing.assert_array_equal(found, X)
+    with pytest.raises(DlcError, match=r"where f32\[2, 3, 1\] is expected"):
+        compiled(model, {"x": np.ones((2, 3, 2), np.float32)})
+
+
+def test_an_axis_is_not_taken_to_have_size_1_in_a_branch_that_may_not_run() -> None:
+    yes, no = (
+        graph(a_squeeze(), [], ["y"], ENDS),
+        graph([helper.make_node("Neg", ["x"], ["o"])], [], ["o"]),
+    )
+    outer = helper.make_node("If", ["d"], ["z"], then_branch=yes, else_branch=no)
+    inputs = {"x": X.reshape(2, 3, 1), "d": np.asarray(True)}
+    with pytest.raises(Unsupported, match="a branch whose condition is computed") as caught:
+        imported(model_of([outer], inputs, ["z"], shapes={"x": [2, 3, "N"]}))
+    assert caught.value.diagnostics[0].help == "--fix d=VALUE takes one value for good"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from tests.importers.onnx.cases import (
     Array,
@@ -19,6 +20,7 @@ from tests.importers.onnx.cases import (
     ids,
     ints,
 )
+from tests.importers.onnx.models import compiled, model_of
 
 STEPS, BATCH, WIDTH, CELLS = 4, 3, 2, 5
 LENGTHS = np.asarray([4, 2, 3], np.int32)
@@ -168,3 +170,17 @@ def test_sizes_may_have_names(one: Case, shapes: Mapping[str, list[int | str]]) 
 @pytest.mark.parametrize("one", CASES, ids=ids(CASES))
 def test_an_operator_compiles(one: Case) -> None:
     check_compiled(one)
+
+
+@pytest.mark.parametrize("inverse", [0, 1])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_axis_whose_size_a_call_has_is_transformed(parts: int, inverse: int) -> None:
+    shape = ["N", "S", 3, parts]
+    nodes = [helper.make_node("DFT", ["x", "", "axis"], ["y"], inverse=inverse)]
+    inputs = {"x": np.random.default_rng(0).standard_normal((2, 7, 3, parts)).astype(np.float32)}
+    model = model_of(nodes, inputs, ["y"], {"axis": np.asarray(1)}, opset=20, shapes={"x": shape})
+    numbers = np.pad(inputs["x"], [(0, 0)] * 3 + [(0, 2 - parts)]).astype(np.float64)
+    transform = np.fft.ifft if inverse else np.fft.fft
+    wanted = transform(numbers[..., 0] + 1j * numbers[..., 1], axis=1)
+    (found,) = compiled(model, inputs)
+    np.testing.assert_allclose(found, np.stack([wanted.real, wanted.imag], -1), atol=1e-6)

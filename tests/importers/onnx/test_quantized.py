@@ -115,6 +115,22 @@ CASES = [
     microsoft("MatMulIntegerToFloat", u8(5, 9), u8(9, 4), S, T),
     microsoft("DynamicQuantizeMatMul", floats(5, 9), i8(9, 4), ROWS, ZS, floats(4)),
     microsoft("DynamicQuantizeMatMul", floats(5, 9), u8(9, 4), T),
+    # A batch of one: onnxruntime quantises the rows that each of its threads has apart.
+    microsoft(
+        "DynamicQuantizeLSTM", floats(5, 1, 6), i8(2, 6, 16), i8(2, 4, 16), floats(2, 32), None,
+        None, None, None, scale(0.01, 0.02), zero(np.int8, 0, 0), scale(0.02, 0.01),
+        zero(np.int8, 0, 0), direction="bidirectional", hidden_size=4,
+    ),
+    microsoft(
+        "DynamicQuantizeLSTM", floats(5, 1, 6), u8(1, 6, 16), u8(1, 4, 16), None, None,
+        floats(1, 1, 4), floats(1, 1, 4), None, ROWS[:1], Z.reshape(1), ROWS[1:2], Y.reshape(1),
+        direction="reverse", hidden_size=4,
+    ),
+    microsoft(
+        "DynamicQuantizeLSTM", floats(5, 1, 6), i8(1, 6, 16), i8(1, 4, 16), None, None, None, None,
+        None, 0.01 + abs(floats(1, 16)) / 50, np.zeros((1, 16), np.int8),
+        0.01 + abs(floats(1, 16)) / 90, np.zeros((1, 16), np.int8), hidden_size=4,
+    ),
     *[
         microsoft(
             "MatMulNBits", floats(3, 40), u8(5, 3, 16 * bits // 8), floats(15), zeros, None, bias,
@@ -147,7 +163,7 @@ def test_blocks_that_do_not_fit_are_refused(block: int, scales: Array, said: str
     assert said in caught.value.diagnostics[0].message
 
 
-QUICK = ("QuantizeLinear", "MatMulInteger", "QLinearConv", "QGemm")
+QUICK = ("QuantizeLinear", "MatMulInteger", "QLinearConv", "QGemm", "DynamicQuantizeLSTM")
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.kind in QUICK], ids=str)

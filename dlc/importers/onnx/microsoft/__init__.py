@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlc.importers.onnx.microsoft import attention, blocks, fused, quantized
+from dlc.importers.onnx.microsoft import attention, blocks, fused, quantized, quantized_lstm
 from dlc.importers.onnx.node_context import Importer
 
 IMPORTERS: dict[str, Importer] = {
@@ -10,5 +10,6 @@ IMPORTERS: dict[str, Importer] = {
     **blocks.IMPORTERS,
     **fused.IMPORTERS,
     **quantized.IMPORTERS,
+    **quantized_lstm.IMPORTERS,
 }
 """The importer of each operator, by its name."""

@@ -217,11 +217,21 @@ def _matmul_integer_to_float(context: NodeContext) -> NodeResults:
     )
 
 
+def dynamic_product(
+    context: NodeContext, x: Value, y: Value, columns: Quantization, bias: Value | None = None
+) -> Value:
+    """The product of floats, quantised as they are in a call, and a quantised matrix, in floats."""
+    emit = context.emit
+    rows = onnx.dynamic_quantization(emit, x)
+    found = integer_product(context, quantized(emit, x, rows), rows, y, columns)
+    return real_sums(context, *found, bias)
+
+
 def _dynamic_quantize_matmul(context: NodeContext) -> NodeResults:
-    emit, x = context.emit, context.value(0)
-    rows, columns = onnx.dynamic_quantization(emit, x), quantization(context, 2, context.type(1))
-    found = integer_product(context, quantized(emit, x, rows), rows, context.value(1), columns)
-    return real_sums(context, *found, context.optional(4))
+    columns = quantization(context, 2, context.type(1))
+    return dynamic_product(
+        context, context.value(0), context.value(1), columns, context.optional(4)
+    )
 
 
 IMPORTERS: dict[str, Importer] = {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus
+from dlc.dialects.measured import Measuring
+from dlc.errors import ModelError
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.facts import Graph
 from dlc.importers.onnx.node_context import (
@@ -19,8 +22,9 @@ from dlc.importers.onnx.node_context import (
     NodeResults,
 )
 from dlc.importers.onnx.operators import sequences
+from dlc.ir.bounded import never_negative
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, names, product
 from dlc.ir.types import BOOL, I64, TensorType
 
 FLAG = TensorType(BOOL)
@@ -41,19 +45,131 @@ def _if(context: NodeContext) -> NodeResults:
     condition = context.needed(0)
     if isinstance(condition, Constant):
         return context.regions.inline(then if bool(condition.array.item()) else otherwise)
-    blocks: list[Block] = []
-    structures: list[list[int | None]] = []
-    for graph in (then, otherwise):
-        block, results = context.regions.block(graph, (), ())
-        _yield(context, block, _values(results))
-        blocks.append(block)
-        structures.append(sequences.structure(results))
-    if structures[0] != structures[1]:
+    equal = equal_sizes(condition)
+    try:
+        branches = [_branch(context, graph) for graph in (then, otherwise)]
+    except ModelError:
+        if equal is None or not _of_inputs(context, *equal):
+            raise
+        return _for_equal_sizes(context, *equal, then)
+    yes, no = branches
+    if equal is not None and yes.types != no.types:
+        chosen = _one_for_both(context, *equal, yes, no)
+        if chosen is not None:
+            for branch in branches:
+                branch.block.clear()
+            if chosen is no:
+                return context.regions.inline(otherwise)
+            return _for_equal_sizes(context, *equal, then)
+    if yes.structure != no.structure:
         # Sequences of several lengths have no type in common: only a known condition can choose.
         context.constant(0)
-    used = capture(blocks)
-    chosen = context.emit.all(flow.If(_scalar(context, condition), tuple(used), *blocks))
-    return sequences.rebuilt(structures[0], chosen)
+    used = capture([yes.block, no.block])
+    choice = flow.If(_scalar(context, condition), tuple(used), yes.block, no.block)
+    return sequences.rebuilt(yes.structure, context.emit.all(choice))
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A branch, how its tensors make up its results, and their types."""
+
+    block: Block
+    structure: list[int | None]
+    types: list[TensorType]
+
+    @property
+    def ranks(self) -> list[int]:
+        """The number of axes of each tensor."""
+        return [type.rank for type in self.types]
+
+
+def _branch(context: NodeContext, graph: Graph) -> _Branch:
+    conditions, condition = context.regions.conditions, context.value(0)
+    conditions.append(condition)
+    try:
+        block, results = context.regions.block(graph, (), ())
+    finally:
+        conditions.remove(condition)
+    values = _values(results)
+    _yield(context, block, values)
+    types = [array.tensor_type(value) for value in values]
+    return _Branch(block, sequences.structure(results), types)
+
+
+def _one_for_both(
+    context: NodeContext, one: Size, other: Size, yes: _Branch, no: _Branch
+) -> _Branch | None:
+    """The branch that is left of two for equal and for other sizes, whose types differ; None for both."""
+    if other == 0 and _is_empty_likewise(context, one, yes, no):
+        return no
+    return yes if yes.ranks != no.ranks and _of_inputs(context, one, other) else None
+
+
+def _of_inputs(context: NodeContext, one: Size, other: Size) -> bool:
+    """Whether the sizes of the inputs decide two sizes: then calls can be checked for equal ones."""
+    return names(one) | names(other) <= context.regions.bounds.keys()
+
+
+def _is_empty_likewise(context: NodeContext, size: Size, yes: _Branch, no: _Branch) -> bool:
+    """Whether the branch for all sizes has no elements where `size` is 0, as that for 0 has none.
+
+    So it is where the two differ in counts alone of which there are `size` at most: exporters write so
+    that of no boxes none is kept.
+    """
+    if yes.structure != no.structure or yes.ranks != no.ranks:
+        return False
+    counts = [op for op in no.block if isinstance(op, Measuring)]
+    bounds = context.regions.bounds
+    none = {op.dim_name for op in counts if never_negative(size - op.limit, bounds)}
+    for empty, counted in zip(yes.types, no.types, strict=True):
+        most = [0 if str(each) in none else each for each in counted.shape]
+        if product(empty.shape) != 0 or counted.with_shape(tuple(most)) is not empty:
+            return False
+    return True
+
+
+def _for_equal_sizes(context: NodeContext, one: Size, other: Size, then: Graph) -> NodeResults:
+    """The branch for equal sizes, where that for others has results of another rank, or no meaning.
+
+    Exporters write so that an axis is removed if its size is 1. Each call is checked, so the branch must
+    not be one of a choice that is made by what is computed: not all calls would run it.
+    """
+    for condition in context.regions.conditions[:1]:
+        raise context.unknown(
+            "has results of another rank for other sizes, in a branch whose condition is computed when "
+            "the model runs",
+            condition,
+        )
+    told = f"has a result of this shape only where {one} is {other}"
+    context.require(one - other, told)
+    context.require(other - one, told)
+    return context.regions.inline(then)
+
+
+def equal_sizes(condition: Value) -> tuple[Size, Size] | None:
+    """The sizes that a condition compares, if it is that two are equal."""
+    test = _element(condition).op
+    if not isinstance(test, array.Compare) or test.predicate != "eq":
+        return None
+    one, other = _size(test.lhs), _size(test.rhs)
+    return None if one is None or other is None else (one, other)
+
+
+def _size(value: Value) -> Size | None:
+    """A size, or a number, as an operation that makes only it."""
+    op = _element(value).op
+    if isinstance(op, array.Extent):
+        return op.size
+    if isinstance(op, array.Constant) and op.value.array.size == 1:
+        return int(op.value.array.item())
+    return int(op.value) if isinstance(op, array.Fill) else None
+
+
+def _element(value: Value) -> Value:
+    """The value that reshapes and casts of one element begin with."""
+    while isinstance(value.op, array.Reshape | array.Cast):
+        (value,) = value.op.operands
+    return value
 
 
 def _values(results: Sequence[AnyValue]) -> list[Value]:

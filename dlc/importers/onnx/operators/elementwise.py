@@ -21,9 +21,10 @@ from dlc.importers.onnx.node_context import (
     broadcast,
     stretched,
 )
+from dlc.importers.onnx.operators.rounded_sizes import rounded_size
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Builder, Op, Value
-from dlc.ir.types import BOOL, F64, I8, U8, DType
+from dlc.ir.types import BOOL, F64, I8, I64, U8, DType
 
 
 def _unary(make: Callable[[Value], Op]) -> Importer:
@@ -105,7 +106,10 @@ def _where(context: NodeContext) -> NodeResults:
 
 
 def _cast(context: NodeContext) -> NodeResults:
-    return in_dtype(context.emit, context.value(0), context.dtype("to"))
+    """A rounded quotient of sizes, cast to an integer, is a size."""
+    value, dtype = context.value(0), context.dtype("to")
+    size = rounded_size(context, value) if dtype is I64 else None
+    return in_dtype(context.emit, value, dtype) if size is None else size
 
 
 def _cast_like(context: NodeContext) -> NodeResults:

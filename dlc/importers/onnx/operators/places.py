@@ -11,7 +11,8 @@ from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.node_context import FOLDED, Constant, Importer, NodeContext, NodeResults
-from dlc.ir.attributes import decode, encode
+from dlc.importers.onnx.operators.counting import is_counted_now, nonzero
+from dlc.ir.attributes import encode
 from dlc.ir.bounded import larger
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, ceil_divide
@@ -19,10 +20,6 @@ from dlc.ir.types import BOOL, F64, I64, DType, TensorType
 
 MODES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 """The reductions of an update with the element that it replaces, by their names in ONNX."""
-
-
-MOST = 1 << 20
-"""Elements of a constant in which `NonZero` and `Compress` look for the places while importing."""
 
 
 def from_start(context: NodeContext, index: Value, size: Size) -> Value:
@@ -228,18 +225,6 @@ def _triangle(context: NodeContext) -> NodeResults:
     return emit(array.Select(kept, x, array.fill(emit, 0, type)))
 
 
-def _nonzero(context: NodeContext) -> NodeResults:
-    """One row for each axis, one column for each element."""
-    constant = context.operand(0)
-    if isinstance(constant, Constant) and _is_counted_now(constant):
-        positions = np.argwhere(decode(constant.array, constant.dtype)).astype(np.int64)
-        return Constant(np.ascontiguousarray(positions.T), I64)
-    rows, _ = context.emit.all(
-        array.NonZero(context.value(0), context.regions.fresh_dim(context.node.line))
-    )
-    return transpose(context.emit, rows, (1, 0))
-
-
 def _compress(context: NodeContext) -> NodeResults:
     emit, x = context.emit, context.value(0)
     if "axis" in context.node.attributes:
@@ -247,7 +232,7 @@ def _compress(context: NodeContext) -> NodeResults:
     else:
         x, axis = reshape(emit, x, (context.type(0).size,)), 0
     mask = context.operand(1)
-    if isinstance(mask, Constant) and _is_counted_now(mask):
+    if isinstance(mask, Constant) and is_counted_now(mask):
         index = Constant(np.flatnonzero(mask.array).astype(np.int64), I64)
         return _taken(emit, x, context.as_value(index), axis)
     mask = context.value(1)
@@ -256,11 +241,6 @@ def _compress(context: NodeContext) -> NodeResults:
         # A short mask leaves out the rest.
         x = array.slice_axis(emit, x, axis, 0, chosen)
     return array.compress(emit, x, mask, axis, context.regions.fresh_dim(context.node.line))[0]
-
-
-def _is_counted_now(constant: Constant) -> bool:
-    """Whether what is not 0 in a constant is looked for while importing."""
-    return not constant.is_symbolic and constant.array.size <= MOST
 
 
 def _range(context: NodeContext) -> NodeResults:
@@ -351,7 +331,7 @@ IMPORTERS: dict[str, Importer] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
-    "NonZero": _nonzero,
+    "NonZero": nonzero,
     "OneHot": _one_hot,
     "Range": _range,
     "ReverseSequence": _reverse_sequence,

@@ -11,12 +11,14 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.normalize import normalized
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
 from dlc.importers.onnx.node_context import (
+    Constant,
     Importer,
     NodeContext,
     NodeResults,
     common_shape,
     stretched,
 )
+from dlc.importers.onnx.operators.counting import known_count
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32, I64, TensorType
@@ -252,6 +254,15 @@ def _reduction(function: Reduce, axes_as_input: int) -> Importer:
     return apply
 
 
+def _sum(context: NodeContext) -> NodeResults:
+    """Of a mask that is counted in all, the size that it counts."""
+    count = known_count(context.emit, context.operand(0))
+    total = _total(context)
+    if count is None or not isinstance(total, Value) or array.tensor_type(total).size != 1:
+        return total
+    return Constant.of_sizes([count], (1,) * array.tensor_type(total).rank)
+
+
 def _plain(make: Callable[[Value, tuple[int, ...]], Op]) -> Reduce:
     return lambda emit, x, axes: emit(make(x, tuple(axes)))
 
@@ -308,6 +319,7 @@ def _arg(make: Callable[[Value, int], Op]) -> Importer:
     return apply
 
 
+_total = _reduction(_plain(array.ReduceSum), 13)
 IMPORTERS: dict[str, Importer] = {
     "ArgMax": _arg(array.ArgMax),
     "ArgMin": _arg(array.ArgMin),
@@ -329,7 +341,7 @@ IMPORTERS: dict[str, Importer] = {
     "ReduceMean": _reduction(_mean, 18),
     "ReduceMin": _reduction(_plain(array.ReduceMin), 18),
     "ReduceProd": _reduction(_plain(array.ReduceProduct), 18),
-    "ReduceSum": _reduction(_plain(array.ReduceSum), 13),
+    "ReduceSum": _sum,
     "ReduceSumSquare": _reduction(_sum_square, 18),
     "SimplifiedLayerNormalization": _rms_normalization,
     "Softmax": _softmax(nn.Softmax),

@@ -19,6 +19,7 @@ from dlc.ir.types import I64, TensorType
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
+    "DynamicQuantizeLSTM": ("Sigmoid", "Tanh", "Tanh"),
     "GRU": ("Sigmoid", "Tanh"),
     "RNN": ("Tanh",),
 }
@@ -28,8 +29,12 @@ Step = Callable[[Builder, Value, tuple[Value, ...]], tuple[Value, ...]]
 """Of the input's share of a step and the states: the next states, of which the first is the output."""
 
 
+LSTM_GATES = (0, 2, 1, 3)
+"""In, out, forget, new there; in, forget, out, new here."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Direction:
+class Direction:
     """One direction: weights [i, gates * h] and [h, gates * h], two biases [gates * h], a state [b, h]."""
 
     wx: Value
@@ -40,7 +45,7 @@ class _Direction:
     reverse: bool
 
 
-class _Layer:
+class Layer:
     """The common part of recurrent layers. The sequence is [time, batch, i]."""
 
     def __init__(self, context: NodeContext, order: Sequence[int]) -> None:
@@ -63,8 +68,12 @@ class _Layer:
         self.batch_first = context.flag("layout")
         x = context.value(0)
         self.x = transpose(context.emit, x, (1, 0, 2)) if self.batch_first else x
-        self.width = context.type(2).shape[-1]
+        self.width = self._width()
         self.lengths = self._lengths()
+
+    def _width(self) -> Size:
+        """The size of a state."""
+        return self.context.type(2).shape[-1]
 
     def _lengths(self) -> Value | None:
         """How many steps each sequence has, `[batch]`; None where all have those of the tensor."""
@@ -84,37 +93,48 @@ class _Layer:
         """The batch size."""
         return array.tensor_type(self.x).shape[1]
 
-    def direction(self, k: int) -> _Direction:
+    def direction(self, k: int) -> Direction:
         """The weights of a direction, with the gates in our order."""
         context, emit = self.context, self.context.emit
-        count = len(self.order)
         wx, wh = [
-            transpose(emit, self._ordered(self._of(context.value(index), k)), (1, 0))
+            transpose(emit, self.ordered(self.of_direction(context.value(index), k)), (1, 0))
             for index in (1, 2)
         ]
-        wide = count * self.width
+        return Direction(wx, wh, *self.biases(k), self.state(5, k), self.ways[k])
+
+    def biases(self, k: int) -> tuple[Value, Value]:
+        """What is added to the shares of the input and of the state, `[gates * h]`; zeros if left out."""
+        context, emit = self.context, self.context.emit
+        wide = len(self.order) * self.width
         bias = context.optional(3)
         if bias is None:
-            both = array.fill(emit, 0, array.tensor_type(wx).with_shape((2 * wide,)))
+            both = array.fill(emit, 0, array.tensor_type(self.x).with_shape((2 * wide,)))
         else:
-            both = self._of(bias, k)
-        bx = self._ordered(array.slice_axis(emit, both, 0, 0, wide))
-        bh = self._ordered(array.slice_axis(emit, both, 0, wide, 2 * wide))
-        return _Direction(wx, wh, bx, bh, self.state(5, k), self.ways[k])
+            both = self.of_direction(bias, k)
+        bx = self.ordered(array.slice_axis(emit, both, 0, 0, wide))
+        return bx, self.ordered(array.slice_axis(emit, both, 0, wide, 2 * wide))
 
-    def _of(self, value: Value, k: int) -> Value:
+    def input_gates(self, one: Direction, bias: Value) -> Value:
+        """The input's share of the gates of all steps, `[time, batch, gates * h]`."""
+        return self.context.emit(nn.Linear(self.x, one.wx, (bias,)))
+
+    def state_gates(self, emit: Builder, one: Direction, hidden: Value) -> Value:
+        """The state's share of the gates of a step, `[batch, gates * h]`."""
+        return emit(array.MatMul(hidden, one.wh))
+
+    def of_direction(self, value: Value, k: int) -> Value:
         """The part of one direction, which is the first axis."""
         whole = array.tensor_type(value).shape[0] == 1
         part = value if whole else array.slice_axis(self.context.emit, value, 0, k, k + 1)
         return reshape(self.context.emit, part, array.tensor_type(part).shape[1:])
 
-    def _ordered(self, value: Value) -> Value:
-        """The gates, which lie along the first axis, in our order."""
+    def ordered(self, value: Value, axis: int = 0) -> Value:
+        """The gates, which lie along an axis, in our order."""
         if list(self.order) == sorted(self.order):
             return value
         emit, h = self.context.emit, self.width
-        parts = [array.slice_axis(emit, value, 0, k * h, (k + 1) * h) for k in self.order]
-        return emit(array.Concatenate(tuple(parts), 0))
+        parts = [array.slice_axis(emit, value, axis, k * h, (k + 1) * h) for k in self.order]
+        return emit(array.Concatenate(tuple(parts), axis))
 
     def state(self, index: int, k: int) -> Value:
         """The initial state of a direction, [batch, h]: zeros if it is left out."""
@@ -124,14 +144,14 @@ class _Layer:
             return array.fill(emit, 0, type)
         if self.batch_first:
             state = transpose(emit, state, (1, 0, 2))
-        return self._of(state, k)
+        return self.of_direction(state, k)
 
     def peepholes(self, k: int) -> list[Value] | None:
         """What the gates in, out and forget take of each cell, `[h]`; None if they see none."""
         whole = self.context.optional(7)
         if whole is None:
             return None
-        part, h = self._of(whole, k), self.width
+        part, h = self.of_direction(whole, k), self.width
         emit = self.context.emit
         return [array.slice_axis(emit, part, 0, n * h, (n + 1) * h) for n in range(3)]
 
@@ -159,11 +179,11 @@ class _Layer:
         )
 
     def scanned(
-        self, one: _Direction, states: tuple[Value, ...], bias: Value, step: Step
+        self, one: Direction, states: tuple[Value, ...], bias: Value, step: Step
     ) -> list[Value]:
         """All outputs, of the first state, and the last states; `bias` is added to the input's share."""
         emit, lengths = self.context.emit, self.lengths
-        gates = emit(nn.Linear(self.x, one.wx, (bias,)))
+        gates = self.input_gates(one, bias)
         if one.reverse and lengths is not None:
             gates = reversed_steps(emit, gates, lengths)
         type = array.tensor_type(gates)
@@ -199,14 +219,13 @@ class _Layer:
 
 
 def _lstm(context: NodeContext) -> NodeResults:
-    # In, out, forget, new there; in, forget, out, new here.
-    layer = _Layer(context, (0, 2, 1, 3))
+    layer = Layer(context, LSTM_GATES)
     plain = layer.is_plain and layer.lengths is None and context.operand(7) is None
-    direction = _plain_lstm if plain else _full_lstm
+    direction = _plain_lstm if plain else full_lstm
     return layer.results([direction(layer, k) for k in range(len(layer.ways))])
 
 
-def _plain_lstm(layer: _Layer, k: int) -> list[Value]:
+def _plain_lstm(layer: Layer, k: int) -> list[Value]:
     emit, one = layer.context.emit, layer.direction(k)
     bias = emit(array.Add(one.bx, one.bh))
     # With the batch first, as the language has it; the time goes first again behind.
@@ -216,7 +235,7 @@ def _plain_lstm(layer: _Layer, k: int) -> list[Value]:
     return [transpose(emit, outputs, (1, 0, 2)), *states]
 
 
-def _full_lstm(layer: _Layer, k: int) -> list[Value]:
+def full_lstm(layer: Layer, k: int) -> list[Value]:
     """With what `nn.LSTM` lacks: other functions, sequences of several lengths, gates that see the cell."""
     context, one = layer.context, layer.direction(k)
     enters, makes, shows = layer.functions_of(k)
@@ -231,7 +250,7 @@ def _full_lstm(layer: _Layer, k: int) -> list[Value]:
 
     def step(emit: Builder, gate: Value, states: tuple[Value, ...]) -> tuple[Value, ...]:
         hidden, cell = states
-        gates = emit(array.Add(gate, emit(array.MatMul(hidden, one.wh))))
+        gates = emit(array.Add(gate, layer.state_gates(emit, one, hidden)))
         h = layer.width
         parts = [array.slice_axis(emit, gates, 1, k * h, (k + 1) * h) for k in range(4)]
         enter = enters.gate(emit, seen(emit, parts[0], cell, 0))
@@ -249,11 +268,11 @@ def _full_lstm(layer: _Layer, k: int) -> list[Value]:
 
 
 def _gru(context: NodeContext) -> NodeResults:
-    layer = _Layer(context, (0, 1, 2))
+    layer = Layer(context, (0, 1, 2))
     return layer.results([_gru_direction(layer, k) for k in range(len(layer.ways))])
 
 
-def _gru_direction(layer: _Layer, k: int) -> list[Value]:
+def _gru_direction(layer: Layer, k: int) -> list[Value]:
     width, late, one = layer.width, layer.context.flag("linear_before_reset"), layer.direction(k)
     gate_function, new_function = layer.functions_of(k)
 
@@ -282,11 +301,11 @@ def _gru_direction(layer: _Layer, k: int) -> list[Value]:
 
 
 def _rnn(context: NodeContext) -> NodeResults:
-    layer = _Layer(context, (0,))
+    layer = Layer(context, (0,))
     return layer.results([_rnn_direction(layer, k) for k in range(len(layer.ways))])
 
 
-def _rnn_direction(layer: _Layer, k: int) -> list[Value]:
+def _rnn_direction(layer: Layer, k: int) -> list[Value]:
     one, (function,) = layer.direction(k), layer.functions_of(k)
 
     def step(emit: Builder, gates: Value, states: tuple[Value, ...]) -> tuple[Value, ...]:

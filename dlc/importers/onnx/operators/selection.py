@@ -14,12 +14,13 @@ from dlc.dialects.nn.rows import along, in_dtype, spread
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Size, minimum, symbol
+from dlc.ir.dims import Bounds, Dim, Size, interval, minimum, names, product, symbol
 from dlc.ir.types import BOOL, I64, U8, TensorType
 
 MOST_KEYS = 64
 """`Unique` along an axis sorts by the elements of a slice, one after the other: by so many at most."""
-
+ALL = 1 << 56
+"""No memory holds so many boxes: exporters write the largest i64 where all may be chosen."""
 
 # NonMaxSuppression --------------------------------------------------------------------------------
 
@@ -53,7 +54,9 @@ def _non_max_suppression(context: NodeContext) -> NodeResults:
     if type.rank != 3 or context.type(0).shape != (type.shape[0], type.shape[2], 4):
         raise context.wrong(f"takes boxes {context.type(0).text} with the scores {type.text}")
     most = 0 if context.operand(2) is None else context.integers(2)[0]
-    steps = minimum(max(most, 0), type.shape[2], context.regions.bounds)
+    steps = type.shape[2]
+    if most < ALL:
+        steps = minimum(max(most, 0), steps, context.regions.bounds)
     if steps == 0:
         return Constant(np.zeros((0, 3), np.int64), I64)
     counted = array.iota(emit, type.with_dtype(I64), 2)
@@ -63,16 +66,41 @@ def _non_max_suppression(context: NodeContext) -> NodeResults:
     if threshold is not None:
         limit = emit(array.Broadcast(reshape(emit, threshold, ()), type.shape, ()))
         left = emit(array.Compare(scores, limit, "gt"))
-    chosen, is_chosen = _chosen(context, _corners(context, boxes, order), left, steps)
+    walked = _walked(type.shape[2], context.regions.bounds)
+    left = _padded(emit, left, walked)
+    parts = [_padded(emit, part, walked) for part in _corners(context, boxes, order).parts()]
+    rounds = walked if steps == type.shape[2] else _walked(steps, context.regions.bounds)
+    chosen, is_chosen = _chosen(context, _Boxes.of(parts), left, rounds)
     # [step, batch, class] becomes [batch, class, step].
     chosen, is_chosen = (transpose(emit, x, (1, 2, 0)) for x in (chosen, is_chosen))
     dim = context.regions.fresh_dim(context.node.line)
-    rows, _ = emit.all(array.NonZero(is_chosen, dim))
+    rows, _ = emit.all(array.NonZero(is_chosen, dim, product((*type.shape[:2], steps))))
     columns = [_column(emit, rows, k) for k in range(3)]
     place = emit(array.Gather(chosen, tuple(columns), (0, 1, 2)))
     box = emit(array.Gather(order, (*columns[:2], place), (0, 1, 2)))
     whole = [reshape(emit, part, (symbol(dim), 1)) for part in (*columns[:2], box)]
     return emit(array.Concatenate(tuple(whole), 1))
+
+
+def _walked(size: Size, bounds: Bounds) -> Size:
+    """The size of a loop over an axis: the most that it can be where it is calculated from what is counted.
+
+    A loop goes over counted elements themselves, or over a size that is known before they are counted.
+    """
+    highest = interval(size, bounds)[1]
+    is_calculated = isinstance(size, Dim) and size != symbol(min(names(size)))
+    is_counted = not names(size) <= bounds.keys()
+    return size if highest is None or not (is_calculated and is_counted) else highest
+
+
+def _padded(emit: Builder, part: Value, size: Size) -> Value:
+    """Boxes, along the last axis, and behind them zeros, which are of no box."""
+    type = array.tensor_type(part)
+    after = size - type.shape[2]
+    if after == 0:
+        return part
+    zero = array.fill(emit, 0, type.with_shape(()))
+    return emit(array.Pad(part, zero, (0, 0, 0), (0, 0, after), (0, 0, 0)))
 
 
 def _column(emit: Builder, rows: Value, k: int) -> Value:

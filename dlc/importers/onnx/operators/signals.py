@@ -1,6 +1,7 @@
 """Operators on signals: `DFT`, `STFT` and `MelWeightMatrix`.
 
-A discrete Fourier transform is a product with a matrix of cosines and sines, computed while importing.
+A discrete Fourier transform is a product with a matrix of cosines and sines, computed while importing, or
+in each call where the size of the axis is that of an input.
 Complex numbers are pairs along a last axis of size 2; one of size 1 holds real parts alone.
 """
 
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from dlc.dialects import array
 from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.dialects.nn.rows import along, in_dtype
+from dlc.dialects.nn.rows import along, in_dtype, numbers
 from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
 from dlc.ir.attributes import encode
-from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, product
+from dlc.ir.core import Builder, Value
+from dlc.ir.dims import Dim, Shape, Size, product
 from dlc.ir.types import F32, F64, I64, DType, TensorType
 
 LONGEST = 1 << 12
@@ -42,7 +43,10 @@ def _dft(context: NodeContext) -> NodeResults:
     length = whole if context.operand(1) is None else context.sizes(1)[0]
     last = (*[k for k in range(rank - 1) if k != axis], axis, rank - 1)
     moved = transpose(context.emit, x, last)
-    found = _transformed(context, moved, _length(context, length), inverse, onesided)
+    if isinstance(size, Dim) and length == size and not onesided:
+        found = _transformed_in_a_call(context, moved, inverse)
+    else:
+        found = _transformed(context, moved, _length(context, length), inverse, onesided)
     return transpose(context.emit, found, tuple(np.argsort(last).tolist()))
 
 
@@ -74,6 +78,44 @@ def _transformed(
     found = emit(array.MatMul(rows, weights))
     shape: Shape = (*outer, bins, kept)
     return in_dtype(emit, reshape(emit, found, shape), type.dtype)
+
+
+def _transformed_in_a_call(context: NodeContext, x: Value, inverse: bool) -> Value:
+    """The transform along an axis whose size a call has, by a matrix that is computed in the call."""
+    emit, type = context.emit, array.tensor_type(x)
+    *outer, size, parts = type.shape
+    if not isinstance(parts, int) or parts not in (1, 2):
+        raise context.wrong(f"takes real or complex numbers in a last axis, found {type.text}")
+    context.require(LONGEST - size, f"transforms an axis of {size}, of {LONGEST} elements at most")
+    matrix = _matrix_in_a_call(emit, size, inverse)[:parts]
+    weights = reshape(emit, emit(array.Concatenate(tuple(matrix), 1)), (size * parts, size * 2))
+    rows = in_dtype(emit, reshape(emit, x, (product(outer), size * parts)), F64)
+    found = reshape(emit, emit(array.MatMul(rows, weights)), (*outer, size, 2))
+    return in_dtype(emit, found, type.dtype)
+
+
+def _matrix_in_a_call(emit: Builder, size: Size, inverse: bool) -> list[Value]:
+    """What `_fourier_matrix` gives for two sides: of the real and of the imaginary parts `[n, 1, n, 2]`."""
+    turns = TensorType(I64, (size, size))
+    product_of_places = emit(array.Multiply(array.iota(emit, turns, 0), array.iota(emit, turns, 1)))
+    remainder = emit(array.Remainder(product_of_places, numbers(emit, size, turns)))
+    angles = turns.with_dtype(F64)
+    count = numbers(emit, size, angles)
+    full = times(emit, in_dtype(emit, remainder, F64), 2 * math.pi)
+    angle = emit(array.Divide(full, count))
+    cosine, sine = emit(array.Cos(angle)), emit(array.Sin(angle))
+    if inverse:
+        cosine, sine = [emit(array.Divide(part, count)) for part in (cosine, sine)]
+    opposite = emit(array.Negate(sine))
+    pairs = ((cosine, opposite), (sine, cosine))
+    if inverse:
+        pairs = ((cosine, sine), (opposite, cosine))
+    return [
+        emit(
+            array.Concatenate(tuple([reshape(emit, part, (size, 1, size, 1)) for part in pair]), 3)
+        )
+        for pair in pairs
+    ]
 
 
 def _fitted(context: NodeContext, x: Value, size: Size, length: int) -> Value:
