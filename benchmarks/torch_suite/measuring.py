@@ -36,8 +36,9 @@ TOLERANCE = 1e-4
 """Of the largest element of a result; integers and truth values must be equal."""
 GRADIENT_TOLERANCE = 1e-5
 """Of the largest element of the gradient by one parameter, in f32."""
-EXACT_TOLERANCE = 1e-9
-"""The same in f64, which decides where f32 is farther apart."""
+EXACT_TOLERANCE = 1e-7
+"""The same in f64, which decides where f32 is farther apart. It is no smaller because PyTorch multiplies
+by the 1/6 of f32 in its f64, too (hardsigmoid)."""
 SMALLEST = 1e-3
 """The least that the largest element of a result counts as."""
 SMALLEST_GRADIENT = 1e-4
@@ -138,12 +139,13 @@ def difference(one: Tensor, other: Tensor, smallest: float) -> float:
 def gradient_error(module: Model, inputs: Sequence[Tensor]) -> float:
     """The largest difference of a gradient from PyTorch's, relative to its largest element."""
     inputs = [each.requires_grad_(each.is_floating_point()) for each in inputs]
-    states = {name: each.clone() for name, each in module.state_dict().items()}
+    states = [(each, each.clone()) for each in module.buffers()]
     compiled = dlc.from_torch(module, tuple(inputs), gradients=True)
     wanted = [*inputs, *module.parameters()]
     wanted = [each for each in wanted if each.requires_grad]
     ours = gradients_by(compiled, inputs, wanted)
-    module.load_state_dict(states)
+    for state, before in states:
+        state.copy_(before)
     theirs = gradients_by(module, inputs, wanted)
     largest = max(float(each.abs().max()) for each in theirs if each.numel())
     smallest = max(SMALLEST_GRADIENT * largest, sys.float_info.min)

@@ -16,6 +16,7 @@ from dlc.importers.torch.facts import Graph, Input, Result, Weight
 from dlc.importers.torch.importing import TorchModel, import_graph, importer_of
 from dlc.importers.torch.no_gradient import mark_stops, refusing_own_derivatives
 from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
+from dlc.importers.torch.whole_layers import whole_layers
 from dlc.ir.dims import names as names_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def exported(
 
     chosen = dynamic_shapes(dynamic, module, args, kwargs)
     try:
-        with _quiet(), refusing_own_derivatives() if gradients else nullcontext():
+        with _quiet(), whole_layers(), refusing_own_derivatives() if gradients else nullcontext():
             program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=chosen, strict=False
             )
