@@ -27,8 +27,9 @@ from benchmarks.turns import ROOT
 PACKAGES = ("torchvision==0.28.0", "transformers==5.23.0")
 COMPILER = ("--editable", str(ROOT))
 PARTS = ("static", "dynamic", "gradients")
-VERDICTS = ("right", "wrong", "refused", "not exported", "failed")
-"""What becomes of a network; `not exported` is what `torch.export` refuses, `refused` what dlc does."""
+VERDICTS = ("right", "wrong", "refused", "not exported", "failed", "no network")
+"""What becomes of a network; `not exported` is what `torch.export` refuses, `refused` what dlc does, and
+`no network` what its own package does."""
 NUMBERS_DIFFER = 3
 Row: TypeAlias = dict[str, object]
 

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.importers.identifiers import Identifiers
+from dlc.importers.torch.differentiated import GRADIENTS
 from dlc.importers.torch.dynamic import Dynamic, dynamic_shapes
 from dlc.importers.torch.facts import Graph, Input, Result, Weight
 from dlc.importers.torch.importing import TorchModel, import_graph, importer_of
 from dlc.importers.torch.no_gradient import mark_stops, refusing_own_derivatives
 from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
 from dlc.importers.torch.whole_layers import whole_layers
+from dlc.ir.dims import Bounds
 from dlc.ir.dims import names as names_of
 
 if TYPE_CHECKING:
@@ -153,7 +156,12 @@ def read_program(
     values = {
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
     }
-    reader = Reader(_named_sizes(values, signature.user_inputs, names or {}), file)
+    called = _named_sizes(values, signature.user_inputs, names or {})
+    ranges = {
+        called.get(str(symbol), str(symbol)): bounds_of_range(found)
+        for symbol, found in program.range_constraints.items()
+    }
+    reader = Reader(called, file, ranges)
     inputs: list[Input] = []
     numbers: list[int] = []
     for number, name in enumerate(signature.user_inputs):
@@ -188,7 +196,7 @@ def read_program(
         ),
         reader.nodes(program.graph_module),
         results,
-        _bounds(program, reader, inputs),
+        _bounds(ranges, inputs),
         (*by_call, *by_weight),
     )
     return Exported(graph, program, tuple(numbers), outputs, states, trained)
@@ -209,8 +217,12 @@ def _trained(program: ExportedProgram, states: Collection[str]) -> tuple[str, ..
 def _named_sizes(
     values: Mapping[str, object], inputs: Sequence[object], names: Mapping[str, str]
 ) -> dict[str, str]:
-    """The names, and for sizes that have none the name of an input and the number of an axis."""
-    found = {**names}
+    """The names, and for sizes that have none the name of an input and the number of an axis.
+
+    A name that is one of an input or of an entry point gets a number behind it.
+    """
+    called = Identifiers("size", taken=(*map(str, inputs), "run", GRADIENTS))
+    found = {symbol: called.of(name) for symbol, name in names.items()}
     for name in inputs:
         shape: Sequence[object] = getattr(values.get(str(name)), "shape", ())
         for axis, size in enumerate(shape):
@@ -271,14 +283,8 @@ def _results(
     return tuple(results), tuple(outputs), states
 
 
-def _bounds(
-    program: ExportedProgram, reader: Reader, inputs: Sequence[Input]
-) -> dict[str, tuple[int, int | None]]:
+def _bounds(ranges: Bounds, inputs: Sequence[Input]) -> dict[str, tuple[int, int | None]]:
     """The lowest and highest values of the sizes that inputs have."""
-    ranges = {
-        reader.symbol(symbol): bounds_of_range(found)
-        for symbol, found in program.range_constraints.items()
-    }
     bounds: dict[str, tuple[int, int | None]] = {}
     for declared in inputs:
         for size in declared.type.shape:

@@ -94,6 +94,28 @@ def test_dims_have_the_names_that_were_asked_for() -> None:
     assert [dim.name for dim in compiled.model.entry_points["run"].dims] == ["B"]
 
 
+def test_a_dim_with_the_name_of_an_input_gets_a_number() -> None:
+    compiled = dlc.from_torch(networks.perceptron(), torch.randn(2, 8), dynamic=[{0: "input"}])
+    assert [dim.name for dim in compiled.model.entry_points["run"].dims] == ["input2"]
+
+
+class LastOnes(torch.nn.Module):
+    """Adds the last columns of a table, as many as there are, to each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(1, 16))
+
+    def forward(self, x):
+        rows, columns = (max(0, of - x.shape[1]) for of in self.table.shape)
+        return x @ x.transpose(0, 1) + x.sum() * self.table[rows:, columns:].sum()
+
+
+def test_the_larger_of_sizes_whose_bounds_tell_which_is_that_one() -> None:
+    more = [(torch.randn(2, 3),), (torch.randn(2, 1),)]
+    agree(LastOnes(), (torch.randn(2, 5),), more, dynamic=[{1: "T"}])
+
+
 def test_bounds_of_a_dim_are_kept() -> None:
     batch = torch.export.Dim("B", min=2, max=64)
     compiled = dlc.from_torch(networks.perceptron(), torch.randn(2, 8), dynamic=[{0: batch}])
