@@ -7,22 +7,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dlc.dialects import array, func
-from dlc.dialects.interface import bounds_attribute
-from dlc.errors import Diagnostic, ModelError
+from dlc.dialects.interface import NEEDS, bounds_attribute
+from dlc.errors import Diagnostic, ModelError, SourceLocation
 from dlc.frontend.elaboration.calls import Function, check_result
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.keys import seed_default
 from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.tensors import as_tensor, tensor_type
-from dlc.frontend.elaboration.trace import Frame
+from dlc.frontend.elaboration.trace import Frame, Trace
 from dlc.frontend.elaboration.types import declared_type, dtype_named
 from dlc.frontend.elaboration.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Size, names, symbol
 from dlc.ir.location import FileLocation
+from dlc.ir.needs import Need
 from dlc.ir.types import TensorType, Type
+from dlc.runtime.artifact import manifest
 from dlc.runtime.model import Model
 from dlc.text.model import ast
 from dlc.text.source import Span
@@ -237,7 +239,7 @@ def begin(ev: Evaluator, frame: Frame, span: Span) -> None:
     at = ev.at
     at.source, at.frame = frame.source, frame
     at.top = at.block = Block()
-    at.gets = {}
+    at.gets, at.conditions = {}, {}
     at.base_key, at.implicit_seed, at.brought = None, False, set()
     at.stand(span)
 
@@ -260,17 +262,32 @@ def finish(
     function = func.Func(body, name, func.signature(body, values))
     place = at.source.place(span)
     function.location = FileLocation(place.file, place.line, place.column, place.end)
-    used = _dims_used(function)
+    used = _dims_used(function) | _dims_required(at)
     bounds = {name: bound for name, bound in at.bounds.items() if name in used}
     attributes = function.attributes
     if bounds:
         attributes["dlc.dims"] = bounds_attribute(bounds)
+    if at.conditions:
+        attributes[NEEDS] = tuple([_row(*each) for each in at.conditions.items()])
     attributes["dlc.inputs"] = tuple([argument.name or "" for argument in body.arguments])
     if any(name for name, _ in results):
         attributes["dlc.results"] = tuple([name for name, _ in results])
     if any(default != "" for default in defaults):
         attributes["dlc.defaults"] = tuple(defaults)
     return function
+
+
+def _row(need: Need, place: SourceLocation) -> Attribute:
+    """A condition as the function has it."""
+    equals = "" if need.equals is None else str(need.equals)
+    row = manifest.Need(str(need.size), need.code, need.told, str(place), place.end, equals)
+    return tuple(row)
+
+
+def _dims_required(at: Trace) -> set[str]:
+    """The named sizes in the conditions of the function that was begun."""
+    sizes = [size for need in at.conditions for size in (need.size, need.equals)]
+    return {name for size in sizes if size is not None for name in names(size)}
 
 
 def _dims_used(function: func.Func) -> set[str]:

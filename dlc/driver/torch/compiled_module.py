@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from dlc.driver.torch.differentiable import differentiable
 from dlc.driver.torch.tensors import argument, results_of, tensor_of
 from dlc.errors import CallError
+from dlc.importers.torch.differentiated import GRADIENTS
 
 if TYPE_CHECKING:
     import torch
@@ -18,46 +21,97 @@ if TYPE_CHECKING:
 class CompiledModule:
     """A compiled module of PyTorch. It takes the module's arguments and returns what the module returns.
 
-    Tensors are passed and returned without copies; results have no gradient. `model` is the compiled model
-    itself, whose entry point `run` takes NumPy arrays. `states` are the buffers of the module that a call
-    changes, in place, such as the running means of a batch norm in training mode: they are further
-    arguments and results of `run`. Raises CallError where an argument does not fit.
+    Tensors are passed and returned without copies. `model` is the compiled model itself, whose entry point
+    `run` takes NumPy arrays. `states` are the buffers of the module that a call changes, in place, such as
+    the running means of a batch norm in training mode: they are further arguments and results of `run`.
+    Results have a gradient if the module was compiled with `gradients=True`; then `parameters` are the last
+    arguments of `run`, and the entry point `gradients` computes the backward pass. Raises CallError where
+    an argument does not fit.
     """
 
-    def __init__(self, model: Model, exported: Exported, *, draws: bool) -> None:
+    def __init__(
+        self,
+        model: Model,
+        exported: Exported,
+        wrt: Sequence[int] | None = None,
+        *,
+        draws: bool,
+    ) -> None:
         self.model = model
         self._exported = exported
         self._run = model.entry_points["run"]
         self._draws = draws
-        held = {**exported.program.constants, **exported.program.state_dict}
-        self.states = {path: cast("torch.Tensor", held[path]) for path in exported.states}
+        self._wrt = wrt
+        held = cast(
+            "dict[str, torch.Tensor]", {**exported.program.constants, **exported.program.state_dict}
+        )
+        self.states = {path: held[path] for path in exported.states}
+        self.parameters = {path: held[path] for path in exported.trained}
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         import torch
         from torch.utils import _pytree
 
         exported = self._exported
-        given = _leaves_of(exported.program, args, kwargs)
-        arguments: list[object] = []
-        for number in exported.inputs:
-            value = given[number]
-            if not isinstance(value, torch.Tensor):
-                raise CallError(
-                    f"{self._run.inputs[len(arguments)].name} is a {type(value).__name__}, "
-                    "where a tensor is expected",
-                    code="D0805",
-                )
-            arguments.append(argument(value))
-        arguments += [argument(state) for state in self.states.values()]
-        if self._draws:
-            arguments.append(int(torch.randint(0, 1 << 62, ()).item()))
-        results = [tensor_of(each) for each in results_of(self._run, arguments)]
+        given = self._tensors(leaves_of(exported.program, args, kwargs))
+        states, parameters = [*self.states.values()], [*self.parameters.values()]
+        seed = (int(torch.randint(0, 1 << 62, ()).item()),) if self._draws else ()
+        if self._wrt is not None and torch.is_grad_enabled():
+            kept = [state.clone() for state in states]
+            tensors = [*given, *kept, *parameters]
+            results = differentiable(self._results, self._cotangents, tensors, seed)
+        else:
+            results = self._results([*given, *states, *parameters], seed)
         for path, number in exported.states.items():
-            self.states[path].copy_(results[number])
+            self.states[path].copy_(results[number].detach())
         leaves = [
             constant if number is None else results[number] for number, constant in exported.outputs
         ]
         return _pytree.tree_unflatten(leaves, exported.program.call_spec.out_spec)
+
+    def _tensors(self, leaves: Sequence[object]) -> list[torch.Tensor]:
+        """Those leaves of the arguments that are inputs."""
+        import torch
+
+        found: list[torch.Tensor] = []
+        for number, declared in zip(self._exported.inputs, self._run.inputs, strict=False):
+            value = leaves[number]
+            if not isinstance(value, torch.Tensor):
+                raise CallError(
+                    f"{declared.name} is a {type(value).__name__}, where a tensor is expected",
+                    code="D0805",
+                )
+            if self._wrt is not None and value.requires_grad and number not in self._wrt:
+                raise CallError(
+                    f"{declared.name} requires a gradient, which its example did not",
+                    code="D0805",
+                    help="compile with an example that requires one, or pass the tensor detached",
+                )
+            found.append(value)
+        return found
+
+    def _results(self, tensors: Sequence[torch.Tensor], seed: Sequence[int]) -> list[torch.Tensor]:
+        """What `run` computes."""
+        given = [argument(each) for each in tensors]
+        return [tensor_of(each) for each in results_of(self._run, [*given, *seed])]
+
+    def _cotangents(
+        self,
+        tensors: Sequence[torch.Tensor],
+        seed: Sequence[int],
+        of_results: Sequence[torch.Tensor | None],
+    ) -> list[torch.Tensor | None]:
+        """The cotangents of the tensors, None for those that have none, given those of the results."""
+        graph = self._exported.graph
+        floats = [
+            each
+            for each, result in zip(of_results, graph.results, strict=True)
+            if each is not None and not result.updates
+        ]
+        given = [*map(argument, tensors), *seed, *map(argument, floats)]
+        made = results_of(self.model.entry_points[GRADIENTS], given)
+        found = dict(zip(graph.wrt, map(tensor_of, made), strict=True))
+        return [found.get(declared.name) for declared in graph.inputs]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model as a `.dlc` file, which runs without PyTorch."""
@@ -67,9 +121,12 @@ class CompiledModule:
         return f"CompiledModule of {self.model!r}"
 
 
-def _leaves_of(
-    program: object, args: tuple[object, ...], kwargs: dict[str, object]
-) -> list[object]:
+def requiring_gradients(leaves: Sequence[object]) -> tuple[int, ...]:
+    """The numbers of the tensors that require a gradient."""
+    return tuple([k for k, leaf in enumerate(leaves) if getattr(leaf, "requires_grad", False)])
+
+
+def leaves_of(program: object, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
     """The leaves of a call's arguments, in the order that the program was exported with.
 
     Raises CallError (D0803) where they are nested in another way.

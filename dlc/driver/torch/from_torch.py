@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import names_of, of_kind, whole
-from dlc.driver.torch.compiled_module import CompiledModule
+from dlc.driver.torch.compiled_module import CompiledModule, leaves_of, requiring_gradients
 from dlc.driver.torch.compiling import compiled
 from dlc.errors import UsageError, memory_needed
 from dlc.errors.options import in_python
 from dlc.importers.torch.dynamic import Dynamic, size_names
-from dlc.importers.torch.exporting import (
-    exported,
-    read_program,
-    torch_needed,
-)
+from dlc.importers.torch.exporting import exported, read_program, torch_needed
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +27,7 @@ def from_torch(
     kwargs: Mapping[str, object] | None = None,
     *,
     dynamic: Dynamic = None,
+    gradients: bool = False,
     level: int = 2,
     target: str = "cpu",
     matmul: str = "auto",
@@ -43,9 +40,14 @@ def from_torch(
     `args` and `kwargs` are example inputs of its `forward`; one tensor alone counts as one argument.
     `dynamic` says which axes have a size that each call chooses: `{"x": {0: "B"}}` by the names of inputs,
     `[{0: "B"}]` in their order, a `torch.export.Dim` in place of a name where it has bounds, True for
-    every axis whose size the module does not fix. The other options are those of `dlc.compile`. Weights
-    are copied as they are now. Raises Unsupported for what `torch.export` cannot export, and with every
-    operator that is not imported.
+    every axis whose size the module does not fix. The other options are those of `dlc.compile`.
+
+    Weights are copied as they are now, and results have no gradient. With `gradients`, parameters that
+    require one are arguments of each call instead, and `backward` on results gives gradients to them and
+    to the inputs whose examples require one.
+
+    Raises UsageError for options that do not fit, Unsupported for what `torch.export` cannot export, and
+    with every operator that is not imported.
     """
     torch_needed()
     import torch
@@ -60,17 +62,25 @@ def from_torch(
     given = (args,) if isinstance(args, torch.Tensor) else tuple(cast("Iterable[object]", args))
     named = dict(kwargs or {})
     if isinstance(module, torch.export.ExportedProgram):
+        if gradients:
+            raise UsageError(
+                "gradients=True takes a module, found a program of torch.export",
+                code="D0901",
+                help="give dlc.from_torch the module that it was exported from",
+            )
         program, name = module, "program"
     elif isinstance(cast("object", module), torch.nn.Module):
-        program, name = exported(module, given, named, dynamic), type(module).__name__
+        program = exported(module, given, named, dynamic, gradients=gradients)
+        name = type(module).__name__
     else:
         raise UsageError(
             f"dlc.from_torch takes a torch.nn.Module, found a {type(module).__name__}", code="D0901"
         )
     names = size_names(dynamic, program)
-    read = read_program(program, f"{name}.pt2", names)
+    wrt = requiring_gradients(leaves_of(program, given, named)) if gradients else None
+    read = read_program(program, f"{name}.pt2", names, wrt)
     model, imported = compiled(read.graph, settings, threads)
-    return CompiledModule(model, read, draws=imported.draws)
+    return CompiledModule(model, read, wrt, draws=imported.draws)
 
 
 __all__ = ["from_torch"]

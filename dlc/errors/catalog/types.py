@@ -143,9 +143,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0328": Page(
         "a decision that depends on a size or tensor",
-        "`require` and the lists made with `for` are worked out when the model is compiled, but this one "
-        "depends on what comes at a call. Bound a size where it is declared, `dim B = 1..64`; loop with "
-        "`scan`.",
+        "Lists made with `for` are worked out when the model is compiled, and so is `require` of all but "
+        "sizes, which calls are checked for; this one depends on what comes at a call. Bound a size where "
+        "it is declared, `dim B = 1..64`; loop with `scan`.",
         "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32 = sum([for i in 0..B: x[i]])",
         "dlc 1\ndim B = 1..64\n"
         "export fn f(x: f32[B]) -> f32 = scan e in x with s = 0.0 { next s = s + e }",

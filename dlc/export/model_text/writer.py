@@ -14,7 +14,7 @@ from dlc.errors import Diagnostic, Unsupported
 from dlc.export.model_text import elementwise, functions, layers, shapes
 from dlc.export.model_text.blocks import Block, Repetition
 from dlc.export.model_text.body import Body, braced, line, write_body
-from dlc.export.model_text.expressions import type_text
+from dlc.export.model_text.expressions import size, type_text
 from dlc.export.model_text.graph import Graph
 from dlc.export.model_text.names import ModulePaths, Names, as_type
 from dlc.export.model_text.regions import Reader, opened
@@ -22,7 +22,8 @@ from dlc.export.model_text.terms import Term, Weight, values_of
 from dlc.frontend.sources.imports import library_names
 from dlc.importers.imported import ImportedModel, ImportedNode, counted
 from dlc.ir.core import Op, Value
-from dlc.runtime.calling.status import place_of
+from dlc.runtime.artifact.manifest import Need
+from dlc.text.ir.types import read_size
 from dlc.text.model.fmt import format_source
 
 SPELLED = (layers, functions, shapes, elementwise)
@@ -41,14 +42,11 @@ def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) ->
     """The text of the only function of an imported model.
 
     `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
-    `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text,
-    and for conditions of a call that do not follow from one.
+    `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text.
     """
     body_of_file = model.module.body
     (function,) = [opened(op) for op in body_of_file if isinstance(op, func.Func)]
     origins = {op.sym_name: op.key for op in body_of_file if isinstance(op, weight.Source)}
-    if function.call_needs:
-        raise _unsaid(function, model)
     graph = Graph(function.body, model.arrays, origins)
     reader = Reader(graph)
     terms = reader.terms(function.body, function.results_returned)
@@ -77,21 +75,6 @@ def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> 
     for value in dict.fromkeys([*needed, *function.results_returned]):
         if value not in terms and value.op is not None:
             yield value
-
-
-def _unsaid(function: func.Func, model: ImportedModel) -> Unsupported:
-    """The error for conditions of a call that a text has no words for."""
-    problems = [
-        Diagnostic(
-            "D0712",
-            f"dlc import does not write as model text that {need.condition} holds in every call",
-            place_of(need.place),
-            help="compile the file itself: dlc compile and dlc run take it",
-        )
-        for need in function.call_needs
-    ]
-    place = function.location.place
-    return Unsupported(problems, sources={place.file: model.listing} if place is not None else {})
 
 
 def _unspelled(ops: Iterable[Op], model: ImportedModel) -> Unsupported:
@@ -173,5 +156,14 @@ def _function(function: func.Func, body: Body, counted: Collection[str]) -> str:
     fields = ", ".join(f"{name}: {type}" for name, type in zip(results, types, strict=True))
     values = ", ".join(f"{name} = {text}" for name, text in zip(results, body.results, strict=True))
     value = f"({values})" if len(results) > 1 else body.results[0]
+    required = [_required(need) for need in function.call_needs]
     head = f"export fn {function.sym_name}({', '.join(parameters)}) -> ({fields})"
-    return f"{head} {_block(body.statements, value)}"
+    return f"{head} {_block([*required, *body.statements], value)}"
+
+
+def _required(need: Need) -> str:
+    """A condition of each call as a statement."""
+    left, right = size(read_size(need.size)).text, "0"
+    if need.equals:
+        right = size(read_size(need.equals)).text
+    return f'require {left} {"==" if need.equals else ">="} {right}, "{need.told}"'

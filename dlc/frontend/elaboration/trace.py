@@ -18,6 +18,7 @@ from dlc.frontend.elaboration.problems import Problems, Stop
 from dlc.frontend.elaboration.weight import Weight
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.location import FileLocation, UnknownLocation
+from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.runtime.arrays.dtypes import MAX_RANK
@@ -76,9 +77,9 @@ class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_locations", "_on_trial", "base_key", "bounds", "brought", "declared", "device", "folder", "frame",
-        "gets", "implicit_seed", "loops", "places", "problems", "source", "span", "steps", "stored", "top",
-        "total_steps", "training", "values",
+        "_locations", "_on_trial", "base_key", "bounds", "brought", "conditions", "declared", "device",
+        "folder", "frame", "gets", "implicit_seed", "loops", "places", "problems", "source", "span",
+        "steps", "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -104,6 +105,8 @@ class Trace(Builder):
         """The devices that were chosen for submodules by path, without those that were met."""
         self.gets: dict[str, Value] = {}
         self.bounds: dict[str, tuple[int, int | None]] = {}
+        self.conditions: dict[Need, SourceLocation] = {}
+        """What the text requires of the sizes of a call, and where it says so."""
         self._locations: dict[tuple[Source, Span], FileLocation] = {}
         self._on_trial: list[Block] | None = None
 
@@ -201,6 +204,7 @@ class Trace(Builder):
         """Elaborate only to check: what is placed meanwhile is thrown away, and names nothing."""
         values, self.values = self.values, None
         draws, calls = self.frame.draws, dict(self.frame.calls)
+        conditions = dict(self.conditions)
         outer, self._on_trial = self._on_trial, []
         try:
             with self.inside(Block()) as block:
@@ -208,6 +212,7 @@ class Trace(Builder):
         finally:
             self.values = values
             self.frame.draws, self.frame.calls = draws, calls
+            self.conditions = conditions
             # Blocks that no operation has become a part of, such as a loop's body: the inner first.
             for block in reversed(self._on_trial):
                 block.clear()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dlc.errors import Unsupported, UsageError
+from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.importers.identifiers import Identifiers
+from dlc.importers.torch.differentiated import GRADIENTS
 from dlc.importers.torch.dynamic import Dynamic, dynamic_shapes
 from dlc.importers.torch.facts import Graph, Input, Result, Weight
 from dlc.importers.torch.importing import TorchModel, import_graph, importer_of
+from dlc.importers.torch.no_gradient import mark_stops, refusing_own_derivatives
 from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
+from dlc.importers.torch.whole_layers import whole_layers
+from dlc.ir.dims import Bounds
 from dlc.ir.dims import names as names_of
 
 if TYPE_CHECKING:
@@ -51,8 +56,10 @@ class Exported:
     inputs: tuple[int, ...]
     outputs: tuple[tuple[int | None, object], ...]
     states: Mapping[str, int]
-    """Buffers and parameters that a call changes, by path: the last inputs of the graph, in this order,
-    each with the number of the result that is its new value."""
+    """Buffers and parameters that a call changes, by path: inputs of the graph behind the call's own, in
+    this order, each with the number of the result that is its new value."""
+    trained: tuple[str, ...] = ()
+    """Parameters that are arguments of each call, by path: the last inputs of the graph."""
 
 
 def exported(
@@ -60,16 +67,23 @@ def exported(
     args: Sequence[object],
     kwargs: Mapping[str, object],
     dynamic: Dynamic,
+    *,
+    gradients: bool = False,
 ) -> ExportedProgram:
-    """A module as a program of `torch.export`. Raises Unsupported (D0710) with what PyTorch says of it."""
+    """A module as a program of `torch.export`, with its stops of gradients if those are asked for.
+
+    Raises Unsupported (D0717) with what PyTorch says of it.
+    """
     import torch
 
     chosen = dynamic_shapes(dynamic, module, args, kwargs)
     try:
-        with _quiet():
-            return torch.export.export(
+        with _quiet(), whole_layers(), refusing_own_derivatives() if gradients else nullcontext():
+            program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=chosen, strict=False
             )
+    except DlcError:
+        raise
     except Exception as error:  # what PyTorch raises here has no common class
         told = str(error).strip().splitlines()
         raise Unsupported(
@@ -78,6 +92,9 @@ def exported(
             help="torch.export.export(module, args) shows what it says in full; "
             "torch.compile(module, backend='dlc') compiles parts of what cannot be exported",
         ) from error
+    if gradients:
+        mark_stops(program)
+    return program
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -124,15 +141,27 @@ def read_pt2(path: Path) -> TorchModel:
 
 
 def read_program(
-    program: ExportedProgram, file: str, names: Mapping[str, str] | None = None
+    program: ExportedProgram,
+    file: str,
+    names: Mapping[str, str] | None = None,
+    wrt: Collection[int] | None = None,
 ) -> Exported:
-    """An exported program as facts; `names` are those of its symbolic sizes, by PyTorch's."""
+    """An exported program as facts; `names` are those of its symbolic sizes, by PyTorch's.
+
+    Where `wrt` is given, gradients are asked for: by the leaves of a call's arguments with these numbers,
+    and by the parameters that require one, which become arguments.
+    """
     program = decomposed(program)
     signature = program.graph_signature
     values = {
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
     }
-    reader = Reader(_named_sizes(values, signature.user_inputs, names or {}), file)
+    called = _named_sizes(values, signature.user_inputs, names or {})
+    ranges = {
+        called.get(str(symbol), str(symbol)): bounds_of_range(found)
+        for symbol, found in program.range_constraints.items()
+    }
+    reader = Reader(called, file, ranges)
     inputs: list[Input] = []
     numbers: list[int] = []
     for number, name in enumerate(signature.user_inputs):
@@ -143,28 +172,57 @@ def read_program(
             numbers.append(number)
     results, outputs, states = _results(program, reader)
     held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    for name, path in held.items():
-        type = reader.type(values[name])
-        if path in states and type is not None:
-            inputs.append(Input(name, path, type, tuple(range(type.rank))))
-    states = {each.label: states[each.label] for each in inputs[len(numbers) :]}
+    trained = () if wrt is None else _trained(program, states)
+    for paths in (states, trained):
+        for name, path in held.items():
+            type = reader.type(values[name])
+            if path in paths and type is not None:
+                inputs.append(Input(name, path, type, tuple(range(type.rank))))
+    labels = [each.label for each in inputs[len(numbers) :]]
+    states = {path: states[path] for path in labels[: len(states)]}
+    trained = tuple(labels[len(states) :])
+    by_call = [each.name for each, k in zip(inputs, numbers, strict=False) if k in (wrt or ())]
+    by_weight = [each.name for each in inputs[len(numbers) + len(states) :]]
     graph = Graph(
         file.rpartition(".")[0] or file,
         file,
         tuple(inputs),
-        tuple([each for each in _weights(program, reader) if each.path not in states]),
+        tuple(
+            [
+                each
+                for each in _weights(program, reader)
+                if each.path not in states and each.path not in trained
+            ]
+        ),
         reader.nodes(program.graph_module),
         results,
-        _bounds(program, reader, inputs),
+        _bounds(ranges, inputs),
+        (*by_call, *by_weight),
     )
-    return Exported(graph, program, tuple(numbers), outputs, states)
+    return Exported(graph, program, tuple(numbers), outputs, states, trained)
+
+
+def _trained(program: ExportedProgram, states: Collection[str]) -> tuple[str, ...]:
+    """The parameters that require a gradient and that no call changes, by path."""
+    held = program.state_dict
+    return tuple(
+        [
+            path
+            for path in program.graph_signature.inputs_to_parameters.values()
+            if held[path].requires_grad and path not in states
+        ]
+    )
 
 
 def _named_sizes(
     values: Mapping[str, object], inputs: Sequence[object], names: Mapping[str, str]
 ) -> dict[str, str]:
-    """The names, and for sizes that have none the name of an input and the number of an axis."""
-    found = {**names}
+    """The names, and for sizes that have none the name of an input and the number of an axis.
+
+    A name that is one of an input or of an entry point gets a number behind it.
+    """
+    called = Identifiers("size", taken=(*map(str, inputs), "run", GRADIENTS))
+    found = {symbol: called.of(name) for symbol, name in names.items()}
     for name in inputs:
         shape: Sequence[object] = getattr(values.get(str(name)), "shape", ())
         for axis, size in enumerate(shape):
@@ -216,7 +274,7 @@ def _results(
             )
         if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
             states[str(spec.target)] = len(results)
-            results.append(Result(value, f"new_{spec.target}"))
+            results.append(Result(value, f"new_{spec.target}", updates=True))
         elif hasattr(made, "meta"):
             outputs.append((len(results), None))
             results.append(Result(value, spec.arg.name))
@@ -225,14 +283,8 @@ def _results(
     return tuple(results), tuple(outputs), states
 
 
-def _bounds(
-    program: ExportedProgram, reader: Reader, inputs: Sequence[Input]
-) -> dict[str, tuple[int, int | None]]:
+def _bounds(ranges: Bounds, inputs: Sequence[Input]) -> dict[str, tuple[int, int | None]]:
     """The lowest and highest values of the sizes that inputs have."""
-    ranges = {
-        reader.symbol(symbol): bounds_of_range(found)
-        for symbol, found in program.range_constraints.items()
-    }
     bounds: dict[str, tuple[int, int | None]] = {}
     for declared in inputs:
         for size in declared.type.shape:

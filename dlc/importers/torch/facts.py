@@ -105,8 +105,8 @@ class Result:
     value: Argument
     label: str
     order: tuple[int, ...] = ()
-    updates: str | None = None
-    """The input, by its name, that this result is the new value of."""
+    updates: bool = False
+    """Whether it is the new value of a state, which no gradient comes back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,9 @@ class Graph:
     nodes: tuple[Node, ...]
     results: tuple[Result, ...]
     bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
+    wrt: tuple[str, ...] = ()
+    """The inputs, by their names, that gradients are asked for; where there are any, what is computed for
+    their sake alone is imported too."""
 
     @property
     def listing(self) -> str:

@@ -103,6 +103,7 @@ class _Inside:
         self._outer = outer
         self._source = source
         self.bounds = outer.bounds
+        self.differentiated = outer.differentiated
 
     def operand(self, name: str) -> Operand:
         return self._source if name == SOURCE else self._outer.operand(name)

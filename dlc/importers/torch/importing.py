@@ -27,11 +27,13 @@ from dlc.importers.torch import (
     places,
     products,
     random_numbers,
+    recurrent,
     reductions,
     shapes,
     slices,
     windows,
 )
+from dlc.importers.torch.differentiated import add_gradients
 from dlc.importers.torch.facts import (
     Array,
     Graph,
@@ -71,6 +73,7 @@ IMPORTERS: dict[str, Importer] = {
     **places.IMPORTERS,
     **products.IMPORTERS,
     **random_numbers.IMPORTERS,
+    **recurrent.IMPORTERS,
     **reductions.IMPORTERS,
     **shapes.IMPORTERS,
     **slices.IMPORTERS,
@@ -152,6 +155,7 @@ class _Import:
         self._alike: dict[str, Size] = {}
         """Dims that are others by another name."""
         self.bounds: Bounds = graph.bounds
+        self.differentiated = bool(graph.wrt)
 
     def run(self) -> TorchModel:
         """Import the nodes in their order."""
@@ -162,7 +166,9 @@ class _Import:
         results = self._results()
         if self._seed is not None:
             inputs = (*inputs, SEED)
-        self._function(inputs, results)
+        function = self._function(inputs, results)
+        if graph.wrt:
+            add_gradients(self._module, function, graph)
         renamed = {
             declared.label: name
             for declared, name in zip(graph.inputs, inputs, strict=False)
@@ -261,7 +267,7 @@ class _Import:
             case _:
                 raise Unsupported(f"the result {result.label} is no tensor", code="D0710")
 
-    def _function(self, inputs: Sequence[str], results: Sequence[Value]) -> None:
+    def _function(self, inputs: Sequence[str], results: Sequence[Value]) -> func.Func:
         graph = self._graph
         emit = Builder(self._block, self._place(max(1, len(graph.nodes))))
         emit.place(func.Return(tuple(results)))
@@ -275,6 +281,7 @@ class _Import:
             [called.of(each.label) for each in graph.results]
         )
         self._module.body.append(function)
+        return function
 
     # Nodes.
 

@@ -19,7 +19,7 @@ from dlc.importers.torch.facts import (
     Result,
 )
 from dlc.importers.torch.sizes import size_of
-from dlc.ir.dims import Size
+from dlc.ir.dims import Bounds, Size
 from dlc.ir.types import (
     BF16,
     BOOL,
@@ -66,10 +66,11 @@ def dtype_of(dtype: object) -> DType:
 
 
 class Reader:
-    """Reads the nodes of one graph; `names` are those of its symbolic sizes."""
+    """Reads the nodes of one graph; `names` are those of its symbolic sizes, `bounds` are theirs."""
 
-    def __init__(self, names: Mapping[str, str], file: str) -> None:
+    def __init__(self, names: Mapping[str, str], file: str, bounds: Bounds | None = None) -> None:
         self._names = names
+        self._bounds: Bounds = bounds or {}
         self._file = file
         self._parts: dict[tuple[str, int], str] = {}
         self._lines = 0
@@ -82,11 +83,7 @@ class Reader:
         expression = None if inner is None else inner.expr
         if expression is None:
             raise Unsupported(f"{value} is no size", code="D0711")
-        return size_of(expression, self._names)
-
-    def symbol(self, symbol: object) -> str:
-        """The name of a symbolic size."""
-        return self._names.get(str(symbol), str(symbol))
+        return size_of(expression, self._names, self._bounds)
 
     def type(self, value: object) -> TensorType | None:
         """The type of a tensor without data; None for what is no tensor."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from dlc.errors import Unsupported
-from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, symbol
+from dlc.ir.bounded import larger, smaller
+from dlc.ir.dims import Bounds, Size, ceil_divide, floor_divide, symbol
 
 
 class Expression(Protocol):
@@ -21,8 +22,8 @@ class Expression(Protocol):
     def __int__(self) -> int: ...
 
 
-def size_of(expression: Expression, names: Mapping[str, str]) -> Size:
-    """The size that an expression of integers is; `names` has those of its symbols.
+def size_of(expression: Expression, names: Mapping[str, str], bounds: Bounds) -> Size:
+    """The size that an expression of integers is; `names` has those of its symbols, `bounds` theirs.
 
     Raises Unsupported (D0711) for a function that sizes do not have.
     """
@@ -33,20 +34,20 @@ def size_of(expression: Expression, names: Mapping[str, str]) -> Size:
         case "Integer" | "Zero" | "One" | "NegativeOne":
             return int(expression)
         case "Mul":
-            return _product(expression.args, names)
+            return _product(expression.args, names, bounds)
         case "Pow":
-            return _power(expression, names)
+            return _power(expression, names, bounds)
         case _:
             function = FUNCTIONS.get(kind)
     if function is None:
         raise Unsupported(f"a size is computed as {expression}, which dlc lacks", code="D0711")
-    found, *rest = [size_of(part, names) for part in expression.args]
+    found, *rest = [size_of(part, names, bounds) for part in expression.args]
     for other in rest:
-        found = function(found, other)
+        found = function(found, other, bounds)
     return found
 
 
-def _product(parts: Sequence[Expression], names: Mapping[str, str]) -> Size:
+def _product(parts: Sequence[Expression], names: Mapping[str, str], bounds: Bounds) -> Size:
     """A product, in which a fraction stands for a division that comes out even."""
     numerator: Size = 1
     denominator: Size = 1
@@ -56,16 +57,16 @@ def _product(parts: Sequence[Expression], names: Mapping[str, str]) -> Size:
             above, below = map(int, str(part).split("/"))
             numerator, denominator = numerator * above, denominator * below
         elif kind == "Pow" and int(part.args[1]) < 0:
-            base = size_of(part.args[0], names)
+            base = size_of(part.args[0], names, bounds)
             for _ in range(-int(part.args[1])):
                 denominator = denominator * base
         else:
-            numerator = numerator * size_of(part, names)
+            numerator = numerator * size_of(part, names, bounds)
     return numerator if denominator == 1 else floor_divide(numerator, denominator)
 
 
-def _power(expression: Expression, names: Mapping[str, str]) -> Size:
-    base, exponent = size_of(expression.args[0], names), int(expression.args[1])
+def _power(expression: Expression, names: Mapping[str, str], bounds: Bounds) -> Size:
+    base, exponent = size_of(expression.args[0], names, bounds), int(expression.args[1])
     if exponent < 0:
         raise Unsupported(f"a size is computed as {expression}, which dlc lacks", code="D0711")
     found: Size = 1
@@ -74,21 +75,25 @@ def _power(expression: Expression, names: Mapping[str, str]) -> Size:
     return found
 
 
-def _remainder(one: Size, other: Size) -> Size:
+def _remainder(one: Size, other: Size, _: Bounds) -> Size:
     return one - other * floor_divide(one, other)
 
 
-FUNCTIONS: dict[str, Callable[[Size, Size], Size]] = {
-    "Add": lambda one, other: one + other,
-    "CeilDiv": ceil_divide,
-    "CeilToInt": lambda one, _: one,
-    "CleanDiv": floor_divide,
-    "FloorDiv": floor_divide,
-    "Identity": lambda one, _: one,
-    "Max": maximum,
-    "Min": minimum,
+def _quotient(one: Size, other: Size, _: Bounds) -> Size:
+    return floor_divide(one, other)
+
+
+FUNCTIONS: dict[str, Callable[[Size, Size, Bounds], Size]] = {
+    "Add": lambda one, other, bounds: one + other,
+    "CeilDiv": lambda one, other, bounds: ceil_divide(one, other),
+    "CeilToInt": lambda one, other, bounds: one,
+    "CleanDiv": _quotient,
+    "FloorDiv": _quotient,
+    "Identity": lambda one, other, bounds: one,
+    "Max": larger,
+    "Min": smaller,
     "Mod": _remainder,
     "PythonMod": _remainder,
-    "TruncToInt": lambda one, _: one,
+    "TruncToInt": lambda one, other, bounds: one,
 }
 """Functions of sizes by the class that sympy or PyTorch gives them; those of one size take one."""

@@ -83,7 +83,8 @@ def note_needs(function: func.Func, limits: Mapping[str, Size]) -> None:
         if need.equals is not None:
             _refuse_counted(op, need, limits)
             row = _row(op, need)
-            noted.setdefault(row.condition, tuple(row))
+            if row._replace(size=row.equals, equals=row.size).condition not in noted:
+                noted.setdefault(row.condition, tuple(row))
             continue
         size = lower_bound(need.size, limits)
         if isinstance(size, int) or never_negative(size, bounds):

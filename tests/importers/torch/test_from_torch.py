@@ -32,6 +32,17 @@ def agree(module, args, more=(), dynamic=None) -> None:
             torch.testing.assert_close(compiled(*each), module(*each), rtol=1e-4, atol=1e-5)
 
 
+class Unnested(torch.nn.Module):
+    """The outputs of a recurrent layer, without its last states."""
+
+    def __init__(self, layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
 def test_a_perceptron_is_compiled() -> None:
     agree(networks.perceptron(), (torch.randn(2, 8),))
 
@@ -56,9 +67,53 @@ def test_a_transformer_takes_any_length() -> None:
     agree(networks.transformer(), (torch.randn(2, 7, 16),), more, {"src": {0: "B", 1: "T"}})
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_recurrent_layer_takes_any_length(kind: str) -> None:
+    layer = getattr(torch.nn, kind)(3, 4, num_layers=2, bidirectional=True, batch_first=True)
+    agree(
+        Unnested(layer),
+        (torch.randn(2, 5, 3),),
+        [(torch.randn(1, 60, 3),)],
+        dynamic=[{0: "B", 1: "T"}],
+    )
+
+
+def test_a_recurrent_layer_takes_thousands_of_steps() -> None:
+    layer = torch.nn.GRU(3, 4, bias=False)
+    compiled = dlc.from_torch(Unnested(layer), torch.randn(3000, 1, 3))
+    x = torch.randn(3000, 1, 3)
+    torch.testing.assert_close(compiled(x), layer(x)[0].detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_layers_with_projections_are_written_out() -> None:
+    agree(Unnested(torch.nn.LSTM(3, 4, proj_size=2)), (torch.randn(5, 2, 3),))
+
+
 def test_dims_have_the_names_that_were_asked_for() -> None:
     compiled = dlc.from_torch(networks.perceptron(), torch.randn(2, 8), dynamic=[{0: "B"}])
     assert [dim.name for dim in compiled.model.entry_points["run"].dims] == ["B"]
+
+
+def test_a_dim_with_the_name_of_an_input_gets_a_number() -> None:
+    compiled = dlc.from_torch(networks.perceptron(), torch.randn(2, 8), dynamic=[{0: "input"}])
+    assert [dim.name for dim in compiled.model.entry_points["run"].dims] == ["input2"]
+
+
+class LastOnes(torch.nn.Module):
+    """Adds the last columns of a table, as many as there are, to each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(1, 16))
+
+    def forward(self, x):
+        rows, columns = (max(0, of - x.shape[1]) for of in self.table.shape)
+        return x @ x.transpose(0, 1) + x.sum() * self.table[rows:, columns:].sum()
+
+
+def test_the_larger_of_sizes_whose_bounds_tell_which_is_that_one() -> None:
+    more = [(torch.randn(2, 3),), (torch.randn(2, 1),)]
+    agree(LastOnes(), (torch.randn(2, 5),), more, dynamic=[{1: "T"}])
 
 
 def test_bounds_of_a_dim_are_kept() -> None:

@@ -12,6 +12,7 @@ from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.activations import LayerFunction, functions
 from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
 from dlc.importers.onnx.operators.places import reversed_steps
+from dlc.importers.recurrent_steps import gru_step
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import I64, TensorType
@@ -273,29 +274,13 @@ def _gru(context: NodeContext) -> NodeResults:
 
 
 def _gru_direction(layer: Layer, k: int) -> list[Value]:
-    width, late, one = layer.width, layer.context.flag("linear_before_reset"), layer.direction(k)
+    late, one = layer.context.flag("linear_before_reset"), layer.direction(k)
     gate_function, new_function = layer.functions_of(k)
-
-    def part(emit: Builder, value: Value, k: int, axis: int) -> Value:
-        return array.slice_axis(emit, value, axis, k * width, (k + 1) * width)
-
-    def product(emit: Builder, h: Value, k: int) -> Value:
-        return emit(nn.Linear(h, part(emit, one.wh, k, 1), (part(emit, one.bh, k, 0),)))
 
     def step(emit: Builder, gates: Value, states: tuple[Value, ...]) -> tuple[Value, ...]:
         (h,) = states
-        update, reset = [
-            gate_function.gate(emit, emit(array.Add(part(emit, gates, k, 1), product(emit, h, k))))
-            for k in (0, 1)
-        ]
-        if late:
-            old = emit(array.Multiply(reset, product(emit, h, 2)))
-        else:
-            old = product(emit, emit(array.Multiply(reset, h)), 2)
-        new = new_function.gate(emit, emit(array.Add(part(emit, gates, 2, 1), old)))
-        kept = emit(array.Multiply(update, h))
-        rest = emit(array.Subtract(array.constant_like(emit, 1, update), update))
-        return (emit(array.Add(emit(array.Multiply(rest, new)), kept)),)
+        of_gates, of_new = gate_function.gate, new_function.gate
+        return (gru_step(emit, gates, h, one.wh, one.bh, of_gates, of_new, late=late),)
 
     return layer.scanned(one, (one.hidden,), one.bx, step)
 

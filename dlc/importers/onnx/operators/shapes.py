@@ -224,7 +224,7 @@ def _inside(context: NodeContext, index: Size, size: Size) -> Size:
     if usually_negative(index, USUAL[1:] if is_inside else USUAL):
         context.require(-index - 1, f"counts the index {index} from the end, so it must not be 0")
         return larger(size + index, 0, bounds)
-    context.require(index, f"counts the index {index} from the start, which is {{n}}")
+    context.require(index, f"counts the index {index} from the start, so it must not be below 0")
     return smaller(index, size, bounds)
 
 

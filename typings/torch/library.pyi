@@ -1,0 +1,8 @@
+from collections.abc import Callable, Sequence
+
+class CustomOpDef:
+    def register_fake(self, function: Callable[..., object]) -> object: ...
+
+def custom_op(
+    name: str, function: Callable[..., object], *, mutates_args: Sequence[str], schema: str
+) -> CustomOpDef: ...
