@@ -10,12 +10,13 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.measured import Measuring
 from dlc.export.model_text.expressions import FORM, Expr, Expressions, size, type_text
 from dlc.export.model_text.members import Member, Members
-from dlc.export.model_text.names import ModulePaths, brief
+from dlc.export.model_text.names import brief
 from dlc.export.model_text.terms import (
     Braces,
     Form,
     If,
     Item,
+    Layer,
     Part,
     Scan,
     Term,
@@ -25,7 +26,6 @@ from dlc.export.model_text.terms import (
 )
 from dlc.ir.core import Op, Value
 
-NO_PATHS = ModulePaths({})
 LONG_CHAIN = 12
 """Functions in one chain."""
 LONG = 60
@@ -56,16 +56,17 @@ def write_body(
     results: Sequence[Value],
     shapes: Mapping[Value, Sequence[Item]] | None = None,
     scope: Iterable[str] = (),
-    paths: ModulePaths = NO_PATHS,
+    *,
+    named: bool = False,
 ) -> Body:
     """Write the terms of some values in their order.
 
     `given` are the values that have names already; `weights` those that are read from the weight file.
     In a module that has several instances, `shapes` are theirs, and their own names say nothing.
     `scope` are names that mean something around the body, such as sizes: nothing in it takes them.
-    `paths` name layers by the modules that their weights were in.
+    With `named`, names say where in the network something stands, and remarks do not repeat it.
     """
-    return BodyWriter(terms, results, Members(given, weights, shapes, scope, paths)).run()
+    return BodyWriter(terms, results, Members(given, weights, shapes, scope, named)).run()
 
 
 class BodyWriter:
@@ -98,7 +99,7 @@ class BodyWriter:
                 self._parts(value, term)
                 continue
             self._ready[value] = self._write.of(term)
-            if self._uses[value] > 1:
+            if self._uses[value] > 1 or (_is_stack(term) and value not in self._results):
                 self._name(value)
         self.body.results += [self._result(value) for value in self._results]
         return self.body
@@ -130,7 +131,8 @@ class BodyWriter:
         statement = f"let {name} = {self._ready.pop(value).text}"
         # What is said of one instance of a module is not true of the others.
         own = self._members.shapes is None
-        remark = f"{brief(value.name or '')} {type_text(tensor_type(value))}".strip()
+        place = "" if self._members.named else brief(value.name or "")
+        remark = f"{place} {type_text(tensor_type(value))}".strip()
         self.body.statements.append(line(statement, remark if own else ""))
         return Expr(name)
 
@@ -155,8 +157,10 @@ class BodyWriter:
 
     # Choices and loops ------------------------------------------------------------------------
 
-    def _form(self, form: Form) -> Expr:
+    def _form(self, form: Form | Layer) -> Expr:
         match form:
+            case Layer():
+                return self._stack(form)
             case If(condition, then, otherwise):
                 test = self._write.of(condition).text
                 sides = [self._inside(braces).text() for braces in (then, otherwise)]
@@ -169,6 +173,16 @@ class BodyWriter:
                     self._members.call(old, self._resolve(new, False).text)
                 test = self._inside(condition).text()
                 return Expr(f"while {test}{first} {self._step(body, body.arguments)}", FORM)
+
+    def _stack(self, layer: Layer) -> Expr:
+        """A loop over layers of which each takes the result of the one before."""
+        first = self._write.of(layer.source).text
+        more = [self._write.of(value).text for value in layer.more]
+        stack = self._members.layer(layer)
+        step, carried = self._members.fresh("block"), self._members.fresh("h")
+        call = f"{step}({', '.join([carried, *more])})"
+        text = f"scan {step} in {stack} with {carried} = {first} {braced([f'next {carried} = {call}'])}"
+        return Expr(text, FORM)
 
     def _scan(self, form: Scan) -> Expr:
         counter, *rest = form.body.arguments
@@ -232,6 +246,10 @@ def line(text: str, remark: str) -> str:
 
 def _tuple(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _is_stack(term: Term) -> bool:
+    return isinstance(term, Layer) and term.count > 0
 
 
 def _wholes(terms: Mapping[Value, Term]) -> Iterable[Term]:

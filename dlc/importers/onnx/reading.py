@@ -26,6 +26,7 @@ from dlc.importers.onnx.facts import (
     Output,
     Tensor,
 )
+from dlc.importers.onnx.modules import modules_of
 from dlc.ir.types import BF16, BOOL, F16, DType
 from dlc.runtime.arrays.dtypes import MAX_RANK
 from dlc.runtime.system.mapped_files import map_file, map_inside
@@ -332,6 +333,7 @@ class _Nodes:
             attributes,
             self._opsets.get(domain, 0),
             line,
+            modules_of(node),
         )
 
     def _graph(self, graph: GraphProto, line: int, visible: Collection[str]) -> Graph:
