@@ -354,6 +354,8 @@ class _Template(_Walk):
         return value
 
     def layer(self, layer: Layer, settings: tuple[tuple[str, Item], ...]) -> Item:
+        for source in (layer.source, *layer.more):
+            self.item(source)
         return replace(layer, settings=settings)
 
 

@@ -128,9 +128,10 @@ class Hierarchy:
         return [value for value in values if any(u not in inside for u in self._users[value])]
 
     def _sources(self, values: Sequence[Value]) -> list[Value]:
-        """What these use of others, the floats that are computed last first: that is what a layer works on.
+        """What these use of others; first what a layer works on.
 
-        A weight that others use as well is one of them.
+        That has the type of the result, or else is computed last of all floats. A weight that others use as
+        well is one of them.
         """
         inside = {*values}
         found = dict.fromkeys(
@@ -139,7 +140,9 @@ class Hierarchy:
             for needed in values_of(self._terms[value])
             if needed not in inside and not self._is_own_weight(needed, inside)
         )
-        first = max(found, key=self._importance, default=None)
+        kind = values[-1].type
+        rank = {value: (value.type is kind, *self._importance(value)) for value in found}
+        first = max(found, key=rank.__getitem__, default=None)
         return [] if first is None else [first, *[value for value in found if value is not first]]
 
     def _importance(self, value: Value) -> tuple[bool, int]:
@@ -335,6 +338,7 @@ def _follows(layer: Layer, value: Value, after: Layer) -> bool:
     return (
         same
         and after.source is value
+        and layer.source.type is value.type
         and not layer.count
         and not after.count
         and shapes[0] == shapes[1]

@@ -9,6 +9,7 @@ from dlc.dialects.array import tensor_type
 from dlc.export.model_text.expressions import declared, setting, type_text
 from dlc.export.model_text.names import RESERVED, Names, brief, readable, short_name
 from dlc.export.model_text.terms import Item, Layer, Weight
+from dlc.frontend.builtins import BUILTINS
 from dlc.ir.core import Value
 
 
@@ -29,7 +30,8 @@ class Members:
         weights: Mapping[Value, Weight],
         shapes: Mapping[Value, Sequence[Item]] | None,
         scope: Iterable[str],
-        named: bool,
+        *,
+        named: bool = False,
     ) -> None:
         self.declared: list[Member] = []
         self.paths: dict[str, Weight] = {}
@@ -50,7 +52,9 @@ class Members:
 
     def give(self, value: Value, otherwise: str) -> str:
         """A name for a value: its own if that is one for people."""
-        self._called[value] = self._names.of(readable(value.name, otherwise))
+        # PyTorch has no names of values: those of its exporters are of operators.
+        name = otherwise if self.named else readable(value.name, otherwise)
+        self._called[value] = self._names.of(name)
         return self._called[value]
 
     def call(self, value: Value, text: str) -> None:
@@ -88,10 +92,15 @@ class Members:
         return name
 
     def _name_of(self, layer: Layer) -> str:
-        """The name that it had, or one by its kind with a number."""
-        if layer.name and layer.name not in RESERVED:
-            return self._names.of(layer.name)
-        return self._names.numbered(layer.name or short_name(layer.module))
+        """The name that it had, or one by its kind with a number.
+
+        No member hides a function of the language.
+        """
+        is_class = layer.name[:1].isupper()
+        wanted = short_name(layer.module) if is_class or not layer.name else layer.name
+        if not layer.name or wanted in BUILTINS:
+            return self._names.numbered(wanted)
+        return self._names.of(f"{wanted}_" if wanted in RESERVED else wanted)
 
     def fresh(self, wanted: str) -> str:
         """A name for what is no value of the graph."""

@@ -16,6 +16,7 @@ from dlc.dialects.measured import Measuring, rename_measured_dims
 from dlc.export.model_text.graph import Graph
 from dlc.export.model_text.spelling import spelled
 from dlc.export.model_text.terms import Braces, Form, If, Part, Scan, Term, While, values_of
+from dlc.export.model_text.tidy import tidy
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.types import TensorType
@@ -30,6 +31,7 @@ def opened(function: func.Func) -> func.Func:
     """
     copy = clone(function, (), [clone_block(function.body)])
     assert isinstance(copy, func.Func)
+    tidy(copy)
     rename_measured_dims(copy.body, [*copy.bounds, *copy.input_names, copy.sym_name])
     copy.retype()
     for op in copy.walk():

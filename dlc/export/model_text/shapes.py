@@ -97,14 +97,23 @@ def _element(graph: Graph, value: Value) -> Term | None:
 def _reshape(graph: Graph, value: Value) -> Term:
     op = value.op
     assert isinstance(op, array.Reshape)
-    source, shape = tensor_type(op.source).shape, op.shape
+    origin, shape = _origin(op), op.shape
+    source = tensor_type(origin).shape
     if len(source) > 2 and len(shape) == 2 and shape == (source[0], product(source[1:])):
-        return Call("flatten", (op.source,))
+        return Call("flatten", (origin,))
     ones = [axis for axis, size in enumerate(source) if size == 1]
     if ones and shape == tuple([size for size in source if size != 1]):
-        return Call("squeeze", (op.source,), (("axis", _axes(ones)),))
+        return Call("squeeze", (origin,), (("axis", _axes(ones)),))
     is_decided = product(source) == product(shape)
-    return Call("reshape", (op.source, _with_hole(shape) if is_decided else shape))
+    return Call("reshape", (origin, _with_hole(shape) if is_decided else shape))
+
+
+def _origin(op: array.Reshape) -> Value:
+    """What is reshaped, perhaps several times."""
+    source = op.source
+    while isinstance(source.op, array.Reshape):
+        source = source.op.source
+    return source
 
 
 def _with_hole(shape: Shape) -> Item:
