@@ -10,14 +10,13 @@ from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
-from dlc.passes.graph.canonicalize import folding_rules, graph_blocks, merge_reshapes, number
+from dlc.passes.graph.canonicalize import fold, folding_rules, graph_blocks, merge_reshapes, number
 
 
 def tidy(function: func.Func) -> None:
     """Drop identities and compute what is known, such as that no index of `arange` is negative."""
     rules: dict[type[Op], list[Pattern]] = {
-        # A reading of rows times a matrix needs the reshapes around the product as they are.
-        kind: [rule for rule in found if rule is not merge_reshapes]
+        kind: [OTHERWISE.get(rule, rule) for rule in found]
         for kind, found in folding_rules().items()
     }
     for kind, rule in OWN.items():
@@ -25,6 +24,27 @@ def tidy(function: func.Func) -> None:
     rewriter = Context().rewriter
     while rewriter.run([function.body, *graph_blocks(function)], rules):
         pass
+
+
+def _fold_unless_weight(op: Op, rewriter: Rewriter) -> bool:
+    """An operation that is a constant, or one of its operands: of constants, which are weights, nothing."""
+    is_weight = any(isinstance(operand.op, array.Constant) for operand in op.operands)
+    return not is_weight and fold(op, rewriter)
+
+
+def _reshape_of_number(op: Op, rewriter: Rewriter) -> bool:
+    """A reshape of a number in all places.
+
+    Others stay as they are: a reading of rows times a matrix needs the reshapes around the product.
+    """
+    return isinstance(op.operands[0].op, array.Fill) and merge_reshapes(op, rewriter)
+
+
+OTHERWISE: dict[Pattern, Pattern] = {
+    fold: _fold_unless_weight,
+    merge_reshapes: _reshape_of_number,
+}
+"""Rules of the pass that are other ones here."""
 
 
 def _known_sign(op: Op, rewriter: Rewriter) -> bool:
@@ -72,14 +92,7 @@ def _all_places(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def _reshaped_constant(op: Op, rewriter: Rewriter) -> bool:
-    """A reshape of a constant is a constant."""
-    inner = op.operands[0].op
-    return isinstance(inner, array.Fill | array.Constant) and merge_reshapes(op, rewriter)
-
-
 OWN: dict[type[Op], Pattern] = {
-    array.Reshape: _reshaped_constant,
     array.Compare: _known_sign,
     array.And: _neutral,
     array.Or: _neutral,
