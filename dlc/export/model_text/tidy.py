@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 from dlc.dialects import array, func
 from dlc.dialects.array import tensor_type
+from dlc.ir.attributes import Dense
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.graph.canonicalize import fold, folding_rules, graph_blocks, merge_reshapes, number
+from dlc.passes.graph.integer_range import integer_range
 
 
 def tidy(function: func.Func) -> None:
@@ -26,10 +28,10 @@ def tidy(function: func.Func) -> None:
         pass
 
 
-def _fold_unless_weight(op: Op, rewriter: Rewriter) -> bool:
-    """An operation that is a constant, or one of its operands: of constants, which are weights, nothing."""
-    is_weight = any(isinstance(operand.op, array.Constant) for operand in op.operands)
-    return not is_weight and fold(op, rewriter)
+def _fold_unless_table(op: Op, rewriter: Rewriter) -> bool:
+    """An operation that is a number or one of its operands; a table of numbers is better computed."""
+    folded = op.fold() if op.pure and len(op.results) == 1 else None
+    return not (isinstance(folded, Dense) and not folded.is_splat) and fold(op, rewriter)
 
 
 def _reshape_of_number(op: Op, rewriter: Rewriter) -> bool:
@@ -41,7 +43,7 @@ def _reshape_of_number(op: Op, rewriter: Rewriter) -> bool:
 
 
 OTHERWISE: dict[Pattern, Pattern] = {
-    fold: _fold_unless_weight,
+    fold: _fold_unless_table,
     merge_reshapes: _reshape_of_number,
 }
 """Rules of the pass that are other ones here."""
@@ -65,6 +67,18 @@ def _neutral(op: Op, rewriter: Rewriter) -> bool:
             rewriter.replace(op, other, relation=EQUAL)
             return True
     return False
+
+
+def _within(op: Op, rewriter: Rewriter) -> bool:
+    """`maximum` and `minimum` of integers that are never beyond the limit."""
+    limit = number(op.operands[1])
+    if not isinstance(limit, int) or not tensor_type(op.result).dtype.is_integer:
+        return False
+    low, high = integer_range(op.operands[0])
+    inside = low >= limit if isinstance(op, array.Maximum) else high <= limit
+    if inside:
+        rewriter.replace(op, op.operands[0], relation=EQUAL)
+    return inside
 
 
 def _all_places(op: Op, rewriter: Rewriter) -> bool:
@@ -97,6 +111,8 @@ OWN: dict[type[Op], Pattern] = {
     array.And: _neutral,
     array.Or: _neutral,
     array.Gather: _all_places,
+    array.Maximum: _within,
+    array.Minimum: _within,
 }
 
 

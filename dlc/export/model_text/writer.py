@@ -49,10 +49,12 @@ def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) ->
     """
     body_of_file = model.module.body
     (function,) = [opened(op) for op in body_of_file if isinstance(op, func.Func)]
-    origins = {op.sym_name: op.key for op in body_of_file if isinstance(op, weight.Source)}
+    sources = [op for op in body_of_file if isinstance(op, weight.Source)]
+    origins = {op.sym_name: op.key for op in sources}
+    untrained = {op.sym_name for op in sources if not op.trained}
     if function.call_needs:
         raise _unsaid(function, model)
-    graph = Graph(function.body, model.arrays, origins)
+    graph = Graph(function.body, model.arrays, origins, untrained)
     reader = Reader(graph)
     terms = reader.terms(function.body, function.results_returned)
     if reader.missing:
