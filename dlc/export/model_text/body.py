@@ -271,7 +271,7 @@ def line(text: str, remark: str) -> str:
     plain = "".join(sign if sign.isprintable() else "?" for sign in remark)
     if not plain:
         return text
-    if len(text) + len(plain) <= ROOM:
+    if len(text) + len(plain) <= ROOM and "\n" not in text:
         return f"{text}  # {plain}"
     return f"# {plain}\n{text}"
 

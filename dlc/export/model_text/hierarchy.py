@@ -348,9 +348,9 @@ def _follows(layer: Layer, value: Value, after: Layer) -> bool:
 
 def _stacked(weights: Sequence[Weight]) -> Weight:
     first = weights[0]
-    return Weight(
-        np.stack([weight.array for weight in weights]), first.dtype, first.origin, first.trained
-    )
+    elements = np.stack([weight.array for weight in weights])
+    parts = tuple([weight.origin for weight in weights])
+    return Weight(elements, first.dtype, first.origin, first.trained, parts)
 
 
 def _list_of(name: str) -> str | None:

@@ -68,12 +68,16 @@ class Index:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weight:
-    """Numbers that a weight file holds; `origin` is what they were called before."""
+    """Numbers that a weight file holds; `origin` is what they were called before.
+
+    Of a stack `parts` are what the numbers of each layer were called.
+    """
 
     array: Array
     dtype: DType
     origin: str
     trained: bool = True
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

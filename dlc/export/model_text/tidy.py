@@ -106,7 +106,24 @@ def _all_places(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
+def _squeezed(op: Op, rewriter: Rewriter) -> bool:
+    """A broadcast of a reshape that only adds axes of size 1."""
+    assert isinstance(op, array.Broadcast)
+    inner = op.source.op
+    if not isinstance(inner, array.Reshape):
+        return False
+    shape = tensor_type(inner.source).shape
+    long = [axis for axis, size in enumerate(inner.shape) if size != 1]
+    if shape != tuple([inner.shape[axis] for axis in long]):
+        return False
+    axes = tuple([op.axes[axis] for axis in long])
+    new = rewriter.before(op)(array.Broadcast(inner.source, op.shape, axes))
+    rewriter.replace(op, new, relation=EQUAL)
+    return True
+
+
 OWN: dict[type[Op], Pattern] = {
+    array.Broadcast: _squeezed,
     array.Compare: _known_sign,
     array.And: _neutral,
     array.Or: _neutral,
