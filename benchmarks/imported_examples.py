@@ -55,8 +55,7 @@ def resnet50() -> Example:
 
     class Narrow(resnet.ResNet):
         def _make_layer(self, block: Model, planes: int, *given: object, **named: object) -> Model:
-            build: Any = super()._make_layer  # pyright: ignore[reportUnknownMemberType]
-            return build(block, planes // 8, *given, **named)
+            return resnet.ResNet._make_layer(self, block, planes // 8, *given, **named)
 
     made = Narrow(resnet.Bottleneck, [3, 4, 6, 3])
     made.fc = torch.nn.Linear(256, 10)
@@ -105,9 +104,8 @@ def _text(model: Model) -> Example:
     mask = np.ones((2, 9), np.int64)
     mask[1, 6:] = 0
     inputs = {"input_ids": stream.integers(0, 100, (2, 9)), "attention_mask": mask}
-    return Example(
-        _First(model), inputs, dict.fromkeys(inputs, {0: "batch", 1: "tokens"}), ("scores",)
-    )
+    sizes = {key: {0: "batch", 1: "tokens"} for key in inputs}
+    return Example(_First(model), inputs, sizes, ("scores",))
 
 
 EXAMPLES: Mapping[str, Callable[[], Example]] = {

@@ -48,9 +48,10 @@ module Resnet50 from "resnet50.safetensors" {
   export fn run(x: f32[batch, 3, 64, 64]) -> (scores: f32[batch, 10]) {
     # f32[batch, 32, 16, 16]
     let h = x |> conv1 |> bn1 |> relu |> max_pool2d(3, stride=2, padding=1, dims="nchw") |> layer1_0
+    # f32[batch, 32, 16, 16]
     let h2 = scan block in layer1 with h = h {
       next h = block(h)
-    }  # f32[batch, 32, 16, 16]
+    }
     # f32[batch, 64, 8, 8]
     let h3 = scan block in layer2 with h = layer2_0(h2) {
       next h = block(h)
