@@ -24,14 +24,16 @@ from dlc.ir.types import TensorType
 # Opening ------------------------------------------------------------------------------------------
 
 
-def opened(function: func.Func) -> func.Func:
+def opened(function: func.Func, *, tidied: bool) -> func.Func:
     """A copy whose choices and loops use values around them, and walk and fill one axis each.
 
-    Sizes that it counts have names that nothing else in its text has.
+    Sizes that it counts have names that nothing else in its text has. With `tidied` nothing is left in it
+    that a person would not write; a sum over a window times 1 is then no function of the language any more.
     """
     copy = clone(function, (), [clone_block(function.body)])
     assert isinstance(copy, func.Func)
-    tidy(copy)
+    if tidied:
+        tidy(copy)
     rename_measured_dims(copy.body, [*copy.bounds, *copy.input_names, copy.sym_name])
     copy.retype()
     for op in copy.walk():

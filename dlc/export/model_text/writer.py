@@ -48,16 +48,20 @@ def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) ->
     and for conditions of a call that do not follow from one.
     """
     body_of_file = model.module.body
-    (function,) = [opened(op) for op in body_of_file if isinstance(op, func.Func)]
+    (original,) = [op for op in body_of_file if isinstance(op, func.Func)]
     sources = [op for op in body_of_file if isinstance(op, weight.Source)]
     origins = {op.sym_name: op.key for op in sources}
     untrained = {op.sym_name for op in sources if not op.trained}
-    if function.call_needs:
-        raise _unsaid(function, model)
-    graph = Graph(function.body, model.arrays, origins, untrained)
-    reader = Reader(graph)
-    terms = reader.terms(function.body, function.results_returned)
-    if reader.missing:
+    if original.call_needs:
+        raise _unsaid(original, model)
+    for tidied in (True, False):
+        function = opened(original, tidied=tidied)
+        graph = Graph(function.body, model.arrays, origins, untrained)
+        reader = Reader(graph)
+        terms = reader.terms(function.body, function.results_returned)
+        if not reader.missing:
+            break
+    else:
         raise _unspelled(reader.missing, model)
     inputs = function.input_names
     names = dict(zip(function.body.arguments, inputs, strict=True))
