@@ -199,7 +199,7 @@ class Hierarchy:
         if len(values) > 1:
             self._chain(values, _instance(path))
         elif isinstance(term, Layer) and not term.name:
-            self._set(result, replace(term, name=_instance(path)))
+            self._set(result, replace(term, name=_instance(_owner(term, path))))
         self._leave(result, path)
 
     def _is_chain(self, path: str, values: Sequence[Value]) -> bool:
@@ -319,6 +319,16 @@ def _heights(paths: Iterable[str]) -> dict[str, int]:
         if above:
             order[above] = max(order[above], order[path] + 1)
     return order
+
+
+def _owner(layer: Layer, path: str) -> str:
+    """The module of a layer's weights, if it stands beside that of its node; else the module of the node.
+
+    An exporter that folds a norm into a convolution leaves the convolution in the place of the norm.
+    """
+    owner = layer.weights[0][1].origin.rpartition(".")[0] if layer.weights else ""
+    beside = owner.rpartition(".")[0] == path.rpartition(".")[0]
+    return owner if owner and beside else path
 
 
 def _is_link(term: Term) -> bool:

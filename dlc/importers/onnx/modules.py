@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 NAMESPACE = "namespace"
 """The metadata in which PyTorch's exporter writes `: Net/encoder: net.Encoder/relu: aten.relu`."""
 
+NONE = "_empty_nn_module_stack_from_metadata_hook"
+"""What it writes there for a node of no module, such as the size of an input."""
+
 
 def modules_of(node: NodeProto) -> tuple[Module, ...]:
     """The modules of a node, the outermost first; none where its exporter does not say."""
@@ -23,7 +26,9 @@ def modules_of(node: NodeProto) -> tuple[Module, ...]:
 
 def _of_namespace(text: str) -> tuple[Module, ...]:
     pairs = [part.partition(": ") for part in text.split("/")[:-1]]
-    return tuple([Module(path, kind.rpartition(".")[2]) for path, _, kind in pairs if path])
+    return tuple(
+        [Module(path, kind.rpartition(".")[2]) for path, _, kind in pairs if path not in ("", NONE)]
+    )
 
 
 def of_name(name: str) -> tuple[Module, ...]:
