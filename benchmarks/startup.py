@@ -42,6 +42,15 @@ module Tiny {{
 }}
 """
 
+SIZED = """\
+dlc 1
+dim N = 1..4096
+dim M = 1..4096
+export fn f(x: f32[N], y: f32[M]) -> f32[4, N // 4] =
+  reshape(x, [4, N // 4]) + reshape(y, [4, N // 4])
+"""
+"""A model whose calls must meet two conditions: 4 divides N, and M is N."""
+
 Array = NDArray[np.float32]
 
 
@@ -109,6 +118,38 @@ def calls(model: dlc.Model, rounds: int) -> list[Figure]:
     ]
 
 
+def conditions(rounds: int) -> list[Figure]:
+    """What conditions of sizes cost a call that meets them, and one that does not, in microseconds."""
+    with dlc.compile(text=SIZED) as model:
+        point = model.entry_points["f"]
+        x, y = np.ones(24, np.float32), np.ones(7, np.float32)
+
+        def refused() -> None:
+            try:
+                point(x, y)
+            except dlc.DlcError:
+                return
+            raise AssertionError("sizes that differ were taken")
+
+        met = _each(lambda: point(x, x), rounds)
+        over = [taken - min(met) for taken in _each(refused, rounds)]
+    return [
+        Figure("a call that meets conditions", "us", min(met), statistics.median(met)),
+        Figure("a refusal beyond such a call", "us", min(over), statistics.median(over), 50.0),
+    ]
+
+
+def _each(call: Callable[[], object], rounds: int) -> list[float]:
+    """Microseconds of one call, in each round."""
+    taken: list[float] = []
+    for _ in range(rounds * 20):
+        began = time.perf_counter()
+        for _ in range(BATCH // 10):
+            call()
+        taken.append((time.perf_counter() - began) / (BATCH // 10) * 1e6)
+    return taken
+
+
 def _contenders(model: dlc.Model, x: Array) -> Mapping[str, Callable[[], object]]:
     w, b = (np.asarray(model.weights[name], np.float32) for name in ("w", "b"))
     session = ort.InferenceSession(_onnx(w, b), providers=["CPUExecutionProvider"])
@@ -157,7 +198,8 @@ def measure(rounds: int) -> list[Figure]:
             model.f()
             loaded = (time.perf_counter() - loading) * 1e3
             load = Figure("loading tiny.dlc and its first call", "ms", loaded, loaded)
-            return [*commands(folder, rounds), load, *calls(model, rounds)]
+            tiny = calls(model, rounds)
+        return [*commands(folder, rounds), load, *tiny, *conditions(rounds)]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -17,6 +17,20 @@ SHOWN = 5
 """So many nodes of a kind are named in a message."""
 
 
+class ImportedScope(Protocol):
+    """A module of another tool that a node was computed in."""
+
+    @property
+    def path(self) -> str:
+        """Its path from the whole, with dots: `encoder.layer.0`."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Its class; empty where only the path is known."""
+        ...
+
+
 class ImportedNode(Protocol):
     """A node of the graph that was imported."""
 
@@ -33,6 +47,11 @@ class ImportedNode(Protocol):
     @property
     def label(self) -> str:
         """Its own name in messages."""
+        ...
+
+    @property
+    def modules(self) -> Sequence[ImportedScope]:
+        """The modules that it was computed in, from the whole to the innermost."""
         ...
 
 
@@ -53,14 +72,6 @@ class ImportedModel(Protocol):
 
     @property
     def nodes(self) -> Sequence[ImportedNode]: ...
-
-    @property
-    def modules(self) -> Mapping[str, str]:
-        """The classes of the modules that weights belong to, by path: what stands before their last dot.
-
-        Empty where the names of weights are no paths.
-        """
-        ...
 
     @property
     def renamed(self) -> Mapping[str, str]: ...

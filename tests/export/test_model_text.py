@@ -365,3 +365,64 @@ def test_sizes_that_differ_become_parameters_and_weights_belong_to_the_module() 
     assert text.weights["block3.w"].origin == "s2"
     (got,), (wanted,) = meant(text, {"a0": picture}), evaluated(made, {"a0": picture})
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_modules_nest_as_the_names_of_nodes_say() -> None:
+    nodes = [node for k in range(3) for node in perceptron(k)]
+    stream = np.random.default_rng(0)
+    weights = {f"w{k}": stream.standard_normal((4, 4)).astype(np.float32) for k in range(6)}
+    made = imported(model_of(nodes, {"a0": X}, ["a3"], weights))
+    text = written(made)
+    assert "module Mlp {" in text.text
+    assert "use up = Linear(4, 4, bias=false)" in text.text
+    assert "use layers = 3 * Layers()" in text.text
+    assert text.weights["layers.mlp.up.w"].parts == ("w0", "w2", "w4")
+    (got,), (wanted,) = meant(text, {"a0": X}), evaluated(made, {"a0": X})
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def perceptron(k: int) -> list[NodeProto]:
+    place = f"/net/layers.{k}"
+    return [
+        helper.make_node(kind, inputs, [output], name=f"{place}/{name}")
+        for kind, inputs, output, name in (
+            ("MatMul", [f"a{k}", f"w{2 * k}"], f"b{k}", "mlp/up/MatMul"),
+            ("Tanh", [f"b{k}"], f"c{k}", "mlp/Tanh"),
+            ("MatMul", [f"c{k}", f"w{2 * k + 1}"], f"d{k}", "mlp/down/MatMul"),
+            ("Add", [f"a{k}", f"d{k}"], f"a{k + 1}", "Add"),
+        )
+    ]
+
+
+def test_what_modules_share_is_computed_in_the_module_around_them() -> None:
+    """A mask that the first module makes, and the second uses as well, is an argument of both."""
+    nodes = [
+        helper.make_node("Greater", ["x", "zero"], ["m"], name="/net/a/Greater"),
+        helper.make_node("MatMul", ["x", "w0"], ["b"], name="/net/a/MatMul"),
+        helper.make_node("Where", ["m", "b", "x"], ["c"], name="/net/a/Where"),
+        helper.make_node("MatMul", ["c", "w1"], ["d"], name="/net/b/MatMul"),
+        helper.make_node("Where", ["m", "d", "c"], ["y"], name="/net/b/Where"),
+    ]
+    stream = np.random.default_rng(0)
+    weights = {f"w{k}": stream.standard_normal((4, 4)).astype(np.float32) for k in range(2)}
+    weights["zero"] = np.float32(5)
+    made = imported(model_of(nodes, {"x": X}, ["y"], weights))
+    text = written(made)
+    assert "x |> a(mask) |> b(mask)" in text.text
+    (got,), (wanted,) = meant(text, {"x": X}), evaluated(made, {"x": X})
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_what_an_exporter_leaves_behind_is_not_written() -> None:
+    """Indices that are never negative, and gathers of everything in its place."""
+    nodes = [
+        helper.make_node("Range", ["zero", "three", "one"], ["r"]),
+        helper.make_node("Less", ["r", "zero"], ["low"]),
+        helper.make_node("Add", ["r", "three"], ["turned"]),
+        helper.make_node("Where", ["low", "turned", "r"], ["places"]),
+        helper.make_node("Gather", ["x", "places"], ["y"]),
+    ]
+    whole = {"zero": np.int64(0), "one": np.int64(1), "three": np.int64(3)}
+    constants = {name: np.asarray(value) for name, value in whole.items()}
+    made = imported(model_of(nodes, {"x": X}, ["y"], constants))
+    assert "(y: f32[3, 4]) = x" in written(made).text

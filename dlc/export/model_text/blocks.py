@@ -1,19 +1,18 @@
-"""Modules for what a network repeats.
+"""Parts of a network become modules: those that are alike but for sizes one module, with parameters.
 
-A region of one input and one result that stands several times in a graph, but for sizes and strides,
-becomes a module with these as parameters, and every place where it stood an instance. Regions may hold
-instances of modules that were found before.
+A region is what a module has in it. Every place where one stood becomes a layer of that module.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import cast
 
 from dlc.dialects.array import tensor_type
 from dlc.export.model_text.body import Body, write_body
-from dlc.export.model_text.names import ModulePaths, Names
+from dlc.export.model_text.names import Names, readable
 from dlc.export.model_text.terms import (
     Call,
     Code,
@@ -29,32 +28,41 @@ from dlc.export.model_text.terms import (
     Term,
     Weight,
     While,
-    values_of,
 )
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim
+from dlc.ir.dims import Dim, names
+from dlc.ir.types import BOOL
 
-MOST = 60
-"""Terms in a region."""
-LEAST = 3
-"""Terms in a region, below which the text would not be shorter."""
 MOST_PARAMETERS = 6
-GAIN = 6
-"""Terms that a module must save."""
-WITHOUT = {"stride": 1, "groups": 1}
+WITHOUT = {"stride": 1, "padding": 0, "groups": 1}
 """Settings of convolutions that are left out where they have these values."""
+ORDER = ("", "kernel", "stride", "padding", "dilation", "groups", "bias", "dims", "F")
+"""The order of the settings of convolutions."""
+CONVOLUTIONS = frozenset(
+    [f"{kind}{rank}d" for kind in ("Conv", "ConvTranspose") for rank in (1, 2, 3)]
+)
+FREE = frozenset(("", "kernel", "stride", "padding", "groups"))
+"""Settings in which regions may differ that become one module; the nameless are sizes."""
+CHAIN = "chain"
+"""What layers one after the other are a layer of; its settings are those layers, as calls."""
+SHAPED = frozenset(("reshape", "broadcast", "full"))
+"""Functions of a shape, whose numbers may differ between regions that are alike."""
+ARGUMENTS = {"cos": "cosine", "sin": "sine"}
+"""Names of arguments by the function that makes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Terms that follow from `source` and that only `result`, the last of them, hands on.
+    """Terms that follow from `sources` and that only `result`, the last of them, hands on.
 
-    `numbers` are the sizes in which it may differ from others, in order of the text.
+    `numbers` are those in which it may differ from others, in order of the text, and `roles` what they are:
+    the setting of a convolution, or empty for a size.
     """
 
-    source: Value
+    sources: tuple[Value, ...]
     values: tuple[Value, ...]
-    numbers: tuple[int, ...]
+    numbers: tuple[int, ...] = ()
+    roles: tuple[str, ...] = ()
 
     @property
     def result(self) -> Value:
@@ -66,309 +74,344 @@ class Region:
 class Block:
     """A module: its parameters, and the terms of one of its instances with these in place of numbers.
 
-    `shapes` are those of the weights that belong to no layer.
+    `shapes` are those of the weights that belong to no layer; `named` says that members keep the names
+    that they had in the class.
     """
 
     name: str
     parameters: tuple[str, ...]
-    argument: str
-    """The name of its input."""
-    source: Value
+    arguments: Mapping[Value, str]
+    """The names of its inputs."""
     terms: Mapping[Value, Term]
     shapes: Mapping[Value, tuple[Item, ...]]
     result: Value
+    named: bool = False
 
 
-class Repetition:
-    """Finds and replaces repeated regions; `terms` are changed. `stored` are weights without a layer.
+class Blocks:
+    """Makes modules of regions; `terms` are changed. `stored` are weights without a layer.
 
-    `names` gives the modules theirs, `paths` the classes that they had; `sizes` are the names of sizes,
-    which nothing in them takes.
+    `taken` gives the modules names; `sizes` are the names of sizes, which nothing in them takes; `inputs`
+    what the inputs of the whole are called.
     """
 
     def __init__(
         self,
         terms: dict[Value, Term],
         stored: Mapping[Value, Weight],
-        results: Sequence[Value],
-        names: Names,
+        taken: Names,
         sizes: Iterable[str],
-        paths: ModulePaths,
+        inputs: Mapping[Value, str],
     ) -> None:
-        self._paths = paths
-        self.blocks: list[Block] = []
-        self._terms = terms
-        self._stored = stored
-        self._results = results
-        self._names = names
+        self.made: list[Block] = []
+        self.terms = terms
+        self.stored = stored
+        self._taken = taken
         self._sizes = frozenset(sizes)
-        self._argument = Names(self._sizes).of("x")
+        self._inputs = inputs
 
-    def run(self) -> list[Block]:
-        """All modules, each after those that it uses."""
-        while True:
-            regions = self._best()
-            if regions is None:
-                return self.blocks
-            self._replace(regions)
+    def described(self, region: Region) -> tuple[object, Region, int] | None:
+        """What is equal for regions that are alike, the region with its numbers, and its layers.
 
-    def _best(self) -> list[Region] | None:
-        """The places of the region whose replacement saves most; None if none saves enough."""
-        uses = Counter(self._results)
-        for term in self._terms.values():
-            uses.update(values_of(term))
-        order = {value: k for k, value in enumerate(self._terms)}
-        groups: dict[object, list[Region]] = defaultdict(list)
-        for value in self._terms:
-            for key, region in self._regions(value, uses, order):
-                groups[key].append(region)
-        best: list[Region] = []
-        gain = GAIN - 1
-        for regions in groups.values():
-            if len(regions) < 2:
-                continue
-            apart = _apart(regions)
-            saved = (len(apart) - 1) * len(apart[0].values)
-            if saved > gain and _parameters(apart) <= MOST_PARAMETERS:
-                best, gain = apart, saved
-        return best or None
-
-    def _regions(
-        self, result: Value, uses: Counter[Value], order: Mapping[Value, int]
-    ) -> list[tuple[object, Region]]:
-        """The regions that end with a value, each with what is equal for regions that are alike."""
-        inside = {result}
-        regions: list[tuple[object, Region]] = []
-        read = Counter(values_of(self._terms[result]))
-        while len(inside) < MOST:
-            edge = {value: count for value, count in read.items() if value not in self._stored}
-            own = all(read[value] == uses[value] for value in read if value in self._stored)
-            if len(edge) == 1 and len(inside) >= LEAST and own:
-                (source,) = edge
-                values = tuple(sorted(inside, key=order.__getitem__))
-                described = self._described(source, values)
-                if described is not None:
-                    regions.append(described)
-            # The latest value comes in next, if nothing outside needs it.
-            inner = max(edge, key=lambda value: order.get(value, -1), default=None)
-            if inner is None or inner not in order or edge[inner] < uses[inner]:
-                break
-            del read[inner]
-            inside.add(inner)
-            read.update(values_of(self._terms[inner]))
-        return regions
-
-    def _described(self, source: Value, values: tuple[Value, ...]) -> tuple[object, Region] | None:
-        reader = self._reader(source, values)
+        None for one that no module may hold.
+        """
+        reader = _Reader(region, self.stored, self._sizes)
         try:
-            shape = tuple([reader.read(self._terms[value]) for value in values])
+            shape = tuple([reader.item(self.terms[value]) for value in region.values])
         except LookupError:
             return None
-        terms = [self._terms[value] for value in values]
-        kinds = {term.module if isinstance(term, Layer) else None for term in terms}
-        alone = len(kinds) == 1 and None not in kinds
-        if reader.layers < 2 or alone:
-            return None
-        return shape, Region(source, values, tuple(reader.numbers))
+        described = replace(region, numbers=tuple(reader.numbers), roles=tuple(reader.roles))
+        return (len(region.sources), shape), described, reader.layers
 
-    def _reader(self, source: Value, values: tuple[Value, ...]) -> _Reader:
-        places = {source: 0, **{value: k for k, value in enumerate(values, 1)}}
-        return _Reader(places, self._stored)
-
-    # Replacing --------------------------------------------------------------------------------
-
-    def _replace(self, regions: Sequence[Region]) -> None:
-        columns = _Columns([region.numbers for region in regions], {*self._sizes, self._argument})
+    def replace(
+        self,
+        regions: Sequence[Region],
+        wanted: str,
+        *,
+        named: bool = False,
+        instances: Sequence[str] = (),
+    ) -> None:
+        """Make one module of regions that are alike, and of each a layer: `instances` are their names."""
         template = regions[0]
-        kinds = [self._terms[value] for value in template.values]
+        arguments = self._arguments(template, named)
+        taken = {*self._sizes, *arguments.values()}
+        columns = _Columns([region.numbers for region in regions], template.roles, taken)
+        writer = _Template(template, self.stored, self._sizes, columns.items)
+        terms = {value: cast("Term", writer.item(self.terms[value])) for value in template.values}
         parameters = tuple(columns.parameters)
-        members = self._body(template, parameters).weights
-        origins = [weight.origin for weight in members.values()]
-        name = self._names.of(self._paths.module(origins) or _name(kinds))
-        reader = self._reader(template.source, template.values)
-        for value in template.values:
-            reader.read(self._terms[value])
-        items = dict(zip(reader.slots, columns.items, strict=True))
-        terms = {value: _replaced(self._terms[value], items) for value in template.values}
-        shapes = {
-            value: tuple([items[value, axis] for axis in range(tensor_type(value).rank)])
-            for value in reader.weights
-        }
-        self.blocks.append(
-            Block(name, parameters, self._argument, template.source, terms, shapes, template.result)
+        members = self._body(template, arguments, parameters, named).weights
+        name = self._taken.of(wanted)
+        self.made.append(
+            Block(name, parameters, arguments, terms, writer.shapes, template.result, named)
         )
         for k, region in enumerate(regions):
             # In every instance the members are called as in the first.
-            own = self._body(region, parameters).weights.values()
-            weights = tuple(zip(members, own, strict=True))
-            layer = Layer(name, columns.settings(k), weights, region.source)
+            given = dict(zip(region.sources, arguments.values(), strict=True))
+            own = self._body(region, given, parameters, named).weights.values()
+            layer = Layer(
+                name,
+                columns.settings(k),
+                tuple(zip(members, own, strict=True)),
+                region.sources[0],
+                region.sources[1:],
+                instances[k] if instances else "",
+            )
             for value in region.values[:-1]:
-                del self._terms[value]
-            self._terms[region.result] = layer
+                del self.terms[value]
+            self.terms[region.result] = layer
 
-    def _body(self, region: Region, parameters: tuple[str, ...]) -> Body:
+    def _arguments(self, region: Region, named: bool) -> dict[Value, str]:
+        """The names of the sources, in their order."""
+        free = Names(self._sizes)
+        if not named:
+            return {source: free.of("x") for source in region.sources}
+        found: dict[Value, str] = {}
+        for k, source in enumerate(region.sources):
+            term = self.terms.get(source)
+            if source in self._inputs:
+                wanted = readable(self._inputs[source], "x")
+            elif source in self.stored:
+                wanted = readable(self.stored[source].origin, "w")
+            elif k == 0:
+                wanted = "x"
+            elif isinstance(term, Call) and term.function in ARGUMENTS:
+                wanted = ARGUMENTS[term.function]
+            else:
+                wanted = "mask" if tensor_type(source).dtype is BOOL else "y"
+            found[source] = free.of(wanted)
+        return found
+
+    def _body(
+        self, region: Region, arguments: Mapping[Value, str], scope: Sequence[str], named: bool
+    ) -> Body:
         """The body that a region would have as a module."""
-        terms = {value: self._terms[value] for value in region.values}
-        names = {region.source: self._argument}
-        shapes = dict.fromkeys(self._stored, ())
-        scope = (*self._sizes, *parameters)
-        return write_body(terms, names, self._stored, [region.result], shapes, scope, self._paths)
+        terms = {value: self.terms[value] for value in region.values}
+        shapes = dict.fromkeys(self.stored, ())
+        scope = (*self._sizes, *scope)
+        return write_body(
+            terms, arguments, self.stored, [region.result], shapes, scope, named=named
+        )
 
 
-def _apart(regions: Sequence[Region]) -> list[Region]:
-    """Greedily, from the first on, regions that have no term in common."""
-    taken: set[Value] = set()
-    disjoint: list[Region] = []
-    for region in regions:
-        if taken.isdisjoint(region.values):
-            taken.update(region.values)
-            disjoint.append(region)
-    return disjoint
+class _Walk:
+    """Goes through terms and makes new ones with other numbers: the free ones, in which regions differ."""
 
+    def __init__(
+        self, region: Region, stored: Mapping[Value, Weight], sizes: AbstractSet[str]
+    ) -> None:
+        self._inside = {*region.values, *region.sources}
+        self._stored = {
+            value: weight for value, weight in stored.items() if value not in self._inside
+        }
+        self._sizes = sizes
 
-def _parameters(regions: Sequence[Region]) -> int:
-    """The number of parameters of a module for these regions."""
-    columns = zip(*[region.numbers for region in regions], strict=True)
-    return len({column for column in columns if len({*column}) > 1})
+    def number(self, value: int, role: str = "") -> Item:
+        """What a free number becomes; `role` is the setting that it is, if it is no size."""
+        raise NotImplementedError
 
+    def value(self, value: Value) -> Item:
+        """What a value becomes that the region has."""
+        raise NotImplementedError
 
-def _name(terms: Sequence[Term]) -> str:
-    """By what its last two terms do."""
-    for term in terms[:-3:-1]:
-        if isinstance(term, Infix) and term.op == "+":
-            return "Residual"
-        if isinstance(term, Call) and term.function == "concat":
-            return "Branches"
-    return "Block"
+    def weight(self, value: Value) -> Item:
+        """What a weight becomes that belongs to no layer."""
+        raise NotImplementedError
 
+    def layer(self, layer: Layer, settings: tuple[tuple[str, Item], ...]) -> Item:
+        """What a layer becomes that has new settings."""
+        raise NotImplementedError
 
-class _Reader:
-    """Reads terms: what is equal in all regions that are alike, and the numbers that may differ."""
-
-    def __init__(self, places: Mapping[Value, int], stored: Mapping[Value, Weight]) -> None:
-        self.numbers: list[int] = []
-        self.slots: list[tuple[Layer | Value, int]] = []
-        """The positions of the numbers: a setting of a layer, or an axis of a weight."""
-        self.weights: list[Value] = []
-        self.layers = 0
-        self._places = places
-        self._stored = stored
-
-    def read(self, item: Item | Cut) -> object:
-        """The item without its numbers. Raises LookupError for what no region may hold."""
+    def item(self, item: Item) -> Item:
+        """The item with other numbers. Raises LookupError for what no region may hold."""
         match item:
-            case Value() if item in self._stored:
-                return self._weight(item)
             case Value():
-                return ("value", self._places[item])
+                if item in self._stored:
+                    return self.weight(item)
+                if item not in self._inside:
+                    raise LookupError
+                return self.value(item)
             case Layer():
-                return self._layer(item)
+                return self.layer(item, tuple(self._settings(item.module, item.settings)))
             case Call(function, items, named):
-                return (function, *map(self.read, items), *[(n, self.read(v)) for n, v in named])
+                free = function in SHAPED
+                parts = [
+                    self._shape(part) if free and k and isinstance(part, tuple) else self.item(part)
+                    for k, part in enumerate(items)
+                ]
+                return Call(function, tuple(parts), tuple([(n, self.item(v)) for n, v in named]))
             case Infix(op, left, right):
-                return (op, self.read(left), self.read(right))
+                return Infix(op, self.item(left), self.item(right))
             case Prefix(op, operand):
-                return (op, self.read(operand))
+                return Prefix(op, self.item(operand))
             case Index(source, places):
-                return ("[]", self.read(source), *map(self.read, places))
-            case Cut(start, stop, step):
-                return (self.read(start), self.read(stop), step)
+                return Index(self.item(source), tuple([self._place(place) for place in places]))
             case tuple():
-                return tuple(map(self.read, item))
-            case Dim() | Part() | Weight() | If() | Scan() | While():
+                return tuple([self.item(part) for part in item])
+            case Dim() if not self._sizes >= {*names(item)}:
+                raise LookupError
+            case Part() | Weight() | If() | Scan() | While():
                 raise LookupError
             case _:
-                return (type(item), item)
+                return item
 
-    def _layer(self, layer: Layer) -> object:
-        self.layers += 1
-        settings = normal(layer)
-        fixed: list[object] = [layer.module, self.read(layer.source)]
-        for position, (name, value) in enumerate(settings):
-            if is_free(name, value):
-                assert isinstance(value, int)
-                self._number(value, layer, position)
-                fixed.append(name)
-            else:
-                fixed.append((name, self.read(value)))
-        return tuple(fixed)
+    def _shape(self, shape: tuple[Item, ...]) -> Item:
+        return tuple([self.number(n) if type(n) is int and n > 1 else self.item(n) for n in shape])
 
-    def _weight(self, value: Value) -> object:
-        if value in self.weights:
-            return ("weight", self.weights.index(value))
-        self.weights.append(value)
-        self.layers += 1
+    def _place(self, place: Item | Cut) -> Item | Cut:
+        if not isinstance(place, Cut):
+            return self.item(place)
+        ends = [
+            self.number(end) if type(end) is int else self.item(end)
+            for end in (place.start, place.stop)
+        ]
+        return Cut(ends[0], ends[1], place.step)
+
+    def _settings(
+        self, module: str, settings: Sequence[tuple[str, Item]]
+    ) -> list[tuple[str, Item]]:
+        """The settings of a layer with new numbers; defaults of convolutions vanish."""
+        if module == CHAIN:
+            return [(name, self._link(link)) for name, link in settings]
+        found: list[tuple[str, Item]] = []
+        for name, value in complete(module, settings):
+            new = self.item(value)
+            if isinstance(value, int) and not isinstance(value, bool) and name in FREE:
+                new = self.number(value, name)
+            if not (module in CONVOLUTIONS and WITHOUT.get(name) == new):
+                found.append((name, new))
+        return found
+
+    def _link(self, link: Item) -> Item:
+        """A layer of a chain."""
+        if not isinstance(link, Call):
+            return link
+        settings = [*[("", item) for item in link.items], *link.named]
+        return as_call(link.function, self._settings(link.function, settings))
+
+
+class _Reader(_Walk):
+    """Tells what is equal in all regions that are alike, and gathers the numbers that may differ."""
+
+    def __init__(
+        self, region: Region, stored: Mapping[Value, Weight], sizes: AbstractSet[str]
+    ) -> None:
+        super().__init__(region, stored, sizes)
+        self.numbers: list[int] = []
+        self.roles: list[str] = []
+        self.layers = 0
+        self._places = {value: k for k, value in enumerate((*region.sources, *region.values))}
+        self._weights: dict[Value, str] = {}
+
+    def number(self, value: int, role: str = "") -> Item:
+        self.numbers.append(value)
+        self.roles.append(role)
+        return Code("_")
+
+    def value(self, value: Value) -> Item:
+        return Code(f"%{self._places[value]}")
+
+    def weight(self, value: Value) -> Item:
+        if value in self._weights:
+            return Code(self._weights[value])
         type = tensor_type(value)
-        for axis, size in enumerate(type.shape):
+        self._weights[value] = f"w{len(self._weights)}"
+        for size in type.shape:
             assert isinstance(size, int)
-            self._number(size, value, axis)
-        return ("weight", type.dtype, type.rank, self._stored[value].trained)
+            self.number(size)
+        self.layers += 1
+        kind = f"{type.dtype.name} {type.rank} {self._stored[value].trained}"
+        return Code(f"{self._weights[value]}: {kind}")
 
-    def _number(self, number: int, owner: Layer | Value, position: int) -> None:
-        self.numbers.append(number)
-        self.slots.append((owner, position))
-
-
-def is_free(name: str, value: Item) -> bool:
-    """Whether a setting is one in which regions may differ."""
-    return type(value) is int and name in ("", "stride", "groups")
+    def layer(self, layer: Layer, settings: tuple[tuple[str, Item], ...]) -> Item:
+        self.layers += 1
+        sources = [self.item(source) for source in (layer.source, *layer.more)]
+        return Call(f"{layer.module} {layer.count}", tuple(sources), settings)
 
 
-def normal(layer: Layer) -> list[tuple[str, Item]]:
+class _Template(_Walk):
+    """Writes parameters in place of the numbers of a region."""
+
+    def __init__(
+        self,
+        region: Region,
+        stored: Mapping[Value, Weight],
+        sizes: AbstractSet[str],
+        items: Iterable[Item],
+    ) -> None:
+        super().__init__(region, stored, sizes)
+        self.shapes: dict[Value, tuple[Item, ...]] = {}
+        self._items = iter(items)
+
+    def number(self, value: int, role: str = "") -> Item:
+        return next(self._items)
+
+    def value(self, value: Value) -> Item:
+        return value
+
+    def weight(self, value: Value) -> Item:
+        if value not in self.shapes:
+            self.shapes[value] = tuple([next(self._items) for _ in tensor_type(value).shape])
+        return value
+
+    def layer(self, layer: Layer, settings: tuple[tuple[str, Item], ...]) -> Item:
+        for source in (layer.source, *layer.more):
+            self.item(source)
+        return replace(layer, settings=settings)
+
+
+def complete(module: str, settings: Sequence[tuple[str, Item]]) -> list[tuple[str, Item]]:
     """The settings of a layer with those that are left out of convolutions."""
-    settings = list(layer.settings)
-    if not layer.module.startswith("Conv"):
-        return settings
-    names = {name for name, _ in settings}
-    position = next(k for k, (name, _) in enumerate(settings) if name == "kernel") + 1
-    missing: list[tuple[str, Item]] = [(n, v) for n, v in WITHOUT.items() if n not in names]
-    return [*settings[:position], *missing, *settings[position:]]
+    if module not in CONVOLUTIONS:
+        return list(settings)
+    given = {name for name, _ in settings}
+    missing: list[tuple[str, Item]] = [(n, v) for n, v in WITHOUT.items() if n not in given]
+    return sorted([*settings, *missing], key=lambda pair: ORDER.index(pair[0]))
+
+
+def as_call(module: str, settings: Iterable[tuple[str, Item]]) -> Call:
+    """A layer as it is declared: `Linear(3, 4, bias=false)`."""
+    pairs = list(settings)
+    plain = tuple([item for name, item in pairs if not name])
+    return Call(module, plain, tuple([(name, item) for name, item in pairs if name]))
+
+
+def parameters(regions: Sequence[Region]) -> int:
+    """The number of parameters of a module for these regions."""
+    columns = zip(*[region.numbers for region in regions], strict=True)
+    named = zip(columns, regions[0].roles, strict=True)
+    return len({pair for pair in named if len({*pair[0]}) > 1})
 
 
 class _Columns:
     """The numbers of regions that are alike, place for place: parameters where they differ."""
 
-    def __init__(self, rows: Sequence[tuple[int, ...]], taken: Iterable[str]) -> None:
-        self._rows = rows
-        self._of: dict[tuple[int, ...], str] = {}
+    def __init__(
+        self, rows: Sequence[tuple[int, ...]], roles: Sequence[str], taken: Iterable[str]
+    ) -> None:
+        self._of: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._named: set[str] = set()
         self.items: list[Item] = []
-        names = Names(taken)
+        free = Names(taken)
         columns = list(zip(*rows, strict=True))
-        for column in columns:
+        sizes = [column for column, role in zip(columns, roles, strict=True) if not role]
+        for column, role in zip(columns, roles, strict=True):
             if len({*column}) == 1:
                 self.items.append(column[0])
                 continue
-            if column not in self._of:
-                self._of[column] = names.of(self._role(column, columns))
-            self.items.append(Code(self._of[column]))
-        self.parameters = sorted(self._of.values(), key=_is_step)
-
-    def _role(self, column: tuple[int, ...], columns: Sequence[tuple[int, ...]]) -> str:
-        if column == columns[0]:
-            return "inputs"
-        if max(column) <= 4:
-            return "stride"
-        sizes = [other for other in columns if max(other) > 4]
-        return "outputs" if column == sizes[-1] else "width"
+            if (role, column) not in self._of:
+                name = free.of(role or _size_name(column, sizes))
+                self._of[role, column] = name
+                self._named |= {name} if role else set()
+            self.items.append(Code(self._of[role, column]))
+        self.parameters = sorted(self._of.values(), key=self._named.__contains__)
 
     def settings(self, row: int) -> tuple[tuple[str, Item], ...]:
-        """The arguments of one instance."""
-        values = {name: column[row] for column, name in self._of.items()}
-        return tuple([(name if _is_step(name) else "", values[name]) for name in self.parameters])
+        """The arguments of one instance: sizes by their place, then settings by name."""
+        values = {name: column[row] for (_, column), name in self._of.items()}
+        return tuple([(n if n in self._named else "", values[n]) for n in self.parameters])
 
 
-def _is_step(parameter: str) -> bool:
-    """Whether a parameter is given by name, after the sizes."""
-    return parameter.startswith("stride")
-
-
-def _replaced(term: Term, items: Mapping[tuple[Layer | Value, int], Item]) -> Term:
-    """The term with parameters in place of numbers; what is as by default for convolutions vanishes."""
-    if not isinstance(term, Layer):
-        return term
-    settings: list[tuple[str, Item]] = []
-    for position, (name, value) in enumerate(normal(term)):
-        item = items.get((term, position), value)
-        if not (term.module.startswith("Conv") and WITHOUT.get(name) == item):
-            settings.append((name, item))
-    return replace(term, settings=tuple(settings))
+def _size_name(column: tuple[int, ...], sizes: Sequence[tuple[int, ...]]) -> str:
+    if column == sizes[0]:
+        return "inputs"
+    return "outputs" if column == sizes[-1] else "width"

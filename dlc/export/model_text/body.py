@@ -10,12 +10,14 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.measured import Measuring
 from dlc.export.model_text.expressions import FORM, Expr, Expressions, size, type_text
 from dlc.export.model_text.members import Member, Members
-from dlc.export.model_text.names import ModulePaths, brief
+from dlc.export.model_text.names import brief
 from dlc.export.model_text.terms import (
     Braces,
+    Call,
     Form,
     If,
     Item,
+    Layer,
     Part,
     Scan,
     Term,
@@ -24,8 +26,14 @@ from dlc.export.model_text.terms import (
     values_of,
 )
 from dlc.ir.core import Op, Value
+from dlc.ir.types import BOOL
 
-NO_PATHS = ModulePaths({})
+SHORT = {"query": "q", "key_": "k", "value": "v"}
+"""What the result of a layer is called, where that is not the layer's name without `_proj`."""
+KEEPING = frozenset(
+    ("reshape", "permute", "transpose", "broadcast", "relu", "silu", "gelu", "sigmoid", "tanh")
+)
+"""Functions whose result is still called by what they are applied to."""
 LONG_CHAIN = 12
 """Functions in one chain."""
 LONG = 60
@@ -56,16 +64,18 @@ def write_body(
     results: Sequence[Value],
     shapes: Mapping[Value, Sequence[Item]] | None = None,
     scope: Iterable[str] = (),
-    paths: ModulePaths = NO_PATHS,
+    *,
+    named: bool = False,
 ) -> Body:
     """Write the terms of some values in their order.
 
     `given` are the values that have names already; `weights` those that are read from the weight file.
     In a module that has several instances, `shapes` are theirs, and their own names say nothing.
     `scope` are names that mean something around the body, such as sizes: nothing in it takes them.
-    `paths` name layers by the modules that their weights were in.
+    With `named`, names say where in the network something stands, and remarks do not repeat it.
     """
-    return BodyWriter(terms, results, Members(given, weights, shapes, scope, paths)).run()
+    members = Members(given, weights, shapes, scope, named=named)
+    return BodyWriter(terms, results, members).run()
 
 
 class BodyWriter:
@@ -84,6 +94,7 @@ class BodyWriter:
         self._members = members
         self._around = around
         self._ready: dict[Value, Expr] = {}
+        self._hints: dict[Value, str] = {}
         self._write = Expressions(self._resolve, members.layer, self._form)
         self._uses = Counter(results)
         for whole in _wholes(terms):
@@ -98,7 +109,8 @@ class BodyWriter:
                 self._parts(value, term)
                 continue
             self._ready[value] = self._write.of(term)
-            if self._uses[value] > 1:
+            self._hint(value, term)
+            if self._uses[value] > 1 or (_is_stack(term) and value not in self._results):
                 self._name(value)
         self.body.results += [self._result(value) for value in self._results]
         return self.body
@@ -126,13 +138,33 @@ class BodyWriter:
 
     def _name(self, value: Value) -> Expr:
         """Give a value a name in a statement of its own."""
-        name = self._members.give(value, "h")
+        kind = "mask" if tensor_type(value).dtype is BOOL else "h"
+        name = self._members.give(value, self._hints.get(value, kind))
         statement = f"let {name} = {self._ready.pop(value).text}"
         # What is said of one instance of a module is not true of the others.
         own = self._members.shapes is None
-        remark = f"{brief(value.name or '')} {type_text(tensor_type(value))}".strip()
+        place = "" if self._members.named else brief(value.name or "")
+        remark = f"{place} {type_text(tensor_type(value))}".strip()
         self.body.statements.append(line(statement, remark if own else ""))
         return Expr(name)
+
+    def _hint(self, value: Value, term: Term) -> None:
+        """Remember the layer that made a value, if its name says what the value is."""
+        match term:
+            case Layer(count=0):
+                name = self._members.layer(term)
+                short = SHORT.get(name, name.removesuffix("_proj"))
+                if short != name:
+                    self._hints[value] = short
+            case Call(function, (Value() as source, *_)) if function in KEEPING:
+                if source in self._hints:
+                    self._hints[value] = self._hints[source]
+            case Call("cos"):
+                self._hints[value] = "cosine"
+            case Call("sin"):
+                self._hints[value] = "sine"
+            case _:
+                pass
 
     def _resolve(self, value: Value, first: bool) -> Expr:
         known = self._members.known(value)
@@ -141,7 +173,7 @@ class BodyWriter:
         if value not in self._ready:
             # What braces use of what is around them has a name there, and is computed there.
             assert self._around is not None
-            return self._around.named(value)
+            return self._around._named(value)
         expr = self._ready[value]
         chained = first and 0 < len(expr.stages) < LONG_CHAIN
         short = len(expr.stages) <= 1 and len(expr.text) <= LONG
@@ -149,14 +181,16 @@ class BodyWriter:
             return self._ready.pop(value) if self._uses[value] == 1 else expr
         return self._name(value)
 
-    def named(self, value: Value) -> Expr:
-        """The name of a value for braces in this body."""
+    def _named(self, value: Value) -> Expr:
+        """The name of a value, which it gets where it has none."""
         return self._name(value) if value in self._ready else self._resolve(value, False)
 
     # Choices and loops ------------------------------------------------------------------------
 
-    def _form(self, form: Form) -> Expr:
+    def _form(self, form: Form | Layer) -> Expr:
         match form:
+            case Layer():
+                return self._stack(form)
             case If(condition, then, otherwise):
                 test = self._write.of(condition).text
                 sides = [self._inside(braces).text() for braces in (then, otherwise)]
@@ -169,6 +203,18 @@ class BodyWriter:
                     self._members.call(old, self._resolve(new, False).text)
                 test = self._inside(condition).text()
                 return Expr(f"while {test}{first} {self._step(body, body.arguments)}", FORM)
+
+    def _stack(self, layer: Layer) -> Expr:
+        """A loop over layers of which each takes the result of the one before."""
+        first = self._write.of(layer.source).text
+        # What every layer takes is computed once, before the loop.
+        more = [self._named(value).text for value in layer.more]
+        stack = self._members.layer(layer)
+        step = "block" if stack != "block" else "layer"
+        carried = "h" if "h" not in more else self._members.fresh("h")
+        call = f"{step}({', '.join([carried, *more])})"
+        text = f"scan {step} in {stack} with {carried} = {first} {braced([f'next {carried} = {call}'])}"
+        return Expr(text, FORM)
 
     def _scan(self, form: Scan) -> Expr:
         counter, *rest = form.body.arguments
@@ -225,13 +271,17 @@ def line(text: str, remark: str) -> str:
     plain = "".join(sign if sign.isprintable() else "?" for sign in remark)
     if not plain:
         return text
-    if len(text) + len(plain) <= ROOM:
+    if len(text) + len(plain) <= ROOM and "\n" not in text:
         return f"{text}  # {plain}"
     return f"# {plain}\n{text}"
 
 
 def _tuple(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _is_stack(term: Term) -> bool:
+    return isinstance(term, Layer) and term.count > 0
 
 
 def _wholes(terms: Mapping[Value, Term]) -> Iterable[Term]:

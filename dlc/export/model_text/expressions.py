@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,7 +93,7 @@ class Expressions:
     """
 
     def __init__(
-        self, resolve: Resolve, layer: Callable[[Layer], str], form: Callable[[Form], Expr]
+        self, resolve: Resolve, layer: Callable[[Layer], str], form: Callable[[Form | Layer], Expr]
     ) -> None:
         self._resolve = resolve
         self._layer = layer
@@ -106,8 +106,11 @@ class Expressions:
                 return self._resolve(item, first)
             case Call(function, items, named):
                 return self._call(function, items, named)
+            case Layer(count=count) if count:
+                return self._form(item)
             case Layer():
-                return self._resolve(item.source, True).applied(self._layer(item), "")
+                more = ", ".join([self.of(value).text for value in item.more])
+                return self._resolve(item.source, True).applied(self._layer(item), more)
             case Infix(op, left, right):
                 return self._infix(op, left, right)
             case Prefix(op, operand):
@@ -156,9 +159,17 @@ class Expressions:
         return ":".join(ends if place.step == 1 else [*ends, str(place.step)])
 
 
+def declared(module: str, settings: Iterable[tuple[str, Item]]) -> str:
+    """A layer as it is declared: `Linear(3, 4, bias=false)`."""
+    texts = [f"{name}={setting(item)}" if name else setting(item) for name, item in settings]
+    return f"{module}({', '.join(texts)})"
+
+
 def setting(item: Item) -> str:
     """An argument of a layer, which is known when compiling."""
     match item:
+        case Call(module, items, named):
+            return declared(module, [*[("", part) for part in items], *named])
         case tuple():
             return f"[{', '.join(map(setting, item))}]"
         case Code() | Dim() | DType() | float() | int() | str() | None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dlc.dialects import array, flow, nn
-from dlc.dialects.array import LAYOUTS, tensor_type
+from dlc.dialects.array import LAYOUTS, fill, tensor_type
+from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.nn.rows import mean
 from dlc.export.model_text.graph import Graph, short, unstretched
 from dlc.export.model_text.pattern import HOLES, Build, matched
@@ -25,6 +26,13 @@ def _gelu_tanh(emit: Builder, x: Value) -> Value:
     return nn.gelu(emit, x, tanh=True)
 
 
+def _gelu_divided(emit: Builder, x: Value) -> Value:
+    """As the exporter that traces writes it."""
+    root = fill(emit, math.sqrt(2), tensor_type(x))
+    share = emit(array.Erf(emit(array.Divide(x, root))))
+    return times(emit, emit(array.Multiply(x, plus(emit, share, 1))), 0.5)
+
+
 def _elu_any(emit: Builder, x: Value) -> Value:
     return nn.elu(emit, x, HOLES[0])
 
@@ -40,6 +48,7 @@ def _clip_any(emit: Builder, x: Value) -> Value:
 FUNCTIONS: tuple[tuple[type[Op], str, Build, Named], ...] = (
     (array.Maximum, "relu", nn.relu, ()),
     (array.Multiply, "gelu", nn.gelu, ()),
+    (array.Multiply, "gelu", _gelu_divided, ()),
     (array.Multiply, "gelu", _gelu_tanh, (("tanh", True),)),
     (array.Multiply, "selu", nn.selu, ()),
     (array.Multiply, "silu", nn.silu, ()),
@@ -148,11 +157,13 @@ def _attention(graph: Graph, value: Value) -> Term | None:
         return None
     width = tensor_type(op.query).shape[-1]
     named: list[tuple[str, Item]] = []
-    if not isinstance(width, int) or op.scale != 1 / math.sqrt(width):
+    if not isinstance(width, int) or not math.isclose(op.scale, 1 / math.sqrt(width)):
         named.append(("scale", op.scale))
     if op.causal is not None:
         named.append(("causal", True))
-    return Call("attention", op.operands, tuple(named))
+    scores = (*tensor_type(op.query).shape[:-1], tensor_type(op.keys).shape[-2])
+    masks = [unstretched(mask, scores) for mask in op.mask]
+    return Call("attention", (op.query, op.keys, op.values, *masks), tuple(named))
 
 
 @spells(nn.LSTM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import copysign
 
@@ -43,10 +43,15 @@ class Graph:
     """The operations of a function, with the numbers of its weights by symbol."""
 
     def __init__(
-        self, block: Block, arrays: Mapping[str, Array], origins: Mapping[str, str]
+        self,
+        block: Block,
+        arrays: Mapping[str, Array],
+        origins: Mapping[str, str],
+        untrained: Collection[str] = (),
     ) -> None:
         self.origins = origins
         """The names of the weight symbols in the file that they come from."""
+        self._untrained = untrained
         self._at = Evaluation(None, arrays)
         self._arrays: dict[Value, Array] = {}
         self._fixed: dict[Value, _Extent] = {}
@@ -121,18 +126,10 @@ class Graph:
         dtype = tensor_type(value).dtype
         if flipped:
             elements = np.flip(elements, tuple(flipped))
-        return Weight(elements, dtype, self._origin(value), trained and dtype.is_float)
-
-    def _origin(self, value: Value) -> str:
-        """The name of the first weight that a value follows from."""
-        pending = [value]
-        while pending:
-            op = pending.pop().op
-            if isinstance(op, weight.Get):
-                return self.origins.get(op.symbol.name, op.symbol.name)
-            if op is not None:
-                pending += reversed(op.operands)
-        return value.name or ""
+        symbol = _symbol(value)
+        origin = (value.name or "") if symbol is None else self.origins.get(symbol, symbol)
+        is_trained = trained and dtype.is_float and symbol not in self._untrained
+        return Weight(elements, dtype, origin, is_trained)
 
     def number(self, value: Value) -> bool | int | float | None:
         """The number that is in every place of a value; None where they differ or are not known."""
@@ -180,6 +177,18 @@ class Graph:
         shortest = short(number, tensor_type(value).dtype)
         plain = isinstance(shortest, float) and shortest.is_integer() and abs(shortest) < MAX_PLAIN
         return int(shortest) if plain and (shortest or copysign(1, shortest) > 0) else shortest
+
+
+def _symbol(value: Value) -> str | None:
+    """The first weight that a value follows from."""
+    pending = [value]
+    while pending:
+        op = pending.pop().op
+        if isinstance(op, weight.Get):
+            return op.symbol.name
+        if op is not None:
+            pending += reversed(op.operands)
+    return None
 
 
 def short(number: float, dtype: DType) -> float:

@@ -12,7 +12,7 @@ from dlc.export.model_text.pattern import HOLES, matched
 from dlc.export.model_text.spelling import reads
 from dlc.export.model_text.terms import Item, Layer, Term, Weight
 from dlc.ir.core import Value
-from dlc.ir.dims import product
+from dlc.ir.dims import Shape, product
 from dlc.ir.types import F32, DType
 
 NAMES = ("", "Conv1d", "Conv2d", "Conv3d")
@@ -156,6 +156,122 @@ def _layer_norm(graph: Graph, value: Value) -> Term | None:
     weights = [("scale", graph.weight(op.scale[0]))]
     weights += [("shift", graph.weight(shift)) for shift in op.shift]
     return _layer("LayerNorm", settings, type.dtype, weights, op.source)
+
+
+@reads(nn.RMSNorm)
+def _rms_norm(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.RMSNorm)
+    if op.axis != tensor_type(op.source).rank - 1 or not op.scale or not _own(graph, *op.scale):
+        return None
+    return _rms_norm_layer(graph, op.source, op.scale[0], op.eps)
+
+
+@reads(array.Multiply)
+def _rms_norm_in_parts(graph: Graph, value: Value) -> Term | None:
+    """Rows divided by the root of their mean square, and then scaled, as PyTorch's modules write it."""
+    op = value.op
+    assert isinstance(op, array.Multiply)
+    for scale, normed in (op.operands, reversed(op.operands)):
+        row = scale.op
+        inner = normed.op
+        if not isinstance(row, array.Broadcast) or row.axes != (tensor_type(value).rank - 1,):
+            continue
+        if not isinstance(inner, array.Multiply) or not _own(graph, row.source):
+            continue
+        for source, inverse in (inner.operands, reversed(inner.operands)):
+            eps = _rms_eps(graph, source, inverse)
+            if eps is not None and not graph.is_stored(source):
+                return _rms_norm_layer(graph, source, row.source, eps)
+    return None
+
+
+def _rms_eps(graph: Graph, source: Value, inverse: Value) -> float | None:
+    """The eps, if a value is one over the root of the mean square of each row of the source plus eps."""
+    squares = _one_over_root(graph, _of_rows(inverse, source))
+    match squares.op if squares is not None else None:
+        case array.Add(lhs=lhs, rhs=rhs):
+            eps, average = graph.number(rhs), _of_rows(lhs, source).op
+        case _:
+            return None
+    summed = average.lhs.op if isinstance(average, array.Divide) else None
+    if not isinstance(summed, array.ReduceSum) or eps is None or average is None:
+        return None
+    shape = tensor_type(source).shape
+    is_mean = summed.axes == (len(shape) - 1,) and graph.number(average.operands[1]) == shape[-1]
+    return eps if is_mean and _is_square(graph, summed.source, source) else None
+
+
+def _one_over_root(graph: Graph, value: Value) -> Value | None:
+    """What a value is one over the root of."""
+    match value.op:
+        case array.Rsqrt(source=source):
+            return source
+        case array.Divide(lhs=one, rhs=root) if isinstance(root.op, array.Sqrt):
+            return root.op.source if graph.number(one) == 1 else None
+        case _:
+            return None
+
+
+def _is_square(graph: Graph, value: Value, source: Value) -> bool:
+    match value.op:
+        case array.Multiply(lhs=lhs, rhs=rhs):
+            return lhs is source and rhs is source
+        case array.Power(lhs=lhs, rhs=rhs):
+            return lhs is source and graph.number(rhs) == 2
+        case _:
+            return False
+
+
+def _of_rows(value: Value, source: Value) -> Value:
+    """The value with a number for each row of the source that is broadcast or reshaped to this one."""
+    shape = tensor_type(source).shape
+    rows = tuple([size for size in shape[:-1] if size != 1])
+    while True:
+        match value.op:
+            case array.Reshape(source=inner):
+                kept = value
+            case array.Broadcast(source=inner, axes=axes) if _are_rows(axes, shape):
+                kept = inner
+            case _:
+                return value
+        if any(_long(kept_or_inner) != rows for kept_or_inner in (kept, inner)):
+            return value
+        value = inner
+
+
+def _long(value: Value) -> Shape:
+    return tuple([size for size in tensor_type(value).shape if size != 1])
+
+
+def _are_rows(axes: tuple[int, ...], shape: Shape) -> bool:
+    """Whether axes are those of the rows, but for some of size 1."""
+    last = len(shape) - 1
+    return last not in axes and all(k in axes or shape[k] == 1 for k in range(last))
+
+
+def _rms_norm_layer(graph: Graph, source: Value, scale: Value, eps: float) -> Layer:
+    type = tensor_type(source)
+    eps = short(eps, type.dtype)
+    settings: Settings = [("", type.shape[-1])]
+    settings += [("eps", eps)] if eps != 1e-5 else []
+    return _layer("RMSNorm", settings, type.dtype, [("scale", graph.weight(scale))], source)
+
+
+@reads(array.Gather)
+def _embedding(graph: Graph, value: Value) -> Term | None:
+    """Rows of a table of weights."""
+    op = value.op
+    assert isinstance(op, array.Gather)
+    table = tensor_type(op.source)
+    if op.axes != (0,) or table.rank != 2 or not _own(graph, op.source):
+        return None
+    if graph.is_stored(op.indices[0]):
+        return None
+    weights = [("w", graph.weight(op.source))]
+    return _layer(
+        "Embedding", [*[("", size) for size in table.shape]], table.dtype, weights, op.indices[0]
+    )
 
 
 def _layer(

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc.dialects.array import tensor_type
-from dlc.export.model_text.expressions import setting, type_text
-from dlc.export.model_text.names import RESERVED, ModulePaths, Names, brief, readable, short_name
+from dlc.export.model_text.expressions import declared, setting, type_text
+from dlc.export.model_text.names import RESERVED, Names, brief, readable, short_name
 from dlc.export.model_text.terms import Item, Layer, Weight
+from dlc.frontend.builtins import BUILTINS
 from dlc.ir.core import Value
 
 
@@ -29,14 +30,16 @@ class Members:
         weights: Mapping[Value, Weight],
         shapes: Mapping[Value, Sequence[Item]] | None,
         scope: Iterable[str],
-        paths: ModulePaths,
+        *,
+        named: bool = False,
     ) -> None:
         self.declared: list[Member] = []
         self.paths: dict[str, Weight] = {}
         """The weights by their path in the module."""
         self.shapes = shapes
+        self.named = named
+        """Whether names say where in the network something stands: no remark repeats it."""
         self._weights = weights
-        self._module_paths = paths
         self._called = dict(given)
         self._layers: dict[Layer, str] = {}
         self._names = Names([*given.values(), *scope])
@@ -49,7 +52,9 @@ class Members:
 
     def give(self, value: Value, otherwise: str) -> str:
         """A name for a value: its own if that is one for people."""
-        self._called[value] = self._names.of(readable(value.name, otherwise))
+        # PyTorch has no names of values: those of its exporters are of operators.
+        name = otherwise if self.named else readable(value.name, otherwise)
+        self._called[value] = self._names.of(name)
         return self._called[value]
 
     def call(self, value: Value, text: str) -> None:
@@ -58,13 +63,15 @@ class Members:
 
     def _param(self, value: Value) -> str:
         weight = self._weights[value]
-        name = self._names.of("w" if self.shapes is not None else readable(weight.origin, "w"))
+        told = self.shapes is None or self.named
+        name = self._names.of(readable(weight.origin, "w") if told else "w")
         kind = "param" if weight.trained else "state"
         type = type_text(tensor_type(value))
         if self.shapes is not None:
             sizes = ", ".join(setting(item) for item in self.shapes[value])
             type = f"{weight.dtype.name}[{sizes}]"
-        self.declared.append(Member(f"{kind} {name}: {type}", brief(weight.origin)))
+        remark = "" if self.named else brief(weight.origin)
+        self.declared.append(Member(f"{kind} {name}: {type}", remark))
         self.paths[name] = weight
         return name
 
@@ -75,19 +82,26 @@ class Members:
             return found
         name = self._name_of(layer)
         self._layers[layer] = name
-        settings = [
-            f"{key}={setting(item)}" if key else setting(item) for key, item in layer.settings
-        ]
         origins = [brief(weight.origin) for _, weight in layer.weights if weight.origin]
         remark = ", ".join(origins) if len(origins) <= 3 else f"{origins[0]} ... {origins[-1]}"
-        self.declared.append(Member(f"use {name} = {layer.module}({', '.join(settings)})", remark))
+        times = f"{layer.count} * " if layer.count else ""
+        text = f"use {name} = {times}{declared(layer.module, layer.settings)}"
+        self.declared.append(Member(text, "" if self.named else remark))
         for path, weight in layer.weights:
             self.paths[f"{name}.{path}"] = weight
         return name
 
     def _name_of(self, layer: Layer) -> str:
-        """The name of its module before, or one by its kind with a number."""
-        own = self._module_paths.instance([weight.origin for _, weight in layer.weights])
-        if own is None or own in RESERVED:
-            return self._names.numbered(own or short_name(layer.module))
-        return self._names.of(own)
+        """The name that it had, or one by its kind with a number.
+
+        No member hides a function of the language.
+        """
+        is_class = layer.name[:1].isupper()
+        wanted = short_name(layer.module) if is_class or not layer.name else layer.name
+        if not layer.name or wanted in BUILTINS:
+            return self._names.numbered(wanted)
+        return self._names.of(f"{wanted}_" if wanted in RESERVED else wanted)
+
+    def fresh(self, wanted: str) -> str:
+        """A name for what is no value of the graph."""
+        return self._names.of(wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from dlc.frontend.builtins import BUILTINS, CONSTANTS
 from dlc.ir.types import LANGUAGE_DTYPES
@@ -67,53 +67,6 @@ def brief(name: str) -> str:
     """
     parts = re.sub(r":0$", "", name).split("/")
     return "/".join(parts[-2:])
-
-
-class ModulePaths:
-    """Names of modules of another tool, where weights are called by them: `blocks.0.norm.weight`.
-
-    `classes` are those of the modules by path; without any nothing is named like that.
-    """
-
-    def __init__(self, classes: Mapping[str, str]) -> None:
-        self._classes = classes
-
-    def instance(self, origins: Sequence[str]) -> str | None:
-        """The name of what has these weights: `norm`, or `blocks0` for one of a list.
-
-        >>> paths = ModulePaths({"blocks.0": "Block", "blocks.0.norm": "LayerNorm"})
-        >>> paths.instance(["blocks.0.norm.weight", "blocks.0.norm.bias"])
-        'norm'
-        >>> paths.instance(["blocks.0.norm.weight", "blocks.0.up.bias"])
-        'blocks0'
-        """
-        path = self._path(origins)
-        found = re.search(r"(?:^|\.)([A-Za-z]\w*)((?:\.\d+)*)$", path or "", re.ASCII)
-        if found is None:
-            return None
-        name, numbers = found.groups()
-        return f"{name}{'_'.join(numbers.split('.')[1:])}"
-
-    def module(self, origins: Sequence[str]) -> str | None:
-        """The class of what has these weights, as the name of a module."""
-        kind = self._classes.get(self._path(origins) or "")
-        return None if kind is None or kind in CONTAINERS else as_type(kind)
-
-    def _path(self, origins: Sequence[str]) -> str | None:
-        """The path of the innermost module that has all of these weights."""
-        if not self._classes or not origins or not all(origins):
-            return None
-        paths = [origin.split(".")[:-1] for origin in origins]
-        common: list[str] = []
-        for parts in zip(*paths, strict=False):
-            if len({*parts}) > 1:
-                break
-            common.append(parts[0])
-        return ".".join(common) or None
-
-
-CONTAINERS = frozenset(("Sequential", "ModuleList", "ModuleDict"))
-"""Classes that say nothing of what is computed."""
 
 
 def short_name(module: str) -> str:

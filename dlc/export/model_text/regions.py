@@ -16,6 +16,7 @@ from dlc.dialects.measured import Measuring, rename_measured_dims
 from dlc.export.model_text.graph import Graph
 from dlc.export.model_text.spelling import spelled
 from dlc.export.model_text.terms import Braces, Form, If, Part, Scan, Term, While, values_of
+from dlc.export.model_text.tidy import tidy
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.types import TensorType
@@ -23,13 +24,16 @@ from dlc.ir.types import TensorType
 # Opening ------------------------------------------------------------------------------------------
 
 
-def opened(function: func.Func) -> func.Func:
+def opened(function: func.Func, *, tidied: bool) -> func.Func:
     """A copy whose choices and loops use values around them, and walk and fill one axis each.
 
-    Sizes that it counts have names that nothing else in its text has.
+    Sizes that it counts have names that nothing else in its text has. With `tidied` nothing is left in it
+    that a person would not write; a sum over a window times 1 is then no function of the language any more.
     """
     copy = clone(function, (), [clone_block(function.body)])
     assert isinstance(copy, func.Func)
+    if tidied:
+        tidy(copy)
     rename_measured_dims(copy.body, [*copy.bounds, *copy.input_names, copy.sym_name])
     copy.retype()
     for op in copy.walk():

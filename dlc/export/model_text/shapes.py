@@ -11,7 +11,7 @@ from dlc.export.model_text.graph import ALL, Graph
 from dlc.export.model_text.spelling import reads, spells
 from dlc.export.model_text.terms import Call, Code, Cut, Index, Infix, Item, Term
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim, Shape, product
+from dlc.ir.dims import Dim, Shape, Size, product
 from dlc.ir.types import BOOL, F32, I32
 
 REDUCTIONS: dict[type[array.Reduction], str] = {
@@ -97,14 +97,23 @@ def _element(graph: Graph, value: Value) -> Term | None:
 def _reshape(graph: Graph, value: Value) -> Term:
     op = value.op
     assert isinstance(op, array.Reshape)
-    source, shape = tensor_type(op.source).shape, op.shape
+    origin, shape = _origin(op), op.shape
+    source = tensor_type(origin).shape
     if len(source) > 2 and len(shape) == 2 and shape == (source[0], product(source[1:])):
-        return Call("flatten", (op.source,))
+        return Call("flatten", (origin,))
     ones = [axis for axis, size in enumerate(source) if size == 1]
     if ones and shape == tuple([size for size in source if size != 1]):
-        return Call("squeeze", (op.source,), (("axis", _axes(ones)),))
+        return Call("squeeze", (origin,), (("axis", _axes(ones)),))
     is_decided = product(source) == product(shape)
-    return Call("reshape", (op.source, _with_hole(shape) if is_decided else shape))
+    return Call("reshape", (origin, _with_hole(shape) if is_decided else shape))
+
+
+def _origin(op: array.Reshape) -> Value:
+    """What is reshaped, perhaps several times."""
+    source = op.source
+    while isinstance(source.op, array.Reshape):
+        source = source.op.source
+    return source
 
 
 def _with_hole(shape: Shape) -> Item:
@@ -134,6 +143,29 @@ def _dtype_unless_natural(value: Value, item: Item) -> Named:
     natural = BOOL if isinstance(item, bool) else I32 if isinstance(item, int) else F32
     dtype = tensor_type(value).dtype
     return () if dtype is natural else (("dtype", dtype),)
+
+
+@reads(array.Transpose, array.Gather)
+def _repeated(graph: Graph, value: Value) -> Term | None:
+    """A gather of each place of an axis several times: nearest resizing by a whole number."""
+    op = value.op
+    inner = op if isinstance(op, array.Gather) else op and op.operands[0].op
+    if not isinstance(inner, array.Gather) or len(inner.axes) != 1:
+        return None
+    order = op.axes if isinstance(op, array.Transpose) else tuple(range(tensor_type(value).rank))
+    times = _times(graph, inner.indices[0], tensor_type(inner.source).shape[inner.axes[0]])
+    if times is None or order != _in_place(inner):
+        return None
+    return Call("repeat", (inner.source, times), (("axis", inner.axes[0]),))
+
+
+def _times(graph: Graph, places: Value, size: Size) -> int | None:
+    """How often `arange(times * size) // times` has each number."""
+    op = places.op
+    if not isinstance(op, array.FloorDivide) or not isinstance(op.lhs.op, array.Iota):
+        return None
+    times, counted = graph.number(op.rhs), tensor_type(op.lhs).shape
+    return times if isinstance(times, int) and counted == (times * size,) else None
 
 
 @reads(array.Transpose)

@@ -68,23 +68,35 @@ class Index:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weight:
-    """Numbers that a weight file holds; `origin` is what they were called before."""
+    """Numbers that a weight file holds; `origin` is what they were called before.
+
+    Of a stack `parts` are what the numbers of each layer were called.
+    """
 
     array: Array
     dtype: DType
     origin: str
     trained: bool = True
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`module(settings)`, applied to a value; `weights` are its members by name."""
+    """`module(settings)`, applied to a value; `weights` are its members by name.
+
+    `name` is what it is called where it comes from. With a `count` it is a stack of so many, each applied
+    to the result of the one before, and its weights are stacked.
+    """
 
     module: str
     settings: tuple[tuple[str, Item], ...]
     """By name; the name is empty for those that are given by their place."""
     weights: tuple[tuple[str, Weight], ...]
     source: Value
+    more: tuple[Value, ...] = ()
+    """Its further arguments."""
+    name: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +179,9 @@ def values_of(item: Item | Cut) -> Iterator[Value]:
         case Cut(start, stop):
             yield from values_of(start)
             yield from values_of(stop)
-        case Layer(source=source):
+        case Layer(source=source, more=more):
             yield source
+            yield from more
         case Part(whole):
             yield from values_of(whole)
         case If(condition, then, otherwise):

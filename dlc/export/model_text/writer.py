@@ -6,21 +6,24 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dlc.dialects import func, weight
 from dlc.dialects.array import tensor_type
 from dlc.dialects.measured import Measuring
 from dlc.errors import Diagnostic, Unsupported
 from dlc.export.model_text import elementwise, functions, layers, shapes
-from dlc.export.model_text.blocks import Block, Repetition
+from dlc.export.model_text.blocks import Block, Blocks
 from dlc.export.model_text.body import Body, braced, line, write_body
 from dlc.export.model_text.expressions import size, type_text
 from dlc.export.model_text.graph import Graph
-from dlc.export.model_text.names import ModulePaths, Names, as_type
+from dlc.export.model_text.hierarchy import Hierarchy
+from dlc.export.model_text.names import Names, as_type
 from dlc.export.model_text.regions import Reader, opened
+from dlc.export.model_text.repetition import Repetition
 from dlc.export.model_text.terms import Term, Weight, values_of
 from dlc.frontend.sources.imports import library_names
-from dlc.importers.imported import ImportedModel, ImportedNode, counted
+from dlc.importers.imported import ImportedModel, ImportedNode, ImportedScope, counted
 from dlc.ir.core import Op, Value
 from dlc.runtime.artifact.manifest import Need
 from dlc.text.ir.types import read_size
@@ -45,12 +48,18 @@ def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) ->
     `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text.
     """
     body_of_file = model.module.body
-    (function,) = [opened(op) for op in body_of_file if isinstance(op, func.Func)]
-    origins = {op.sym_name: op.key for op in body_of_file if isinstance(op, weight.Source)}
-    graph = Graph(function.body, model.arrays, origins)
-    reader = Reader(graph)
-    terms = reader.terms(function.body, function.results_returned)
-    if reader.missing:
+    (original,) = [op for op in body_of_file if isinstance(op, func.Func)]
+    sources = [op for op in body_of_file if isinstance(op, weight.Source)]
+    origins = {op.sym_name: op.key for op in sources}
+    untrained = {op.sym_name for op in sources if not op.trained}
+    for tidied in (True, False):
+        function = opened(original, tidied=tidied)
+        graph = Graph(function.body, model.arrays, origins, untrained)
+        reader = Reader(graph)
+        terms = reader.terms(function.body, function.results_returned)
+        if not reader.missing:
+            break
+    else:
         raise _unspelled(reader.missing, model)
     inputs = function.input_names
     names = dict(zip(function.body.arguments, inputs, strict=True))
@@ -58,15 +67,26 @@ def write_model(model: ImportedModel, name: str, weight_file: str, docs: str) ->
     sizes = tuple(function.bounds)
     taken = Names([*sizes, *library_names()])
     root = taken.of(as_type(name))
-    paths = ModulePaths(model.modules)
-    blocks = Repetition(terms, stored, function.results_returned, taken, sizes, paths).run()
+    blocks = Blocks(terms, stored, taken, sizes, names)
+    results = function.results_returned
+    nested = any(node.modules for node in model.nodes)
+    if nested:
+        Hierarchy(blocks, results, partial(_modules, model)).run()
+    else:
+        Repetition(blocks, results).run()
     counted = {op.dim_name for op in function.walk() if isinstance(op, Measuring)}
     scope = (*sizes, *counted, function.sym_name)
-    body = write_body(terms, names, stored, function.results_returned, scope=scope, paths=paths)
-    modules = [_module(block, stored, sizes, paths) for block in blocks]
+    body = write_body(terms, names, stored, results, scope=scope, named=nested)
+    modules = [_module(block, stored, sizes) for block in blocks.made]
     entry = _function(function, body, counted)
     text = _file(function, body, entry, root, weight_file, docs, modules)
     return Written(format_source(text, f"{name}.dlm"), body.weights)
+
+
+def _modules(model: ImportedModel, value: Value) -> Sequence[ImportedScope]:
+    """The modules that the node of a value was computed in."""
+    place = None if value.op is None else value.op.location.place
+    return () if place is None else model.nodes[place.line - 1].modules
 
 
 def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> Iterable[Value]:
@@ -124,16 +144,22 @@ def _file(
     return "\n".join(lines) + "\n"
 
 
-def _module(
-    block: Block, stored: Mapping[Value, Weight], sizes: Sequence[str], paths: ModulePaths
-) -> str:
+def _module(block: Block, stored: Mapping[Value, Weight], sizes: Sequence[str]) -> str:
     """A module for what is repeated."""
-    names = {block.source: block.argument}
     scope = (*sizes, *block.parameters)
-    body = write_body(block.terms, names, stored, [block.result], block.shapes, scope, paths)
+    body = write_body(
+        block.terms,
+        block.arguments,
+        stored,
+        [block.result],
+        block.shapes,
+        scope,
+        named=block.named,
+    )
     lines = [f"module {block.name}({', '.join(block.parameters)}) {{"]
     lines += [member.text for member in body.members]
-    lines += [f"fn call({block.argument}) {_block(body.statements, body.results[0])}", "}", ""]
+    arguments = ", ".join(block.arguments.values())
+    lines += [f"fn call({arguments}) {_block(body.statements, body.results[0])}", "}", ""]
     return "\n".join(lines)
 
 
@@ -142,7 +168,7 @@ def _block(statements: Sequence[str], result: str) -> str:
     return braced([*statements, f"return {result}"]) if statements else f"= {result}"
 
 
-_USED = re.compile(r"use \w+ = (\w+)\(")
+_USED = re.compile(r"\b([A-Z]\w*)\(")
 
 
 def _function(function: func.Func, body: Body, counted: Collection[str]) -> str:

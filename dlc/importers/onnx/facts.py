@@ -64,11 +64,19 @@ Operator: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the framework that a node was computed in: its path, and its class if that is known."""
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One operator of the graph; an empty name stands for an input that is left out.
 
     `line` is the line of the node in the listing of the graph, from 1; `opset` the version of the
-    operators' meaning that the file asks for.
+    operators' meaning that the file asks for; `modules` are what it was computed in, the whole first.
     """
 
     kind: str
@@ -79,6 +87,7 @@ class Node:
     attributes: Mapping[str, Attribute]
     opset: int
     line: int
+    modules: tuple[Module, ...] = ()
 
     @property
     def operator(self) -> Operator:

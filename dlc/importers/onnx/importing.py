@@ -116,8 +116,6 @@ class OnnxModel:
     """Sizes that keep to the bounds that were asked for."""
     lengths: Mapping[str, int] = field(default_factory=dict[str, int])
     """The number of elements of each result that is a sequence: they are results `NAME_0`, `NAME_1`, ..."""
-    modules: Mapping[str, str] = field(default_factory=dict[str, str])
-    """None: the names of weights in a file are whatever its exporter made of them."""
 
 
 def _is_known(node: Node) -> bool:

@@ -6,38 +6,32 @@ data may only lie in the model's folder (see `dlc.runtime.system.mapped_files`).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, cast
-
-import numpy as np
 
 from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx.expansion import DOMAINS, expanded
 from dlc.importers.onnx.facts import (
-    DTYPES,
-    Array,
     Attribute,
     Graph,
     Input,
     Node,
     Operator,
     Output,
-    Tensor,
 )
-from dlc.ir.types import BF16, BOOL, F16, DType
-from dlc.runtime.arrays.dtypes import MAX_RANK
-from dlc.runtime.system.mapped_files import map_file, map_inside
+from dlc.importers.onnx.modules import modules_of
+from dlc.importers.onnx.raw_data import without_raw_data
+from dlc.importers.onnx.tensors import Tensors, check_shape, dtype_of
+from dlc.runtime.system.mapped_files import map_file
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 MAX_DEPTH = 16
 """Graphs inside of nodes, one in another."""
 MAX_BYTES = 1 << 31
 """Protobuf itself goes no further; weights beyond that are external data."""
-EXTERNAL_KEYS = frozenset(("location", "offset", "length", "checksum"))
 
 
 class _Opset(Protocol):
@@ -80,16 +74,20 @@ def read_graph(path: str | Path, importable: Collection[Operator] = ()) -> Graph
         )
     try:
         # Protobuf reads any buffer, whatever its annotations say: no copy of the file is made for it.
-        model = onnx.ModelProto.FromString(cast("bytes", data))
+        model = onnx.ModelProto.FromString(cast("bytes", without_raw_data(data, path.name)))
     except DecodeError as error:
         raise _damaged(path.name, f"it is not a protobuf message of a model ({error})") from None
-    return graph_of(model, path.name, path.parent, importable)
+    return graph_of(model, path.name, path.parent, importable, {path.name: data})
 
 
 def graph_of(
-    model: ModelProto, file: str, folder: Path, importable: Collection[Operator] = ()
+    model: ModelProto,
+    file: str,
+    folder: Path,
+    importable: Collection[Operator] = (),
+    mapped: Mapping[str, memoryview] | None = None,
 ) -> Graph:
-    """The same from a model in memory; external data is looked for in `folder`."""
+    """The same from a model in memory; external data is in `mapped` or looked for in `folder`."""
     graph = model.graph
     if not graph.node and not graph.output:
         raise _damaged(file, "it has no graph")
@@ -99,7 +97,7 @@ def graph_of(
         raise _damaged(file, "a name in it is not UTF-8")
     model = expanded(model, importable, file)
     graph = model.graph
-    reader = _Tensors(file, folder)
+    reader = Tensors(file, folder, mapped or {})
     tensors = {tensor.name: reader.tensor(tensor) for tensor in graph.initializer}
     if graph.sparse_initializer:
         raise Unsupported(f"{file} has sparse tensors, which dlc does not import", code="D0710")
@@ -118,7 +116,7 @@ def _output(file: str, value: ValueInfoProto) -> Output:
     """The declaration of an output; only its name if it is not a tensor, since no node makes such."""
     type = value.type.tensor_type
     what = f"{file}: the output {value.name}"
-    dtype = _dtype(what, type.elem_type) if type.elem_type else None
+    dtype = dtype_of(what, type.elem_type) if type.elem_type else None
     axes = _axes(what, type.shape.dim) if type.HasField("shape") else None
     return Output(value.name, dtype, axes)
 
@@ -178,7 +176,7 @@ def _input(file: str, value: ValueInfoProto) -> Input:
     if not type.HasField("tensor_type"):
         raise Unsupported(f"{what} is not a tensor or a sequence of tensors", code="D0710")
     tensor = type.tensor_type
-    dtype = _dtype(what, tensor.elem_type)
+    dtype = dtype_of(what, tensor.elem_type)
     has_rank = tensor.HasField("shape")
     if not has_rank and not is_sequence:
         raise Unsupported(f"{what} does not say how many axes it has", code="D0710")
@@ -190,22 +188,8 @@ def _axes(what: str, dims: Iterable[_Dimension]) -> tuple[int | str | None, ...]
     """The declared sizes: numbers, names, or None where nothing is said, also by -1 or `?`."""
     axes = tuple([d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims])
     axes = tuple([None if axis in (-1, "?") else axis for axis in axes])
-    _check_shape(what, [axis for axis in axes if isinstance(axis, int)])
+    check_shape(what, [axis for axis in axes if isinstance(axis, int)])
     return axes
-
-
-def _dtype(what: str, number: int) -> DType:
-    dtype = DTYPES.get(number)
-    if dtype is None:
-        raise Unsupported(
-            f"{what} has the ONNX element type {number}, which dlc lacks", code="D0507"
-        )
-    return dtype
-
-
-def _check_shape(what: str, shape: Sequence[int]) -> None:
-    if len(shape) > MAX_RANK or min(shape, default=0) < 0 or math.prod(shape) >= 1 << 48:
-        raise ModelError(f"{what} has the absurd shape {list(shape)[:20]}", code="D0521")
 
 
 # Nodes --------------------------------------------------------------------------------------------
@@ -218,7 +202,7 @@ _NEW, _OPEN, _DONE = 0, 1, 2
 class _Nodes:
     """Reads the nodes of a file's graphs."""
 
-    def __init__(self, file: str, opsets: dict[str, int], reader: _Tensors) -> None:
+    def __init__(self, file: str, opsets: dict[str, int], reader: Tensors) -> None:
         self._file = file
         self._opsets = opsets
         self._reader = reader
@@ -332,6 +316,7 @@ class _Nodes:
             attributes,
             self._opsets.get(domain, 0),
             line,
+            modules_of(node),
         )
 
     def _graph(self, graph: GraphProto, line: int, visible: Collection[str]) -> Graph:
@@ -368,7 +353,7 @@ def _captured(node: NodeProto) -> set[str]:
     return captured
 
 
-def _attribute(attribute: AttributeProto, reader: _Tensors) -> Attribute:
+def _attribute(attribute: AttributeProto, reader: Tensors) -> Attribute:
     match attribute.type:
         case attribute.FLOAT:
             return float(attribute.f)
@@ -386,87 +371,6 @@ def _attribute(attribute: AttributeProto, reader: _Tensors) -> Attribute:
             return tuple([text.decode("utf-8", "replace") for text in attribute.strings])
         case _:
             return None
-
-
-# Tensors ------------------------------------------------------------------------------------------
-
-
-class _Tensors:
-    """Tensors of one file; external files are mapped once."""
-
-    def __init__(self, file: str, folder: Path) -> None:
-        self._file = file
-        self._folder = folder
-        self._mapped: dict[str, memoryview] = {}
-
-    def tensor(self, proto: TensorProto) -> Tensor:
-        """The elements, whose number agrees with the shape to the byte."""
-        what = f"{self._file}: the tensor {proto.name or '(without a name)'}"
-        dtype, shape = _dtype(what, proto.data_type), [int(size) for size in proto.dims]
-        _check_shape(what, shape)
-        count = math.prod(shape)
-        if proto.data_location == proto.EXTERNAL:
-            data = self._external(what, proto, count * dtype.bytes)
-            array = np.frombuffer(data, dtype.numpy)
-        elif proto.HasField("raw_data"):
-            raw = proto.raw_data  # a copy of its own each time that it is asked for
-            if len(raw) != count * dtype.bytes:
-                raise _short(what, shape, dtype, f"{len(raw)} bytes")
-            array = np.frombuffer(raw, dtype.numpy)
-        else:
-            array = _typed(proto, dtype)
-            if array.size != count:
-                raise _short(what, shape, dtype, f"{array.size} elements")
-        if dtype is BOOL:
-            array = array.view(np.uint8) != 0
-        return Tensor(dtype, array.reshape(shape))
-
-    def _external(self, what: str, proto: TensorProto, length: int) -> memoryview:
-        entries = {entry.key: entry.value for entry in proto.external_data}
-        unknown = sorted({*entries} - EXTERNAL_KEYS)
-        if unknown or "location" not in entries:
-            why = f"the unknown key {unknown[0]!r}" if unknown else "no location"
-            raise ArtifactError(f"{what} is external data with {why}", code="D0520")
-        location = entries["location"]
-        if location not in self._mapped:
-            self._mapped[location] = map_inside(self._folder, location)
-        data = self._mapped[location]
-        offset = _count(what, entries.get("offset", "0"))
-        declared = _count(what, entries.get("length", str(length)))
-        if declared != length or offset + length > len(data):
-            raise ArtifactError(
-                f"{what} needs {length} bytes, the file says {declared} at {offset} of {location}, "
-                f"which has {len(data)}",
-                code="D0520",
-            )
-        return data[offset : offset + length]
-
-
-def _count(what: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise ArtifactError(f"{what}: {text[:40]!r} is not a number of bytes", code="D0520")
-    return int(text)
-
-
-def _short(what: str, shape: Sequence[int], dtype: DType, contents: str) -> ArtifactError:
-    return ArtifactError(f"{what} is {dtype.name}{list(shape)}, but has {contents}", code="D0520")
-
-
-def _typed(proto: TensorProto, dtype: DType) -> Array:
-    """Elements that are stored one by one in the field of their type."""
-    match dtype.name:
-        case "f32":
-            return np.array(proto.float_data, np.float32)
-        case "f64":
-            return np.array(proto.double_data, np.float64)
-        case "i64":
-            return np.array(proto.int64_data, np.int64)
-        case "u32" | "u64":
-            return np.array(proto.uint64_data, np.uint64).astype(dtype.numpy)
-        case _ if dtype in (F16, BF16):
-            return np.array(proto.int32_data, np.int32).astype(np.uint16).view(dtype.numpy)
-        case _:
-            return np.array(proto.int32_data, np.int32).astype(dtype.numpy)
 
 
 __all__ = ["graph_of", "read_graph"]

@@ -100,8 +100,6 @@ class TorchModel:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
     draws: bool = False
-    modules: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The classes of the modules by path."""
     settled: frozenset[str] = frozenset()
     """Sizes that keep to bounds that were asked for: none, since the program has its own."""
 
@@ -181,9 +179,6 @@ class _Import:
             graph.nodes,
             renamed,
             draws=self._seed is not None,
-            modules={
-                each.path: each.kind for node in graph.nodes for each in node.modules if each.path
-            },
         )
 
     def _place(self, line: int) -> FileLocation:

@@ -37,7 +37,7 @@ def rule(*classes: type[Op]) -> Callable[[Pattern], Pattern]:
 @define_pass("canonicalize")
 def canonicalize(module: Op, context: Context) -> None:
     """Fold constants and drop identities; no bit changes but the sign of zero."""
-    context.rewriter.run(graph_blocks(module), _with_folds())
+    context.rewriter.run(graph_blocks(module), folding_rules())
 
 
 def graph_blocks(module: Op) -> list[Block]:
@@ -45,7 +45,8 @@ def graph_blocks(module: Op) -> list[Block]:
     return [region for op in module.walk() for region in op.regions if op is not module]
 
 
-def _with_folds() -> dict[type[Op], list[Pattern]]:
+def folding_rules() -> dict[type[Op], list[Pattern]]:
+    """The rules of this pass, and those of operations that fold themselves."""
     folding = {cls: (fold,) for cls in OPS.values() if cls.fold is not Op.fold}
     return {cls: [*RULES.get(cls, ()), *folding.get(cls, ())] for cls in {**RULES, **folding}}
 

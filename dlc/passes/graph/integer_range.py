@@ -58,6 +58,11 @@ def _computed(op: Op, far: int, known: dict[Value, Range]) -> Range | None:
             return (int(dense.array.min()), int(dense.array.max())) if dense.array.size else (0, 0)
         case array.Fill(value=number):
             return int(number), int(number)
+        case array.Iota(shape=shape, axis=axis) if isinstance(shape[axis], int):
+            return 0, max(int(shape[axis]) - 1, 0)
+        case array.FloorDivide(lhs=lhs, rhs=rhs) if of(rhs)[0] > 0:
+            (a, b), (c, d) = of(lhs), of(rhs)
+            return min(a // c, a // d), max(b // c, b // d)
         case array.Cast(source=source):
             return None if tensor_type(source).dtype.is_float else of(source)
         case array.Add(lhs=lhs, rhs=rhs):

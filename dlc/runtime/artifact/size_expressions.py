@@ -10,10 +10,14 @@ built on others, stays as short as it is. Numbers are exact; any value beyond 2*
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 MAX_LENGTH = 2000
 """Characters of one expression."""
@@ -46,6 +50,7 @@ class Earlier(NamedTuple):
     entry: int
 
 
+Numbers: TypeAlias = "NDArray[np.int64] | int"
 Operator: TypeAlias = Callable[[int, int], int]
 Step: TypeAlias = "int | str | Earlier | Operator"
 
@@ -56,6 +61,15 @@ _PRODUCT: dict[str, Operator] = {
     "%": int.__mod__,
 }
 _EXTREME: dict[str, Operator] = {"max": max, "min": min}
+_OF_ARRAYS: dict[Operator, Callable[[Any, Any], Any]] = {
+    int.__add__: operator.add,
+    int.__sub__: operator.sub,
+    int.__mul__: operator.mul,
+    int.__floordiv__: np.floor_divide,
+    int.__mod__: np.remainder,
+    max: np.maximum,
+    min: np.minimum,
+}
 
 
 class Expression(NamedTuple):
@@ -109,6 +123,22 @@ class Expression(NamedTuple):
                 case _:
                     right = stack.pop()
                     stack.append(self._applied(step, stack.pop(), right))
+        return stack[0]
+
+    def of_arrays(self, dims: Mapping[str, Numbers]) -> Numbers:
+        """Its values where dims are arrays; wrong ones beyond 2**63 and where a division is by 0."""
+        stack: list[Numbers] = []
+        for step in self.steps:
+            match step:
+                case int():
+                    stack.append(step)
+                case str():
+                    stack.append(dims[step])
+                case Earlier():
+                    raise BadExpression(f"the size {self.text} refers to another one")
+                case _:
+                    right = stack.pop()
+                    stack.append(_OF_ARRAYS[step](stack.pop(), right))
         return stack[0]
 
     def _dim(self, name: str, dims: Mapping[str, int]) -> int:

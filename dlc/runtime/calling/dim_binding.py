@@ -20,17 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dlc.errors import CallError
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Need
-from dlc.runtime.artifact.size_expressions import BadExpression, Expression
+from dlc.runtime.artifact.size_expressions import BadExpression, Expression, Numbers
 from dlc.runtime.artifact.spelling import describe
 from dlc.runtime.calling.status import need_error
 
 Shape = tuple[int, ...]
 
-FAR = 65
-"""Values of a dim that are as far from that of a call are not proposed."""
+NEAR = np.array([sign * distance for distance in range(1, 65) for sign in (-1, 1)])
+"""What is added to the dim of a call for values to propose, the nearest first."""
+FEW = 2
+"""So many of them are looked at one by one."""
 
 
 class DimBinder:
@@ -106,32 +111,40 @@ class DimBinder:
         for need in self.entry.needs:
             if shapes_only and need.code != "D0804":
                 continue
-            if not self._is_met(need, values):
-                expressions = [size_expressions.parse(size) for size in need.sizes]
-                sizes = [self.evaluate(expression, values) for expression in expressions]
-                names = frozenset[str]().union(*[each.names for each in expressions])
+            sizes = self._sizes(need, values)
+            if not _holds(sizes):
+                parsed = [size_expressions.parse(size) for size in need.sizes]
+                names = frozenset[str]().union(*[each.names for each in parsed])
                 dims = {name: values[name] for name in sorted(names)}
-                way_out = self._nearest(dims, values) if need.equals else None
+                way_out = self._nearest(need, dims, values) if need.equals else None
                 raise need_error(self.entry.name, need, sizes, dims, self._texts, way_out)
 
-    def _is_met(self, need: Need, values: Mapping[str, int]) -> bool:
-        size, *others = [self.evaluate(size_expressions.parse(size), values) for size in need.sizes]
-        return size == others[0] if others else size >= 0
+    def _sizes(self, need: Need, values: Mapping[str, int]) -> list[int]:
+        """The sizes that a need compares."""
+        return [self.evaluate(size_expressions.parse(size), values) for size in need.sizes]
 
-    def _nearest(self, names: Iterable[str], values: Mapping[str, int]) -> str | None:
+    def _nearest(self, failed: Need, names: Iterable[str], values: Mapping[str, int]) -> str | None:
         """The nearest value of one of some dims at which the call would be possible; None if far away."""
-        for distance in range(1, FAR):
+        others = [need for need in self.entry.needs if need is not failed]
+        found: list[tuple[int, str, int]] = []
+        with np.errstate(divide="ignore"):
             for name in names:
-                for value in (values[name] - distance, values[name] + distance):
-                    if self._is_possible({**values, name: value}):
-                        return f"it is possible where {name} is {value}"
+                near, lower = values[name] + NEAR, self._dims[name].lower
+                for need in (failed, *others):
+                    near = near[_are_met(need, {**values, name: near}) & (near >= lower)]
+                    if near.size <= FEW:
+                        break
+                found += [(abs(int(value) - values[name]), name, int(value)) for value in near]
+        for _, name, value in sorted(found, key=lambda each: each[0]):
+            if self._is_possible({**values, name: value}):
+                return f"it is possible where {name} is {value}"
         return None
 
     def _is_possible(self, values: Mapping[str, int]) -> bool:
         """Whether dims of these values are inside their bounds and meet all needs."""
         try:
             self.check_bounds({name: values[name] for name in self._dims})
-            return all(self._is_met(need, values) for need in self.entry.needs)
+            return all(_holds(self._sizes(need, values)) for need in self.entry.needs)
         except CallError:
             return False
 
@@ -210,6 +223,18 @@ class DimBinder:
 
     def _fail(self, code: str, message: str, help: str | None = None) -> CallError:
         return CallError(f"{self.entry.name}: {message}", code=code, help=help)
+
+
+def _holds(sizes: Sequence[int]) -> bool:
+    """Whether a need is met: two sizes are equal, or one is not below 0."""
+    size, *others = sizes
+    return size == others[0] if others else size >= 0
+
+
+def _are_met(need: Need, dims: Mapping[str, Numbers]) -> NDArray[np.bool_]:
+    """Where a need is met, for dims that are arrays."""
+    size, *others = [size_expressions.parse(text).of_arrays(dims) for text in need.sizes]
+    return np.asarray(size == others[0] if others else size >= 0)
 
 
 def _untold(dims: Sequence[str], sizes: Sequence[Expression]) -> tuple[str, ...]:

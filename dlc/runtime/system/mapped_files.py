@@ -140,3 +140,11 @@ def _escapes(path: str, why: str) -> UsageError:
         code="D0506",
         help="put the file into the folder, or name it on the command line",
     )
+
+
+def release_pages(data: memoryview, start: int, end: int) -> None:
+    """Let the system take back the memory of a part of a mapped file; it is read again when it is used."""
+    owner = data.obj
+    first, last = -(-start // mmap.PAGESIZE), end // mmap.PAGESIZE
+    if isinstance(owner, mmap.mmap) and first < last:
+        owner.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
