@@ -21,9 +21,7 @@ class CpuCosts(ElementCosts):
     attention_product: int = cost(14, "ps", "a multiplication and addition of attention")
     attention_exp: int = cost(2000, "ps/register", "scores to exp(scores - max)")
     depthwise_product: int = cost(60, "ps", "a product of a depthwise convolution, with its load")
-    winograd_element: int = cost(
-        60, "ps/element", "a place of a transformed tile, read and written"
-    )
+    winograd_element: int = cost(100, "ps/element", "a channel of a Winograd place, both ways")
     copied_byte: int = cost(80, "ps/byte", "reading and writing a byte of a concatenation")
     updated_element: int = cost(100, "ps/element", "copying an element of an update")
     scattered_element: int = cost(1000, "ps/element", "copying or updating by an index")
@@ -31,7 +29,6 @@ class CpuCosts(ElementCosts):
     sorted_element: int = cost(3000, "ps/element", "a round of a merge sort")
     nonzero_element: int = cost(1000, "ps/element", "finding the elements that are not 0")
     kernel_product: int = cost(20, "ps", "a product of a whole kernel, packing and edges included")
-    weight_byte: int = cost(20, "ps/byte", "a byte of a weight, from the last cache or memory")
     memory_byte: int = cost(60, "ps/byte", "a byte from or to memory")
     other_element: int = cost(2000, "ps/element", "a result of any other kernel")
     barrier: int = cost(

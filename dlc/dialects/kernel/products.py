@@ -144,7 +144,7 @@ class Conv(Product):
     `[h * w * c, o]` of all groups in panels as in `kernel.gemm`; where it is `Winograd`, the transformed
     kernel in panels, and the window is 3 x 3, strides and dilations are 1, and there is one group. `blank`
     holds a zero for each channel of lhs, which is read outside the image. With `SplitK` each part sums over
-    `steps` channels and the first axis of `domain` is the part, as in `kernel.gemm`; there is one group then.
+    `steps` channels and the first axis of `domain` is the part, as in `kernel.gemm`, with one group.
     Without a schedule a CPU computes it channel by channel.
     """
 
@@ -227,7 +227,8 @@ class Conv(Product):
         height, width = at.shape(self.extents)
         if isinstance(self.schedule, Winograd):
             kernels = unpanelled(weights, at.size(self.columns))
-            sums = winograd_sums(padded, kernels, (height, width), self.schedule.tile)
+            pictures, matrices = padded.astype(np.float32), kernels.astype(np.float32)
+            sums = winograd_sums(pictures, matrices, (height, width), self.schedule.tile)
             return sums.reshape(-1, sums.shape[-1])
         taps = [
             padded[

@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dlc.ir.core import Array
 
 WINDOW = 3
 """Rows and columns of the kernel."""
@@ -60,20 +59,24 @@ class Transforms:
 def transforms(m: int) -> Transforms:
     """The matrices for tiles of m x m results; m is 2 or 4."""
     points = POINTS[m]
-    others = [[other for other in points if other != point] for point in points]
-    weights = [
-        np.prod([point - other for other in rest])
-        for point, rest in zip(points, others, strict=True)
-    ]
-    output = [[point**power for point in points] + [int(power == m - 1)] for power in range(m)]
-    kernel = [
-        [point**power / weight for power in range(WINDOW)]
-        for point, weight in zip(points, weights, strict=True)
-    ]
+    output = [[point**power for point in points] for power in range(m)]
+    kernel: list[list[Fraction]] = []
+    input: list[list[Fraction]] = []
+    for point in points:
+        others = [other for other in points if other != point]
+        divisor = prod(point - other for other in others)
+        kernel.append([point**power / divisor for power in range(WINDOW)])
+        input.append([*_polynomial(others), Fraction()])
+    # The point at infinity takes the highest power alone.
+    for power, row in enumerate(output):
+        row.append(Fraction(power == m - 1))
     kernel.append([Fraction(power == WINDOW - 1) for power in range(WINDOW)])
-    input = [[*_polynomial(rest), Fraction()] for rest in others]
     input.append(_polynomial(points))
-    return Transforms(*[np.array(rows, np.float64) for rows in (output, kernel, input)])
+    return Transforms(_matrix(output), _matrix(kernel), _matrix(input))
+
+
+def _matrix(rows: Sequence[Sequence[Fraction]]) -> NDArray[np.float64]:
+    return np.array([[float(number) for number in row] for row in rows])
 
 
 def _polynomial(roots: Sequence[Fraction]) -> list[Fraction]:
@@ -86,41 +89,40 @@ def _polynomial(roots: Sequence[Fraction]) -> list[Fraction]:
 
 
 def kernel_transform(m: int) -> NDArray[np.float32]:
-    """G ⊗ G, `[(m + 2)², 9]`: the transformed kernel from the kernel, both row by row."""
+    """G ⊗ G, `[(m + 2)², 9]`: it makes the transformed kernel from the kernel, both row by row."""
     matrix = transforms(m).kernel
-    return np.kron(matrix, matrix).astype(np.float32)
+    return (np.kron(matrix, matrix) + 0.0).astype(np.float32)  # without -0.0
 
 
-def tile_count(extent: int, m: int) -> int:
-    """The tiles that hold so many rows or columns of results."""
-    return -(-extent // m)
-
-
-def winograd_sums(padded: Array, kernels: Array, extents: tuple[int, int], m: int) -> Array:
+def winograd_sums(
+    padded: NDArray[np.float32], kernels: NDArray[np.float32], extents: tuple[int, int], m: int
+) -> NDArray[np.float32]:
     """The sums of a convolution with stride 1, `[batch, height, width, outputs]`, with NumPy.
 
     `padded` is the picture with its padding, `[batch, height + 2, width + 2, channels]`, `kernels` are
     transformed, `[(m + 2)², channels, outputs]`, and `extents` are height and width of the result.
     """
-    matrices, n = transforms(m), m + WINDOW - 1
-    dtype = padded.dtype
-    batch, _, _, channels = padded.shape
-    down, across = (tile_count(extent, m) for extent in extents)
+    places, channels, outputs = kernels.shape
+    batch, n = len(padded), m + WINDOW - 1
+    down, across = (-(-extent // m) for extent in extents)
     if not batch * down * across:
-        return np.zeros((batch, *extents, kernels.shape[-1]), dtype)
-    missing = [
-        count * m + n - m - size
-        for count, size in zip((down, across), padded.shape[1:3], strict=True)
+        return np.zeros((batch, *extents, outputs), np.float32)
+    beyond = [
+        (0, count * m - extent) for count, extent in zip((down, across), extents, strict=True)
     ]
-    whole = np.pad(padded, [(0, 0), *[(0, max(0, size)) for size in missing], (0, 0)])
-    windows = np.lib.stride_tricks.sliding_window_view(whole, (n, n), (1, 2))[:, ::m, ::m][
-        :, :down, :across
-    ]
-    tiles = windows.reshape(-1, channels, n, n)
-    into, out = (matrix.astype(dtype) for matrix in (matrices.input, matrices.output))
-    transformed = np.einsum("ia,tcab,jb->ijtc", into, tiles, into, optimize=True)
-    products = np.matmul(transformed.reshape(n * n, -1, channels), kernels)
-    products = products.reshape(n, n, *products.shape[1:])
-    sums = np.einsum("ia,abtk,jb->tijk", out, products, out, optimize=True)
-    picture = sums.reshape(batch, down, across, m, m, -1).swapaxes(2, 3)
-    return picture.reshape(batch, down * m, across * m, -1)[:, : extents[0], : extents[1]]
+    whole = np.pad(padded, [(0, 0), *beyond, (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(whole, (n, n), (1, 2))[:, ::m, ::m]
+    tiles = np.moveaxis(windows.reshape(-1, channels, n, n), (2, 3), (0, 1))
+    products = np.matmul(
+        _both_sides(transforms(m).input, tiles).reshape(places, -1, channels), kernels
+    )
+    sums = _both_sides(transforms(m).output, products.reshape(n, n, -1, outputs))
+    picture = sums.reshape(m, m, batch, down, across, outputs).transpose(2, 3, 0, 4, 1, 5)
+    return picture.reshape(batch, down * m, across * m, outputs)[:, : extents[0], : extents[1]]
+
+
+def _both_sides(matrix: NDArray[np.float64], tiles: NDArray[np.float32]) -> NDArray[np.float32]:
+    """matrix · tile · matrixᵀ of tiles `[row, column, ..]`."""
+    factor = matrix.astype(np.float32)
+    rows = np.tensordot(factor, tiles, 1)
+    return np.moveaxis(np.tensordot(factor, rows, (1, 1)), 0, 1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.dialects import kernel
-from dlc.dialects.expr import Expr, Pointer, all_of, index, select_pointer
+from dlc.dialects.expr import Expr, Pointer, all_of, select_pointer
 from dlc.dialects.expr import minimum as smaller
 from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, panel_count
@@ -61,6 +61,14 @@ class _Task:
     count: Expr
     left: Expr
     right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A row or column of a picture: the offset of its first element, and whether it is in the picture."""
+
+    offset: Expr
+    inside: Expr
 
 
 class _WinogradConv:
@@ -134,42 +142,42 @@ class _WinogradConv:
     # Into the transformed form.
 
     def _transform_pictures(self, task: _Task) -> None:
-        """Write Bᵀ x B of every tile x of a block."""
-        writer, emit, n = self.writer, self.writer.emit, self.n
-        _, height, width, _ = kernel.array_type(self.op.lhs).shape
-        extents = writer.size(height, "height"), writer.size(width, "width")
-        with for_each(emit, 0, task.count) as t:
+        """Write Bᵀ x B of every tile x of a block; outside the picture x is 0."""
+        writer = self.writer
+        blank = writer.pointer(2)
+        with for_each(writer.emit, 0, task.count) as t:
             picture, *corner = self._position(task.top + t)
-            for axis in range(2):
-                low, _ = self.op.padding[axis]
-                if low != 0:
-                    corner[axis] = corner[axis] - writer.size(low, "low", axis)
-            start = picture * writer.stride(0, 0)
-            for axis in range(2):
-                start = start + corner[axis] * writer.stride(0, 1 + axis)
-            target = self.tiles + t * self.channels
-            inside = all_of(
-                (at >= 0) & (at + n <= extent) for at, extent in zip(corner, extents, strict=True)
-            )
-            assert isinstance(inside, Expr)
-            pixels = self._pixels(start)
+            source, target = writer.part(0, [picture]), self.tiles + t * self.channels
+            rows, columns = (self._lines(axis, at) for axis, at in enumerate(corner))
+            pixels = [[source + (row.offset + column.offset) for column in columns] for row in rows]
 
             def at_border() -> None:
-                rows, columns = (
-                    [_is_inside(at + k, extent) for k in range(n)]
-                    for at, extent in zip(corner, extents, strict=True)
-                )
-                blank = writer.pointer(2)
-                within = [[row & column for column in columns] for row in rows]
-                self._transform_tile(
+                chosen = [
                     [
-                        [select_pointer(*each, blank) for each in zip(one, other, strict=True)]
-                        for one, other in zip(within, pixels, strict=True)
-                    ],
-                    target,
-                )
+                        select_pointer(row.inside & column.inside, pixel, blank)
+                        for column, pixel in zip(columns, line, strict=True)
+                    ]
+                    for row, line in zip(rows, pixels, strict=True)
+                ]
+                self._transform_tile(chosen, target)
 
-            either(inside, lambda: self._transform_tile(pixels, target), at_border)
+            ends = (rows[0], rows[-1], columns[0], columns[-1])
+            whole = all_of(line.inside for line in ends)
+            assert isinstance(whole, Expr)
+            either(whole, lambda: self._transform_tile(pixels, target), at_border)
+
+    def _lines(self, axis: int, first: Expr) -> list[_Line]:
+        """The rows or columns of the picture under a tile whose results begin at `first`."""
+        writer = self.writer
+        extent = writer.size(kernel.array_type(self.op.lhs).shape[1 + axis], "extent", axis)
+        low, _ = self.op.padding[axis]
+        start = first if low == 0 else first - writer.size(low, "low", axis)
+        positions = [start + k for k in range(self.n)]
+        # As an unsigned number, a negative position is larger than every extent.
+        return [
+            _Line(at * writer.stride(0, 1 + axis), at.cast(U64) < extent.cast(U64))
+            for at in positions
+        ]
 
     def _position(self, tile: Expr) -> list[Expr]:
         """The picture of a tile, and its first row and column in the result."""
@@ -177,22 +185,6 @@ class _WinogradConv:
         counts = [tile, self.writer.size(down, "down"), self.writer.size(along, "along")]
         picture, i, j = unravel(tile, counts)
         return [picture, i * self.m, j * self.m]
-
-    def _pixels(self, start: Expr) -> list[list[Pointer]]:
-        """The channels of each pixel of a tile whose first element is at `start`."""
-        writer = self.writer
-        picture = writer.pointer(0) + start
-        return [
-            [
-                picture
-                + (
-                    index(writer.emit, h) * writer.stride(0, 1)
-                    + index(writer.emit, w) * writer.stride(0, 2)
-                )
-                for w in range(self.n)
-            ]
-            for h in range(self.n)
-        ]
 
     def _transform_tile(self, pixels: Sequence[Sequence[Pointer]], target: Pointer) -> None:
         matrix, emit = transforms(self.m).input, self.writer.emit
@@ -345,8 +337,3 @@ class _Pixels:
         """The rows and columns of the tile that are in the result."""
         pairs = zip(self.corner, self.extents, strict=True)
         return [smaller(extent - at, self.m) for at, extent in pairs]
-
-
-def _is_inside(at: Expr, extent: Expr) -> Expr:
-    """Whether a position is inside an extent: as an unsigned number, a negative one is larger."""
-    return at.cast(U64) < extent.cast(U64)

@@ -89,7 +89,7 @@ def _direct(op: Conv, costs: CpuCosts) -> int:
     channels = kernel.array_type(op.lhs).shape[-1]
     matrix = WINDOW**2 * _at_usual(channels, op.columns)
     pixels = _at_usual(op.domain[-2])
-    return matrix * (pixels * costs.product + F32.bytes * costs.weight_byte)
+    return matrix * (pixels * costs.product + F32.bytes * costs.memory_byte)
 
 
 def _winograd(op: Conv, m: int, costs: CpuCosts) -> int:
@@ -101,7 +101,7 @@ def _winograd(op: Conv, m: int, costs: CpuCosts) -> int:
         places * _at_usual(batch, *tiles), _at_usual(channels), _at_usual(op.columns), costs
     )
     assert isinstance(work, int)
-    return work + places * _at_usual(channels, op.columns) * F32.bytes * costs.weight_byte
+    return work + places * _at_usual(channels, op.columns) * F32.bytes * costs.memory_byte
 
 
 def _kernel_transform(op: Conv, m: int, costs: CpuCosts) -> int:
