@@ -171,7 +171,8 @@ class Conv(Product):
         if isinstance(self.schedule, Winograd):
             if not self.fits_winograd or self.schedule.tile not in POINTS:
                 raise self.fail(
-                    f"kernel.conv has no form {self.schedule.name}<{self.schedule.tile}>"
+                    f"kernel.conv has no Winograd form with tiles of {self.schedule.tile}: there are "
+                    "tiles of 2 and 4, for f32, windows of 3 x 3, and no strides, dilations and groups"
                 )
             columns = self.schedule.columns
             places = (self.schedule.tile + WINDOW - 1) ** 2
@@ -240,8 +241,9 @@ class Conv(Product):
             for w in range(self.window[1])
         ]
         pixels, outputs = at.shape(self.domain[-2:])
-        rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, -1)
-        rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, -1)
+        inputs = padded.shape[-1] // self.groups
+        rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, inputs)
+        rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, len(taps) * inputs)
         sums = np.matmul(rows, self._matrices(weights, outputs))
         return np.moveaxis(sums, 0, 1).reshape(pixels, outputs)
 

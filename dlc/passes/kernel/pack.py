@@ -14,8 +14,7 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.attention import Attention
 from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product, panel_count
-from dlc.dialects.kernel.winograd import WINDOW, kernel_transform
-from dlc.ir.attributes import Dense, Symbol
+from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Dim, Size, product
 from dlc.ir.passes import Context, Options, define_pass
@@ -24,7 +23,7 @@ from dlc.ir.types import F32, F64
 from dlc.passes.graph.device_placement import kernels_on_gpu
 from dlc.passes.kernel.materialize_padding import bordered
 from dlc.passes.kernel.panel_width import panel_columns
-from dlc.passes.kernel.winograd import winograd_columns, winograd_tile
+from dlc.passes.kernel.winograd import transformed_kernel, winograd_columns, winograd_tile
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 
@@ -217,7 +216,7 @@ def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Win
     """The right operand of a product in panels, that of Winograd's form transformed before."""
     columns = schedule.columns
     if isinstance(schedule, Winograd):
-        return panels_of(emit, _winograd_kernel(emit, value, schedule.tile), columns, False)
+        return panels_of(emit, transformed_kernel(emit, value, schedule.tile), columns, False)
     if isinstance(op, Gemm):
         return panels_of(emit, value, columns, op.rhs_transposed)
     *taps, outputs = kernel.array_type(value).shape
@@ -229,15 +228,6 @@ def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Win
     panels = panels_of(emit, matrices, columns, False)
     count = op.groups * panel_count(each, columns)
     return emit(array.Reshape(panels, (count, depth, columns)))
-
-
-def _winograd_kernel(emit: Builder, value: Value, tile: int) -> Value:
-    """G w Gᵀ of each channel and output of a kernel w `[3, 3, c, o]`: a matrix `[c, o]` for each place."""
-    height, width, channels, outputs = kernel.array_type(value).shape
-    matrix = emit(array.Constant(Dense.of(kernel_transform(tile), F32)))
-    rows = emit(array.Reshape(value, (height * width, channels * outputs)))
-    places = emit(array.MatMul(matrix, rows))
-    return emit(array.Reshape(places, ((tile + WINDOW - 1) ** 2, channels, outputs)))
 
 
 def _swapped(emit: Builder, value: Value) -> Value:

@@ -6,12 +6,16 @@ The form rounds otherwise than the direct sum. From `-O2` on it is used where it
 
 from __future__ import annotations
 
-from dlc.dialects import kernel
+from dlc.dialects import array, kernel
+from dlc.dialects.expr import Expr
+from dlc.dialects.kernel.formulas import Array, generic, reduce
 from dlc.dialects.kernel.products import Conv
-from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW
+from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW, kernel_transform
+from dlc.ir.attributes import Dense
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, ceil_divide, count, names, product
 from dlc.ir.passes import Context
-from dlc.ir.types import F32
+from dlc.ir.types import F32, F64
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
@@ -68,6 +72,27 @@ def winograd_columns(op: Conv, m: int, cpu: CpuTarget) -> int:
     tiles = product([batch, *[ceil_divide(extent, m) for extent in op.extents]])
     block = winograd_block(tiles, (m + WINDOW - 1) ** 2, cpu.products)
     return panel_columns(F32, block, op.columns, channels, cpu)
+
+
+def transformed_kernel(emit: Builder, value: Value, m: int) -> Value:
+    """G w Gᵀ of each channel and output of a kernel w `[3, 3, c, o]`: a matrix `[c, o]` for each place.
+
+    It is computed in f64 and rounded once, since all sums of a place share the error of its factors.
+    """
+    *window, channels, outputs = kernel.array_type(value).shape
+    matrix = emit(array.Constant(Dense.of(kernel_transform(m), F64)))
+    places = (m + WINDOW - 1) ** 2
+
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        place, channel, output = indices
+        factors, weights = arrays
+
+        def product_of(taps: list[Expr]) -> Expr:
+            return factors[[place, *taps]] * weights[[*taps, channel, output]].cast(F64)
+
+        return reduce(emit, tuple(window), "add", product_of).cast(F32)
+
+    return generic(emit, (matrix, value), (places, channels, outputs), formula)
 
 
 def _why_not(op: Conv, context: Context) -> str:
