@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import (
+    CONV,
     Bounds,
     Setting,
     bounds_of,
@@ -28,7 +29,6 @@ from dlc.runtime.model import Model
 from dlc.runtime.system.device_names import device_or_none
 from dlc.runtime.training.trainer import Trainer
 
-CONV = '"direct", "winograd" or "auto"'
 PRECISION = '"ieee" or "tf32"'
 TARGET = 'what to compile for, such as "cpu" or "cuda"'
 DEVICE = 'what to run on, such as "cuda:1"'

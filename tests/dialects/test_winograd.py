@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.dialects.kernel.winograd import POINTS, kernel_transform, transforms, winograd_sums
+from dlc.dialects.kernel.winograd import POINTS, transforms, winograd_sums
 from dlc.driver.source.open import read_ir
 from dlc.errors import ModelError
 from dlc.ir.verify import verify
@@ -74,9 +74,9 @@ def _random(
 
 
 def _transformed(kernel: Floats, m: int) -> Floats:
-    *_, channels, outputs = kernel.shape
-    places = kernel_transform(m).reshape(-1, 9) @ kernel.reshape(9, -1)
-    return places.reshape(-1, channels, outputs).astype(np.float32)
+    matrix = transforms(m).kernel
+    places = np.einsum("ih,jw,hwco->ijco", matrix, matrix, kernel)
+    return places.reshape(-1, *kernel.shape[2:]).astype(np.float32)
 
 
 def _direct(picture: Floats, kernel: Floats, extents: tuple[int, int]) -> Doubles:

@@ -88,13 +88,6 @@ def _polynomial(roots: Sequence[Fraction]) -> list[Fraction]:
     return found
 
 
-def kernel_transform(m: int) -> NDArray[np.float64]:
-    """G ⊗ G, `[(m + 2)², 3, 3]`: each place of the transformed kernel is a weighted sum of the kernel."""
-    matrix = transforms(m).kernel
-    found = np.kron(matrix, matrix).reshape(-1, WINDOW, WINDOW) + 0.0  # without -0.0
-    return found.astype(np.float64)
-
-
 def winograd_sums(
     padded: NDArray[np.float32], kernels: NDArray[np.float32], extents: tuple[int, int], m: int
 ) -> NDArray[np.float32]:

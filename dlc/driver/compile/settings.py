@@ -77,6 +77,12 @@ class Settings:
                 code="D0902",
                 help=f"use {option('conv', *CONV)}",
             )
+        if self.conv == "winograd" and self.kind == "cuda":
+            raise UsageError(
+                f"the target {self.target} has no Winograd form of convolutions",
+                code="D0902",
+                help=f"leave {option('conv')} out, or compile for a processor: {option('target', 'cpu')}",
+            )
         if self.matmul_precision not in PRECISIONS:
             raise UsageError(
                 f"{option('matmul_precision')} is {self.matmul_precision!r}",

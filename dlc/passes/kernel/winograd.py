@@ -10,7 +10,7 @@ from dlc.dialects import array, kernel
 from dlc.dialects.expr import Expr
 from dlc.dialects.kernel.formulas import Array, generic, reduce
 from dlc.dialects.kernel.products import Conv
-from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW, kernel_transform
+from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW, transforms
 from dlc.ir.attributes import Dense
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, ceil_divide, count, names, product
@@ -53,14 +53,14 @@ def winograd_tile(op: Conv, context: Context, *, is_stored: bool) -> int | None:
     best, direct = min(times, key=times.__getitem__), _direct(op, costs)
     if times[best] >= direct and not asked:
         context.log.refused(
-            f"no Winograd form: it takes {_microseconds(times[best])} µs as estimated, "
+            f"no Winograd form: the cost model gives it {_microseconds(times[best])} µs, "
             f"the direct sum {_microseconds(direct)}",
             op,
         )
         return None
     context.log.did(
-        f"Winograd form F({best} x {best}, 3 x 3): {_microseconds(times[best])} µs as estimated, the "
-        f"direct sum {_microseconds(direct)}; its rounding error is up to {ERROR[best]:g} times as large",
+        f"Winograd form F({best} x {best}, 3 x 3): the cost model gives it {_microseconds(times[best])} "
+        f"µs, the direct sum {_microseconds(direct)}; its error is up to {ERROR[best]:g} times as large",
         op,
     )
     return best
@@ -80,19 +80,22 @@ def transformed_kernel(emit: Builder, value: Value, m: int) -> Value:
     It is computed in f64 and rounded once, since all sums of a place share the error of its factors.
     """
     *window, channels, outputs = kernel.array_type(value).shape
-    matrix = emit(array.Constant(Dense.of(kernel_transform(m), F64)))
-    places = (m + WINDOW - 1) ** 2
+    matrix = emit(array.Constant(Dense.of(transforms(m).kernel, F64)))
+    n = m + WINDOW - 1
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
-        place, channel, output = indices
+        i, j, channel, output = indices
         factors, weights = arrays
 
         def product_of(taps: list[Expr]) -> Expr:
-            return factors[[place, *taps]] * weights[[*taps, channel, output]].cast(F64)
+            h, w = taps
+            weight = weights[[h, w, channel, output]].cast(F64)
+            return factors[[i, h]] * factors[[j, w]] * weight
 
         return reduce(emit, tuple(window), "add", product_of).cast(F32)
 
-    return generic(emit, (matrix, value), (places, channels, outputs), formula)
+    places = generic(emit, (matrix, value), (n, n, channels, outputs), formula)
+    return emit(array.Reshape(places, (n * n, channels, outputs)))
 
 
 def _why_not(op: Conv, context: Context) -> str:
