@@ -101,6 +101,7 @@ def winograd(channels: int) -> Probe:
 
 
 EMPTY = Probe("x + 1", {"x": "f32"}, "f32", 1)
+NARROW = winograd(32)
 SHORT = vectors("x + x", LENGTH / LANES)
 PROBES: Mapping[str, Probe] = {
     "operation": vectors(chained(16), LENGTH / LANES),
@@ -118,8 +119,7 @@ PROBES: Mapping[str, Probe] = {
         "f32[1, 56, 56, 64]",
         56 * 56 * 64 * 9,
     ),
-    "winograd_32": winograd(32),
-    "winograd_64": winograd(64),
+    "winograd_element": winograd(64),
     "copied_byte": Probe(
         "concat([x, y], axis=1)",
         {"x": "f32[256, 192]", "y": "f32[256, 320]"},
@@ -187,7 +187,7 @@ def measured(names: Sequence[str], turns: int) -> dict[str, float]:
     def per_unit(name: str) -> float:
         """Picoseconds of a call without an empty one, for each unit."""
         if name not in spent:
-            probe = SHORT if name == "short" else PROBES[name]
+            probe = {**PROBES, "short": SHORT, "narrow": NARROW}[name]
             spent[name] = max(0.0, picoseconds(probe, turns) - empty) / probe.units
         return spent[name]
 
@@ -214,8 +214,8 @@ def measured(names: Sequence[str], turns: int) -> dict[str, float]:
                 found[name] = (per_unit(name) - 128 * attention_product()) * LANES
             case "winograd_element":
                 # n channels to n: n² products and 2n elements.
-                products = per_unit("winograd_64") - 2 * per_unit("winograd_32")
-                found[name] = (2 * per_unit("winograd_32") - products) / 128
+                products = per_unit(name) - 2 * per_unit("narrow")
+                found[name] = (2 * per_unit("narrow") - products) / 128
             case "barrier":
                 found[name] = BARRIER_FACTOR * barrier_picoseconds()
             case _ if name in PROBES:
