@@ -28,6 +28,11 @@ MOST_ERROR = 4.0
 """Times the error of the direct sum that `-O2` allows."""
 FEWEST_CHANNELS = 16
 """With fewer a transform has nothing to spread over, and its error is less well known."""
+PASSES = 4
+"""Over a transformed kernel that is made in a call: over rows, over columns, and into panels."""
+COMPUTED = 4
+"""Times as long for a kernel that is computed: `fuse` has the first sums read it where it comes from, and
+that of a gradient is transposed."""
 USUAL_SIZE = 16
 """What a size is taken for that only a call knows."""
 
@@ -79,22 +84,31 @@ def transformed_kernel(emit: Builder, value: Value, m: int) -> Value:
 
     It is computed in f64 and rounded once, since all sums of a place share the error of its factors.
     """
-    *window, channels, outputs = kernel.array_type(value).shape
-    matrix = emit(array.Constant(Dense.of(transforms(m).kernel, F64)))
+    *_, channels, outputs = kernel.array_type(value).shape
+    # The factors are transposed: loops with an inner index along memory would take no registers.
+    matrix = emit(array.Constant(Dense.of(transforms(m).kernel.T, F64)))
     n = m + WINDOW - 1
 
-    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
-        i, j, channel, output = indices
-        factors, weights = arrays
+    def over_rows(indices: list[Expr], arrays: list[Array]) -> Expr:
+        (i, w, channel, output), (factors, weights) = indices, arrays
 
         def product_of(taps: list[Expr]) -> Expr:
-            h, w = taps
-            weight = weights[[h, w, channel, output]].cast(F64)
-            return factors[[i, h]] * factors[[j, w]] * weight
+            (h,) = taps
+            return factors[[h, i]] * weights[[h, w, channel, output]].cast(F64)
 
-        return reduce(emit, tuple(window), "add", product_of).cast(F32)
+        return reduce(emit, (WINDOW,), "add", product_of)
 
-    places = generic(emit, (matrix, value), (n, n, channels, outputs), formula)
+    def over_columns(indices: list[Expr], arrays: list[Array]) -> Expr:
+        (i, j, channel, output), (factors, rows) = indices, arrays
+
+        def product_of(taps: list[Expr]) -> Expr:
+            (w,) = taps
+            return factors[[w, j]] * rows[[i, w, channel, output]]
+
+        return reduce(emit, (WINDOW,), "add", product_of).cast(F32)
+
+    rows = generic(emit, (matrix, value), (n, WINDOW, channels, outputs), over_rows)
+    places = generic(emit, (matrix, rows), (n, n, channels, outputs), over_columns)
     return emit(array.Reshape(places, (n * n, channels, outputs)))
 
 
@@ -133,10 +147,18 @@ def _winograd(op: Conv, m: int, costs: CpuCosts) -> int:
 
 
 def _kernel_transform(op: Conv, m: int, costs: CpuCosts) -> int:
-    """Picoseconds of transforming the kernel, as an estimate: a product, and writing panels."""
+    """Picoseconds of transforming the kernel in a call, as an estimate: sums, and passes over memory."""
     channels = kernel.array_type(op.lhs).shape[-1]
     elements = (m + WINDOW - 1) ** 2 * _at_usual(channels, op.columns)
-    return elements * (WINDOW**2 * costs.product + 2 * F32.bytes * costs.memory_byte)
+    each = WINDOW**2 * costs.product + PASSES * F32.bytes * costs.memory_byte
+    return elements * each * (COMPUTED if _is_computed(op.rhs) else 1)
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether a formula makes a kernel, such as the reversed one of a gradient."""
+    while isinstance(value.op, array.Reshape):
+        value = value.op.source
+    return value.op is not None
 
 
 def _at_usual(*sizes: Size) -> int:

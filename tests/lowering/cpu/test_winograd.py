@@ -172,6 +172,20 @@ def _exact(x: NDArray[np.float32], w: NDArray[np.float32]) -> NDArray[np.float64
     return np.sum([padded[:, h : h + height, v : v + width] @ w[h, v] for h, v in taps], axis=0)
 
 
+def test_the_gradient_of_a_picture_takes_the_form_with_the_reversed_kernel() -> None:
+    text = """dlc 1
+fn loss(x: f32[2, 9, 8, 5], w: f32[3, 3, 5, 20]) -> f32 = sum(conv(x, w, padding=1) ** 3)
+export fn f(x: f32[2, 9, 8, 5], w: f32[3, 3, 5, 20]) -> f32[2, 9, 8, 5] = grad(loss, wrt=x)(x, w)
+"""
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(shape, np.float32) for shape in ((2, 9, 8, 5), (3, 3, 5, 20)))
+    direct, form = (
+        np.asarray(dlc.compile(text=text, conv=conv).f(x, w)) for conv in ("direct", "winograd")
+    )
+    assert not np.array_equal(direct, form)
+    np.testing.assert_allclose(form, direct, rtol=0, atol=RTOL * float(np.abs(direct).max()))
+
+
 @pytest.mark.parametrize(("limit", "level"), [("limit exact", 2), ("", 1)])
 def test_where_no_bit_may_change_the_sum_is_direct(limit: str, level: int) -> None:
     text = STORED.format(channels=32, size=16).replace("dlc 1\n", f"dlc 1\n{limit}\n")
