@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -29,16 +30,19 @@ Run: TypeAlias = Callable[[], Sequence[Array]]
 Facts: TypeAlias = dict[str, float]
 
 
-def dlc(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run, Facts]:
+def dlc(
+    path: Path, inputs: Mapping[str, Array], threads: int, conv: str = "auto"
+) -> tuple[Run, Facts]:
     """Compiled twice (the second time from the cache), saved, and loaded from the file."""
     from dlc import load
+    from dlc.driver.compile.settings import Settings
     from dlc.driver.run.request import CompileRequest, make_artifact
 
     facts: Facts = {}
     artifact = None
     for name in ("cold_compile_s", "second_compile_s"):
         begin = time.perf_counter()
-        made = make_artifact(CompileRequest(str(path)))
+        made = make_artifact(CompileRequest(str(path), settings=Settings(conv=conv)))
         facts[name] = time.perf_counter() - begin
         facts |= {f"{name}.{phase}": spent for phase, spent in made.report.seconds.items()}
         artifact = made.artifact
@@ -119,7 +123,12 @@ def openvino(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run
     return lambda: list(request.infer(given).values()), facts
 
 
-CONTENDERS = {"dlc": dlc, "onnxruntime": onnxruntime, "openvino": openvino}
+CONTENDERS = {
+    "dlc": dlc,
+    "dlc-direct": partial(dlc, conv="direct"),
+    "onnxruntime": onnxruntime,
+    "openvino": openvino,
+}
 
 
 def main(name: str, model: str, inputs: str, results: str, threads: str) -> None:

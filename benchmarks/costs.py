@@ -60,6 +60,7 @@ class Probe:
     """Its type."""
     units: float
     matmul: str = "generated"
+    conv: str = "auto"
 
     @property
     def text(self) -> str:
@@ -92,7 +93,15 @@ def attended(depth: int) -> Probe:
     return Probe("attention(q, k, v)", types, f"f32[512, {depth}]", 512 * 512)
 
 
+def winograd(channels: int) -> Probe:
+    """A convolution in Winograd's form; a unit is a place of a transformed tile."""
+    types = {"x": f"f32[1, 112, 112, {channels}]", "w": f"f32[3, 3, {channels}, {channels}]"}
+    places = 28 * 28 * 36
+    return Probe("conv(x, w, padding=1)", types, types["x"], places, conv="winograd")
+
+
 EMPTY = Probe("x + 1", {"x": "f32"}, "f32", 1)
+NARROW = winograd(32)
 SHORT = vectors("x + x", LENGTH / LANES)
 PROBES: Mapping[str, Probe] = {
     "operation": vectors(chained(16), LENGTH / LANES),
@@ -110,6 +119,7 @@ PROBES: Mapping[str, Probe] = {
         "f32[1, 56, 56, 64]",
         56 * 56 * 64 * 9,
     ),
+    "winograd_element": winograd(64),
     "copied_byte": Probe(
         "concat([x, y], axis=1)",
         {"x": "f32[256, 192]", "y": "f32[256, 320]"},
@@ -152,7 +162,7 @@ def inputs_of(probe: Probe) -> list[NDArray[np.generic]]:
 
 def picoseconds(probe: Probe, turns: int) -> float:
     """How long a call takes on one thread, the best of some turns."""
-    settings = Settings(matmul=probe.matmul)
+    settings = Settings(matmul=probe.matmul, conv=probe.conv)
     model, _ = make_model(CompileRequest("probe.dlm", text=probe.text, settings=settings), 1)
     (entry,) = model.entry_points.values()
     arrays = inputs_of(probe)
@@ -177,7 +187,7 @@ def measured(names: Sequence[str], turns: int) -> dict[str, float]:
     def per_unit(name: str) -> float:
         """Picoseconds of a call without an empty one, for each unit."""
         if name not in spent:
-            probe = SHORT if name == "short" else PROBES[name]
+            probe = {**PROBES, "short": SHORT, "narrow": NARROW}[name]
             spent[name] = max(0.0, picoseconds(probe, turns) - empty) / probe.units
         return spent[name]
 
@@ -202,6 +212,10 @@ def measured(names: Sequence[str], turns: int) -> dict[str, float]:
                 found[name] = attention_product()
             case "attention_exp":
                 found[name] = (per_unit(name) - 128 * attention_product()) * LANES
+            case "winograd_element":
+                # n channels to n: n² products and 2n elements.
+                products = per_unit(name) - 2 * per_unit("narrow")
+                found[name] = (2 * per_unit("narrow") - products) / 128
             case "barrier":
                 found[name] = BARRIER_FACTOR * barrier_picoseconds()
             case _ if name in PROBES:

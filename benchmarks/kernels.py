@@ -10,16 +10,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_model
 from dlc.runtime.calling.entry import EntryPoint
 
 CALLS = 9
 
 
-def kernel_table(path: Path, inputs: Mapping[str, NDArray[np.float32]], threads: int) -> str:
+def kernel_table(
+    path: Path, inputs: Mapping[str, NDArray[np.float32]], threads: int, conv: str = "auto"
+) -> str:
     """One line for each op of the only entry point, the slowest first: its time in the fastest of
     some calls, and what part of the call it was."""
-    model, _ = make_model(CompileRequest(str(path)), threads)
+    model, _ = make_model(CompileRequest(str(path), settings=Settings(conv=conv)), threads)
     (entry,) = model.entry_points.values()
     given = list(inputs.values())
     entry(*given)

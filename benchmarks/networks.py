@@ -1,11 +1,13 @@
 """Networks side by side with onnxruntime and OpenVINO: each in a process of its own, in turns.
 
-    python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json] [--alone]
+    python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json]
+        [--alone] [--direct] [--kernels]
 
 The networks are the light graphs of the onnx package with seeded weights. The peers come from an
 environment that is made in the cache folder the first time. All contenders must give the same results
 before anything is timed; then they take turns, so that a disturbance hits all of them. `--alone`
-leaves the peers out, `--kernels` prints where the time of ours goes.
+leaves the peers out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints
+where the time of ours goes, with `--direct` of that one.
 """
 
 from __future__ import annotations
@@ -142,7 +144,7 @@ def compare(name: str, running: Sequence[SourceModel]) -> None:
 def table(outcomes: Sequence[Outcome]) -> str:
     """The outcomes of one network and number of threads as lines for people."""
     ours = next(outcome for outcome in outcomes if outcome.contender == "dlc")
-    peers = [outcome for outcome in outcomes if outcome is not ours]
+    peers = [outcome for outcome in outcomes if outcome.contender in PEERS]
     lines = [f"{ours.network}, {ours.threads} thread{'s' if ours.threads > 1 else ''}"]
     for outcome in outcomes:
         lines.append(
@@ -174,14 +176,17 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without the peers")
     parser.add_argument("--kernels", action="store_true", help="the time of each kernel of ours")
+    parser.add_argument("--direct", action="store_true", help="also ours with --conv direct")
     given = parser.parse_args()
-    contenders = ("dlc",) if given.alone else ("dlc", *PEERS)
+    direct = ("dlc-direct",) if given.direct else ()
+    contenders = ("dlc", *direct, *(() if given.alone else PEERS))
     for name in given.names or names():
         for threads in given.threads or (1, 2):
             if given.kernels:
                 from benchmarks.kernels import kernel_table
 
-                print(kernel_table(network(name), random_inputs(network(name)), threads))
+                path, conv = network(name), "direct" if given.direct else "auto"
+                print(kernel_table(path, random_inputs(path), threads, conv))
                 continue
             outcomes = measure(name, contenders, threads, given.rounds)
             if given.json:

@@ -38,7 +38,6 @@ NEVER_REFUSES = {
     "lower_to_loops": EVERY_ONE,
     "lower_to_simt": EVERY_ONE,
     "make_prepare": EVERY_ONE,
-    "pack": "each product is generated or left to BLAS, and either is something done",
     "place": "a value is needed on another device or is not",
     "plan_memory": EVERY_ONE,
     "release": "it moves what gives memory back, and looks at nothing else",

@@ -19,6 +19,7 @@ from dlc.cli.report import print_json, progress
     "target",
     "device",
     "matmul",
+    "conv",
     "matmul_precision",
     "disable_pass",
     "chosen",

@@ -20,6 +20,7 @@ from dlc.runtime.system.counts import counted
     "target",
     "weights",
     "matmul",
+    "conv",
     "matmul_precision",
     "disable_pass",
     "chosen",

@@ -20,6 +20,7 @@ from dlc.runtime.system.atomic_write import check_writable
     "level",
     "target",
     "matmul",
+    "conv",
     "plan_effort",
     "disable_pass",
     "chosen",

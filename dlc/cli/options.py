@@ -94,6 +94,9 @@ Weights: TypeAlias = Annotated[
 Matmul: TypeAlias = Annotated[
     str, typer.Option(help="How matrices are multiplied: blas, generated or auto.")
 ]
+Conv: TypeAlias = Annotated[
+    str, typer.Option(help="The form of 3 x 3 convolutions on CPUs: direct, winograd or auto.")
+]
 Precision: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -149,6 +152,7 @@ class Compilation:
     device: Device = None
     weights: Weights = None
     matmul: Matmul = "auto"
+    conv: Conv = "auto"
     matmul_precision: Precision = "ieee"
     disable_pass: Disabled = field(default_factory=list[str])
     chosen: Chosen = field(default_factory=list[str])
@@ -175,6 +179,7 @@ class Compilation:
             bounds(self.dims),
             plan_effort=self.plan_effort,
             matmul_precision=self.matmul_precision,
+            conv=self.conv,
         )
 
     def of(self, path: str, *, trains: bool = False) -> driver.CompileRequest:

@@ -58,6 +58,7 @@ Top: TypeAlias = Annotated[
     "target",
     "device",
     "matmul",
+    "conv",
     "matmul_precision",
     "disable_pass",
     "chosen",

@@ -16,6 +16,7 @@ from dlc.cli.report import print_json, print_text, progress
     "level",
     "target",
     "matmul",
+    "conv",
     "matmul_precision",
     "disable_pass",
     "chosen",

@@ -38,6 +38,7 @@ class Stopped(Exception):
     "target",
     "device",
     "matmul",
+    "conv",
     "matmul_precision",
     "chosen",
     "module",

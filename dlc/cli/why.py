@@ -13,7 +13,16 @@ from dlc.errors import visible
 
 
 @options.compiling(
-    "level", "target", "matmul", "disable_pass", "chosen", "module", "place", "shapes", "fixed"
+    "level",
+    "target",
+    "matmul",
+    "conv",
+    "disable_pass",
+    "chosen",
+    "module",
+    "place",
+    "shapes",
+    "fixed",
 )
 def command(
     model: options.Model,

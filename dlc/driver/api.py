@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import (
+    CONV,
     Bounds,
     Setting,
     bounds_of,
@@ -46,6 +47,7 @@ def compile(
     target: str = "cpu",
     device: str | None = None,
     matmul: str = "auto",
+    conv: str = "auto",
     matmul_precision: str = "ieee",
     disable: Iterable[str] = (),
     verify_each: bool = False,
@@ -61,7 +63,8 @@ def compile(
     files and initialisers are used. `settings` gives values to the parameters of the root module, which
     `module` names where several have entry points. `level` is 0 to 3 as `-O`, `target` as `--target`,
     `device` which GPU runs it (`cuda:1`; without it the first one), `matmul` is `blas`, `generated` or
-    `auto`, `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
+    `auto`, `conv` the form of 3 x 3 convolutions on processors (`direct`, `winograd` or `auto`),
+    `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
     mantissa), `disable` names passes to leave out. `max_memory` is the most bytes that a call may need, as
     `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1, 64)}`; `places` puts submodules
     on devices, such as `{"head": "cpu:1"}`. Kernels, plans and loops, of a `.dlir` or in a `.dlc`, may use
@@ -85,6 +88,7 @@ def compile(
             None if max_memory is None else whole("max_memory", max_memory),
             bounds_of(dims),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
+            conv=of_kind("conv", conv, str, CONV),
         ),
         trust_ir=of_kind("trust_ir", trust_ir, bool, "True or False"),
     )
@@ -104,6 +108,7 @@ def trainer(
     target: str = "cpu",
     device: str | None = None,
     matmul: str = "auto",
+    conv: str = "auto",
     matmul_precision: str = "ieee",
     threads: int | None = None,
     **settings: Setting,
@@ -127,6 +132,7 @@ def trainer(
             target=of_kind("target", target, str, TARGET),
             matmul=of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
+            conv=of_kind("conv", conv, str, CONV),
         ),
     )
     found, _ = make_trainer(automatic(request, trains=True), threads)

@@ -27,6 +27,9 @@ Setting: TypeAlias = (
 Bounds: TypeAlias = "int | tuple[int, int | None] | range"
 """One size, the lowest and the highest, or a range, whose stop is not included."""
 
+CONV = '"direct", "winograd" or "auto"'
+"""What `conv` is, the form of convolutions."""
+
 T = TypeVar("T")
 
 MOST = 1 << 63

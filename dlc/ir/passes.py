@@ -42,6 +42,8 @@ class Options:
     """0 to 3, as `-O`."""
     matmul: str = "auto"
     """`blas`, `generated` or `auto`."""
+    conv: str = "auto"
+    """`direct`, `winograd` or `auto`."""
     matmul_precision: str = "ieee"
     """The precision of f32 products on GPUs: `ieee`, or `tf32`, whose factors have 10 bits of mantissa."""
     disabled: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.comm import HOST
 from dlc.dialects.kernel.pieces import Join, Subview
-from dlc.dialects.kernel.product_schedule import Packed, PackInline
+from dlc.dialects.kernel.product_schedule import Packed, PackInline, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Op, Value
@@ -400,7 +400,7 @@ def overwritable_operands(op: kernel.Kernel) -> list[int]:
     match op:
         case kernel.Generic() if not _has_rows(op):
             return _own_elements(op)
-        case Gemm(schedule=Packed() | PackInline()) | Conv(schedule=Packed()):
+        case Gemm(schedule=Packed() | PackInline()) | Conv(schedule=Packed() | Winograd()):
             return _own_elements(op)
         case kernel.Scatter() | kernel.Update():
             return [0]

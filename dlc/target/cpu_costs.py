@@ -21,6 +21,7 @@ class CpuCosts(ElementCosts):
     attention_product: int = cost(14, "ps", "a multiplication and addition of attention")
     attention_exp: int = cost(2000, "ps/register", "scores to exp(scores - max)")
     depthwise_product: int = cost(60, "ps", "a product of a depthwise convolution, with its load")
+    winograd_element: int = cost(100, "ps/element", "a channel of a Winograd place, both ways")
     copied_byte: int = cost(80, "ps/byte", "reading and writing a byte of a concatenation")
     updated_element: int = cost(100, "ps/element", "copying an element of an update")
     scattered_element: int = cost(1000, "ps/element", "copying or updating by an index")

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 from dlc.dialects import flow, kernel
 from dlc.dialects.kernel.attention import Attention, AttentionGradient
+from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
+from dlc.dialects.kernel.winograd import WINDOW
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, count, evaluate
 from dlc.target.cpu_costs import CpuCosts
@@ -42,6 +44,10 @@ def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int
     match op:
         case Gemm(domain=domain, inner=inner):
             return costs.kernel_product * count((*domain, inner), sizes)
+        case Conv(domain=domain, schedule=Winograd(tile=m)):
+            channels = kernel.array_type(op.lhs).shape[-1]
+            places = (m + WINDOW - 1) ** 2 * count((*domain, channels), sizes) // m**2
+            return costs.kernel_product * places
         case Conv(domain=domain, window=window):
             channels = kernel.array_type(op.lhs).shape[-1] // op.groups
             return costs.kernel_product * count((*domain, *window, channels), sizes)

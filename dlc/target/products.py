@@ -58,6 +58,12 @@ class ProductBlocking:
     packed_panel_bytes: int = 512 * KIB
     """There the panels pass by the strips: the more of them, the less often a strip is packed."""
 
+    winograd_places: int = 49 * 36
+    """Places of transformed tiles in a task, of which a tile of 4 x 4 results has 36: each panel of the
+    transformed kernel meets so many tiles while it is in the cache."""
+    winograd_columns: int = 64
+    """Output channels of a task, at least: its sums are read back before they leave the cache."""
+
     attention_panels: int = 4
     """Panels of keys in a block: with as many values they stay in the first-level cache."""
     attention_blocks: int = 8

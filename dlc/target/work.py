@@ -11,6 +11,7 @@ from dlc.ir.core import Block, Op
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.types import DType
 from dlc.target.cpu_costs import CpuCosts
+from dlc.target.products import ProductBlocking
 from dlc.target.table import ElementCosts
 
 
@@ -57,6 +58,18 @@ def tile_rows(row_work: Size, costs: CpuCosts) -> Size:
 def tiles(rows: Size, per_tile: Size, row_work: Size) -> tuple[Size, Size]:
     """How many tiles so many rows are, and nanoseconds for one; the only one may be smaller."""
     return ceil_divide(rows, per_tile), nanoseconds(minimum(rows, per_tile) * row_work)
+
+
+def winograd_block(tiles: Size, places: int, blocking: ProductBlocking) -> Size:
+    """The tiles, of so many places, in a task of a Winograd convolution: about equal in all."""
+    tiles = maximum(tiles, 1)
+    return ceil_divide(tiles, ceil_divide(tiles, blocking.winograd_places // places))
+
+
+def winograd_picoseconds(places: Size, channels: Size, columns: Size, costs: CpuCosts) -> Size:
+    """A Winograd convolution: transforming so many places of tiles, multiplying, and transforming back."""
+    transforms = (channels + columns) * costs.winograd_element
+    return places * (channels * columns * costs.product + transforms)
 
 
 def nanoseconds(picoseconds: Size) -> Size:

@@ -52,6 +52,7 @@ def model() -> dlc.Model:
         (lambda: compile(text=TEXT, level=4), "level=4 is out of range"),
         (lambda: compile(text=TEXT, target=5), "target is what to compile for"),
         (lambda: compile(text=TEXT, matmul="gpu"), 'use matmul="blas", "generated" or "auto"'),
+        (lambda: compile(text=TEXT, conv="fft"), 'use conv="direct", "winograd" or "auto"'),
         (
             lambda: compile(text=TEXT, matmul_precision="tf32"),
             'leave matmul_precision out, or compile for a GPU: target="cuda"',

@@ -92,6 +92,7 @@ def check(
     *types: TensorType,
     level: int = 2,
     matmul: str = "auto",
+    conv: str = "auto",
     dims: Mapping[str, tuple[int, int | None]] | None = None,
     at: Sequence[Mapping[str, int]] = ({},),
     rtol: float = 1e-5,
@@ -102,7 +103,7 @@ def check(
     With `dims`, everything is compared at each of the sizes `at`. Vectors wider than the processor's
     are several registers in machine code.
     """
-    context = Context(options=Options(level=level, matmul=matmul, target=target))
+    context = Context(options=Options(level=level, matmul=matmul, conv=conv, target=target))
     module, function = function_of(program, types, dims or {})
     return_counts(function)
     visible = len(function.results_returned) - function.hidden_results

@@ -1,7 +1,8 @@
 """Schedules of products: the implementation, and how the right factor is stored.
 
-A product has none until a pass chooses one. For CPUs `pack` chooses packed panels, as in BLIS, or a call of
-BLAS; for GPUs, where products are always tiled, `split_k` may split the reduction.
+A product has none until a pass chooses one. For CPUs `pack` chooses packed panels, as in BLIS, Winograd's
+form of a convolution, or a call of BLAS; for GPUs, where products are always tiled, `split_k` may split the
+reduction.
 """
 
 from __future__ import annotations
@@ -47,6 +48,19 @@ class SplitK(DialectAttribute):
     """
 
     steps: Size
+
+
+@dialect_attribute("kernel.winograd")
+@dataclass(frozen=True, slots=True)
+class Winograd(DialectAttribute):
+    """A convolution in the form F(tile x tile, 3 x 3) of Winograd (`dlc.dialects.kernel.winograd`).
+
+    The right factor is the transformed kernel, a matrix `[c, o]` for each of the (tile + 2)² places of a
+    transformed tile, all in panels of `columns` columns.
+    """
+
+    tile: int
+    columns: int
 
 
 Schedule: TypeAlias = Blas | Packed | PackInline | SplitK

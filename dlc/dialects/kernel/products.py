@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects.kernel.generic import Access, Kernel, array_type, grid
-from dlc.dialects.kernel.product_schedule import Packed, Schedule, SplitK
+from dlc.dialects.kernel.product_schedule import Packed, Schedule, SplitK, Winograd
+from dlc.dialects.kernel.winograd import POINTS, WINDOW, winograd_sums
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Block, Evaluation, Value
 from dlc.ir.define import attribute, op, operand, operands, region
@@ -139,11 +140,12 @@ class Conv(Product):
     `y[b, i, j, o] = sum over h, w, c of lhs[b, i*s + h*d - p, j*s + w*d - p, c] * rhs[h, w, c, o]`, with
     strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). With
     g groups, the g-th part of the input channels makes the g-th part of the output channels. rhs is
-    `[h, w, c, o]`, c being the channels of a group, or where the `schedule` is `Packed` the matrices
-    `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` holds a zero for each channel
-    of lhs, which is read outside the image. With `SplitK` each part sums over `steps` channels and the
-    first axis of `domain` is the part, as in `kernel.gemm`; there is one group then. Without a schedule a
-    CPU computes it channel by channel.
+    `[h, w, c, o]`, c being the channels of a group. Where the `schedule` is `Packed`, it is the matrices
+    `[h * w * c, o]` of all groups in panels as in `kernel.gemm`; where it is `Winograd`, the transformed
+    kernel in panels, and the window is 3 x 3, strides and dilations are 1, and there is one group. `blank`
+    holds a zero for each channel of lhs, which is read outside the image. With `SplitK` each part sums over
+    `steps` channels and the first axis of `domain` is the part, as in `kernel.gemm`, with one group.
+    Without a schedule a CPU computes it channel by channel.
     """
 
     blank: Value = operand()
@@ -152,7 +154,7 @@ class Conv(Product):
     padding: tuple[tuple[Size, Size], tuple[Size, Size]] = attribute(doc="(low, high) by axis")
     dilations: tuple[int, int] = attribute()
     groups: int = attribute(default=1)
-    schedule: Packed | SplitK | None = attribute(default=None)
+    schedule: Packed | SplitK | Winograd | None = attribute(default=None)
 
     def reads(self, number: int) -> Access:
         return Access.CONTIGUOUS if number in (1, 2) else super().reads(number)
@@ -166,6 +168,15 @@ class Conv(Product):
             columns = self.schedule.columns
             count = self.groups * panel_count(outputs // self.groups, columns)
             rhs = (count, taps * inputs, columns)
+        if isinstance(self.schedule, Winograd):
+            if not self.fits_winograd or self.schedule.tile not in POINTS:
+                raise self.fail(
+                    f"kernel.conv has no Winograd form with tiles of {self.schedule.tile}: there are "
+                    "tiles of 2 and 4, for f32, windows of 3 x 3, and no strides, dilations and groups"
+                )
+            columns = self.schedule.columns
+            places = (self.schedule.tile + WINDOW - 1) ** 2
+            rhs = (places, panel_count(outputs, columns), inputs, columns)
         out_height, out_width = self.extents
         if array_type(self.rhs).shape != rhs or pixels != batch * out_height * out_width:
             raise self.fail(f"kernel.conv over {self.domain} needs {rhs}")
@@ -177,6 +188,14 @@ class Conv(Product):
     def is_depthwise(self) -> bool:
         """Whether each output channel is made from one input channel, its own."""
         return self.groups > 1 and self.groups == array_type(self.lhs).shape[-1] == self.columns
+
+    @property
+    def fits_winograd(self) -> bool:
+        """Whether it is a 3 x 3 convolution of f32 with stride 1, which Winograd's form computes."""
+        ones = (1, 1)
+        window = self.window == (WINDOW, WINDOW)
+        plain = self.strides == self.dilations == ones and self.groups == 1
+        return window and plain and array_type(self.lhs).dtype is F32
 
     @property
     def extents(self) -> tuple[Size, Size]:
@@ -205,8 +224,13 @@ class Conv(Product):
         return self.finish(at, np.stack(sums), [*inputs[:2], *inputs[3:]])
 
     def _sums(self, at: Evaluation, padded: Array, weights: Array) -> Array:
-        """The sums, `[pixels, outputs]`: im2col and a matrix product for each group."""
+        """The sums, `[pixels, outputs]`: im2col and a matrix product for each group, or Winograd's form."""
         height, width = at.shape(self.extents)
+        if isinstance(self.schedule, Winograd):
+            kernels = unpanelled(weights, at.size(self.columns))
+            pictures, matrices = padded.astype(np.float32), kernels.astype(np.float32)
+            sums = winograd_sums(pictures, matrices, (height, width), self.schedule.tile)
+            return sums.reshape(-1, sums.shape[-1])
         taps = [
             padded[
                 :,
@@ -217,8 +241,9 @@ class Conv(Product):
             for w in range(self.window[1])
         ]
         pixels, outputs = at.shape(self.domain[-2:])
-        rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, -1)
-        rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, -1)
+        inputs = padded.shape[-1] // self.groups
+        rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, inputs)
+        rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, len(taps) * inputs)
         sums = np.matmul(rows, self._matrices(weights, outputs))
         return np.moveaxis(sums, 0, 1).reshape(pixels, outputs)
 

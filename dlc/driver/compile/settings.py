@@ -20,6 +20,8 @@ AUTO = "auto"
 
 MATMUL = ("blas", "generated", "auto")
 """The implementations of matrix products."""
+CONV = ("direct", "winograd", "auto")
+"""The forms of convolutions on a processor."""
 PRECISIONS = ("ieee", "tf32")
 """The precisions of f32 products on GPUs."""
 
@@ -37,7 +39,9 @@ class Settings:
     sizes, and `fast_narrow` is the limit of that name. `recompute` is how much longer a call may take for
     values that are computed again instead of kept; a limit of the memory that is not kept raises it.
     `plan_effort` is how many times as long as usual to search for a good memory plan. `matmul_precision` is
-    how GPUs multiply f32: `ieee`, or `tf32` with factors that are rounded to 10 bits of mantissa.
+    how GPUs multiply f32: `ieee`, or `tf32` with factors that are rounded to 10 bits of mantissa. `conv` is
+    the form of 3 x 3 convolutions on processors: `direct`, `winograd`, which makes fewer products and
+    rounds otherwise, or `auto`.
     """
 
     level: int = 2
@@ -51,6 +55,7 @@ class Settings:
     recompute: float = 0.02
     plan_effort: int = 1
     matmul_precision: str = "ieee"
+    conv: str = "auto"
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
@@ -65,6 +70,18 @@ class Settings:
                 f"{option('matmul')} is {self.matmul!r}",
                 code="D0902",
                 help=f"use {option('matmul', *MATMUL)}",
+            )
+        if self.conv not in CONV:
+            raise UsageError(
+                f"{option('conv')} is {self.conv!r}",
+                code="D0902",
+                help=f"use {option('conv', *CONV)}",
+            )
+        if self.conv == "winograd" and self.kind == "cuda":
+            raise UsageError(
+                f"the target {self.target} has no Winograd form of convolutions",
+                code="D0902",
+                help=f"leave {option('conv')} out, or compile for a processor: {option('target', 'cpu')}",
             )
         if self.matmul_precision not in PRECISIONS:
             raise UsageError(
@@ -150,6 +167,8 @@ class Settings:
             further.append(f"--plan-effort={self.plan_effort}")
         if self.matmul_precision != "ieee":
             further.append(f"--matmul-precision={self.matmul_precision}")
+        if self.conv != "auto":
+            further.append(f"--conv={self.conv}")
         return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
 
     def keeping(self, limits: Sequence[Limit]) -> Settings:
@@ -174,6 +193,9 @@ class Settings:
                         why = "that rounds factors"
                         other = option("matmul_precision", "tf32")
                         raise UsageError([_contradiction(limit, other, why)])
+                    if self.conv == "winograd":
+                        why = "that rounds otherwise"
+                        raise UsageError([_contradiction(limit, option("conv", "winograd"), why)])
                     found = replace(found, level=min(found.level, 1))
                 case "fast_narrow":
                     found = replace(found, fast_narrow=True)
@@ -187,6 +209,7 @@ class Settings:
         return Options(
             level=self.level,
             matmul=self.matmul,
+            conv=self.conv,
             disabled=self.disabled,
             fast_narrow=self.fast_narrow,
             plan_effort=self.plan_effort,

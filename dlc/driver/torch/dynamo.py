@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dlc.driver.compile.settings import Settings
-from dlc.driver.python_arguments import of_kind, whole
+from dlc.driver.python_arguments import CONV, of_kind, whole
 from dlc.driver.torch.compiling import compiled
 from dlc.driver.torch.tensors import argument, results_of, tensor_of
 from dlc.errors import UsageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dlc.runtime.calling.entry import EntryPoint
 
-OPTIONS = frozenset({"level", "matmul"})
+OPTIONS = frozenset({"level", "matmul", "conv"})
 """What `torch.compile(..., options={...})` may say."""
 
 
@@ -34,8 +34,8 @@ def backend(
 ) -> Callable[..., object]:
     """Compile a graph of TorchDynamo: what `torch.compile(model, backend="dlc")` calls.
 
-    `options` may have `level` (0 to 3) and `matmul`, as `dlc.compile` has them. Raises Unsupported with
-    every operator that is not imported.
+    `options` may have `level` (0 to 3), `matmul` and `conv`, as `dlc.compile` has them. Raises Unsupported
+    with every operator that is not imported.
     """
     torch_needed()
     from torch._dynamo.backends.common import aot_autograd
@@ -66,6 +66,7 @@ def _settings(options: Mapping[str, object]) -> Settings:
     return Settings(
         whole("level", options.get("level", usual.level)),
         matmul=of_kind("matmul", options.get("matmul", usual.matmul), str, '"blas" or "generated"'),
+        conv=of_kind("conv", options.get("conv", usual.conv), str, CONV),
     )
 
 

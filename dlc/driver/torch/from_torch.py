@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from dlc.driver.compile.settings import Settings
-from dlc.driver.python_arguments import names_of, of_kind, whole
+from dlc.driver.python_arguments import CONV, names_of, of_kind, whole
 from dlc.driver.torch.compiled_module import CompiledModule, leaves_of, requiring_gradients
 from dlc.driver.torch.compiling import compiled
 from dlc.errors import UsageError, memory_needed
@@ -31,6 +31,7 @@ def from_torch(
     level: int = 2,
     target: str = "cpu",
     matmul: str = "auto",
+    conv: str = "auto",
     disable: Iterable[str] = (),
     verify_each: bool = False,
     threads: int | None = None,
@@ -58,6 +59,7 @@ def from_torch(
         of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
         names_of("disable", disable),
         verify_each,
+        conv=of_kind("conv", conv, str, CONV),
     )
     given = (args,) if isinstance(args, torch.Tensor) else tuple(cast("Iterable[object]", args))
     named = dict(kwargs or {})

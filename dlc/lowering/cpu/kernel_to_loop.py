@@ -6,7 +6,7 @@ from dlc.dialects import kernel
 from dlc.dialects.comm import Send
 from dlc.dialects.kernel.attention import Attention
 from dlc.dialects.kernel.pieces import Concatenate
-from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK
+from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.errors import Diagnostic, Unsupported
 from dlc.errors.options import option
@@ -25,6 +25,7 @@ from dlc.lowering.cpu.scatter import lower_scatter
 from dlc.lowering.cpu.send import lower_send
 from dlc.lowering.cpu.sort import lower_sort
 from dlc.lowering.cpu.update import lower_update
+from dlc.lowering.cpu.winograd import lower_winograd
 from dlc.lowering.kernel_code.lower_kernels import Lowering, lower_kernels
 from dlc.lowering.kernel_code.writer import Lowered
 
@@ -44,9 +45,15 @@ def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
 
 
 def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
-    """A depthwise convolution channel by channel, any other one as an implicit GEMM on packed weights."""
+    """A convolution in Winograd's form, channel by channel, or as an implicit GEMM on packed weights."""
     assert isinstance(op, Conv)
-    return lower_packed_product(op, context) if op.schedule else lower_depthwise(op, context)
+    match op.schedule:
+        case Winograd():
+            return lower_winograd(op, context)
+        case None:
+            return lower_depthwise(op, context)
+        case _:
+            return lower_packed_product(op, context)
 
 
 LOWERINGS: dict[type[Op], Lowering] = {

@@ -12,7 +12,7 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import LARGEST_I32
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.attention import Attention
-from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline
+from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product, panel_count
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Op, Value
@@ -23,6 +23,7 @@ from dlc.ir.types import F32, F64
 from dlc.passes.graph.device_placement import kernels_on_gpu
 from dlc.passes.kernel.materialize_padding import bordered
 from dlc.passes.kernel.panel_width import panel_columns
+from dlc.passes.kernel.winograd import transformed_kernel, winograd_columns, winograd_tile
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 
@@ -51,7 +52,7 @@ def pack(module: Op, context: Context) -> None:
             if _stored(op.rhs) is None and not _is_loop_invariant(op.rhs):
                 op.attributes["schedule"] = PackInline(columns)
             else:
-                _use_panels(op, columns, module)
+                _use_panels(op, Packed(columns), module)
 
 
 def _is_loop_invariant(value: Value) -> bool:
@@ -76,13 +77,18 @@ def _convolution(op: Conv, module: Module, context: Context) -> None:
     if op.is_depthwise:
         context.log.did("generate the convolution, channel by channel", op)
         return
+    tile = winograd_tile(op, context, is_stored=_stored(op.rhs) is not None)
+    if tile is not None:
+        cpu = cpu_of(context.options)
+        _use_panels(op, Winograd(tile, winograd_columns(op, tile, cpu)), module)
+        return
     if context.options.matmul == "blas" and op.groups == 1:
         context.log.did("call BLAS: asked for", op)
         _as_im2col_product(op, context.rewriter)
         return
     context.log.did("generate the convolution", op)
     depth = product(kernel.array_type(op.rhs).shape[:-1])
-    _use_panels(op, _columns(op, depth, cpu_of(context.options)), module)
+    _use_panels(op, Packed(_columns(op, depth, cpu_of(context.options))), module)
 
 
 def _as_im2col_product(op: Conv, rewriter: Rewriter) -> None:
@@ -167,19 +173,19 @@ def _is_long(op: Gemm) -> bool:
     return any(isinstance(size, int) and size > LARGEST_I32 for shape in shapes for size in shape)
 
 
-def _use_panels(op: Gemm | Conv, columns: int, module: Module) -> None:
+def _use_panels(op: Gemm | Conv, schedule: Packed | Winograd, module: Module) -> None:
     emit = Builder.before_op(op)
     lhs = op.lhs
     if isinstance(op, Gemm) and op.lhs_transposed:
         lhs = _swapped(emit, lhs)
     stored = _stored(op.rhs)
     if stored is None:
-        rhs = _panels(emit, op, op.rhs, columns)
+        rhs = _panels(emit, op, op.rhs, schedule)
     else:
-        rhs = _derived_panels(op, columns, stored, module, emit)
+        rhs = _derived_panels(op, schedule, stored, module, emit)
     old_rhs = op.rhs
     op.set_operands([lhs, rhs, *op.operands[2:]])
-    op.attributes["schedule"] = Packed(columns)
+    op.attributes["schedule"] = schedule
     _erase_unused(old_rhs)
     if isinstance(op, Gemm):
         op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
@@ -206,8 +212,11 @@ def _stored(value: Value) -> weight.Get | None:
     return value.op if isinstance(value.op, weight.Get) else None
 
 
-def _panels(emit: Builder, op: Gemm | Conv, value: Value, columns: int) -> Value:
-    """The right operand of a product in panels."""
+def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Winograd) -> Value:
+    """The right operand of a product in panels, that of Winograd's form transformed before."""
+    columns = schedule.columns
+    if isinstance(schedule, Winograd):
+        return panels_of(emit, transformed_kernel(emit, value, schedule.tile), columns, False)
     if isinstance(op, Gemm):
         return panels_of(emit, value, columns, op.rhs_transposed)
     *taps, outputs = kernel.array_type(value).shape
@@ -245,14 +254,16 @@ def panels_of(emit: Builder, value: Value, columns: int, transposed: bool) -> Va
 
 def _derived_panels(
     op: Gemm | Conv,
-    columns: int,
+    schedule: Packed | Winograd,
     stored: weight.Get,
     module: Module,
     emit: Builder,
 ) -> Value:
     """The panels of a weight as a derived weight, one for each weight, shape and panel width."""
     source = kernel.array_type(op.rhs)
-    name = f"{stored.symbol.name}.panels{columns}"
+    name = f"{stored.symbol.name}.panels{schedule.columns}"
+    if isinstance(schedule, Winograd):
+        name += f".winograd{schedule.tile}"
     if isinstance(op, Conv) and op.groups > 1:
         name += f".{op.groups}"
     if source.shape != kernel.array_type(stored.result).shape:
@@ -261,13 +272,13 @@ def _derived_panels(
         name += "t"
     derived = module.symbol(name)
     if not isinstance(derived, weight.Derived):
-        derived = _derive(op, columns, stored, module, name)
+        derived = _derive(op, schedule, stored, module, name)
     return emit(weight.Get(Symbol(name), derived.type))
 
 
 def _derive(
     op: Gemm | Conv,
-    columns: int,
+    schedule: Packed | Winograd,
     stored: weight.Get,
     module: Module,
     name: str,
@@ -279,7 +290,7 @@ def _derive(
     (value,) = body.arguments
     if value.type is not source:
         value = inner(array.Reshape(value, source.shape))
-    result = _panels(inner, op, value, columns)
+    result = _panels(inner, op, value, schedule)
     inner.place(weight.Yield([result]))
     type = kernel.array_type(result)
     derived = weight.Derived(body, name, type, (stored.symbol,))

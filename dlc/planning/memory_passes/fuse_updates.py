@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 
 from dlc.dialects import array, func, kernel
 from dlc.dialects.builtin import Module
-from dlc.dialects.kernel.product_schedule import Packed, PackInline
+from dlc.dialects.kernel.product_schedule import Packed, PackInline, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.measured import measuring
 from dlc.ir.clone import changed, clone_into
@@ -155,7 +155,7 @@ def _may_be_root(op: Root) -> bool:
     """Whether a kernel can take formulas as its epilogue: its elements are in registers at its end."""
     match op:
         case Gemm() | Conv():
-            has_formula = isinstance(op.schedule, Packed | PackInline)
+            has_formula = isinstance(op.schedule, Packed | PackInline | Winograd)
         case kernel.Generic():
             has_formula = op.is_map
         case _:

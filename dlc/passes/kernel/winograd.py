@@ -1,0 +1,170 @@
+"""Whether a convolution takes Winograd's form, and with which tiles: where the cost model expects a gain.
+
+The form rounds otherwise than the direct sum. From `-O2` on it is used where its error stays within
+`MOST_ERROR` times that of the direct sum; `--conv` asks for it, or for none.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, kernel
+from dlc.dialects.expr import Expr
+from dlc.dialects.kernel.formulas import Array, generic, reduce
+from dlc.dialects.kernel.products import Conv
+from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW, transforms
+from dlc.ir.attributes import Dense
+from dlc.ir.core import Builder, Value
+from dlc.ir.dims import Size, ceil_divide, count, names, product
+from dlc.ir.passes import Context
+from dlc.ir.types import F32, F64
+from dlc.passes.kernel.panel_width import panel_columns
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.work import winograd_block, winograd_picoseconds
+
+LEVEL = 2
+"""The lowest `-O` level that rounds otherwise."""
+MOST_ERROR = 4.0
+"""Times the error of the direct sum that `-O2` allows."""
+FEWEST_CHANNELS = 16
+"""With fewer a transform has nothing to spread over, and its error is less well known."""
+PASSES = 4
+"""Over a transformed kernel that is made in a call: over rows, over columns, and into panels."""
+COMPUTED = 4
+"""Times as long for a kernel that is computed: `fuse` has the first sums read it where it comes from, and
+that of a gradient is transposed."""
+USUAL_SIZE = 16
+"""What a size is taken for that only a call knows."""
+
+
+def winograd_tile(op: Conv, context: Context, *, is_stored: bool) -> int | None:
+    """The m of the form F(m x m, 3 x 3) that a convolution takes; None for the direct sum. Logs why.
+
+    A kernel that `is_stored` is transformed when weights are loaded, any other one in each call.
+    """
+    options = context.options
+    if options.conv == "direct" or not op.fits_winograd:
+        return None
+    asked = options.conv == "winograd"
+    reason = "" if asked else _why_not(op, context)
+    if reason:
+        context.log.refused(f"no Winograd form: {reason}", op)
+        return None
+    costs = cpu_of(options).costs
+    most = float("inf") if options.level > LEVEL or asked else MOST_ERROR
+    times = {m: _winograd(op, m, costs) for m in POINTS if ERROR[m] <= most}
+    if not is_stored:
+        times = {m: time + _kernel_transform(op, m, costs) for m, time in times.items()}
+    best, direct = min(times, key=times.__getitem__), _direct(op, costs)
+    if times[best] >= direct and not asked:
+        context.log.refused(
+            f"no Winograd form: the cost model gives it {_microseconds(times[best])} µs, "
+            f"the direct sum {_microseconds(direct)}",
+            op,
+        )
+        return None
+    context.log.did(
+        f"Winograd form F({best} x {best}, 3 x 3): the cost model gives it {_microseconds(times[best])} "
+        f"µs, the direct sum {_microseconds(direct)}; its error is up to {ERROR[best]:g} times as large",
+        op,
+    )
+    return best
+
+
+def winograd_columns(op: Conv, m: int, cpu: CpuTarget) -> int:
+    """The width of the panels of the transformed kernel."""
+    batch, _, _, channels = kernel.array_type(op.lhs).shape
+    tiles = product([batch, *[ceil_divide(extent, m) for extent in op.extents]])
+    block = winograd_block(tiles, (m + WINDOW - 1) ** 2, cpu.products)
+    return panel_columns(F32, block, op.columns, channels, cpu)
+
+
+def transformed_kernel(emit: Builder, value: Value, m: int) -> Value:
+    """G w Gᵀ of each channel and output of a kernel w `[3, 3, c, o]`: a matrix `[c, o]` for each place.
+
+    It is computed in f64 and rounded once, since all sums of a place share the error of its factors.
+    """
+    *_, channels, outputs = kernel.array_type(value).shape
+    # The factors are transposed: loops with an inner index along memory would take no registers.
+    matrix = emit(array.Constant(Dense.of(transforms(m).kernel.T, F64)))
+    n = m + WINDOW - 1
+
+    def over_rows(indices: list[Expr], arrays: list[Array]) -> Expr:
+        (i, w, channel, output), (factors, weights) = indices, arrays
+
+        def product_of(taps: list[Expr]) -> Expr:
+            (h,) = taps
+            return factors[[h, i]] * weights[[h, w, channel, output]].cast(F64)
+
+        return reduce(emit, (WINDOW,), "add", product_of)
+
+    def over_columns(indices: list[Expr], arrays: list[Array]) -> Expr:
+        (i, j, channel, output), (factors, rows) = indices, arrays
+
+        def product_of(taps: list[Expr]) -> Expr:
+            (w,) = taps
+            return factors[[w, j]] * rows[[i, w, channel, output]]
+
+        return reduce(emit, (WINDOW,), "add", product_of).cast(F32)
+
+    rows = generic(emit, (matrix, value), (n, WINDOW, channels, outputs), over_rows)
+    places = generic(emit, (matrix, rows), (n, n, channels, outputs), over_columns)
+    return emit(array.Reshape(places, (n * n, channels, outputs)))
+
+
+def _why_not(op: Conv, context: Context) -> str:
+    """Why a convolution that has the form is computed directly whatever the cost; empty if it is not."""
+    channels, outputs = kernel.array_type(op.lhs).shape[-1], op.columns
+    assert isinstance(channels, int)
+    assert isinstance(outputs, int)
+    if context.options.level < LEVEL:
+        return "it rounds otherwise"
+    if context.options.matmul == "blas":
+        return "BLAS is asked for"
+    if min(channels, outputs) < FEWEST_CHANNELS:
+        return f"{channels} channels to {outputs} are few"
+    return ""
+
+
+def _direct(op: Conv, costs: CpuCosts) -> int:
+    """Picoseconds of the direct sum, as an estimate."""
+    channels = kernel.array_type(op.lhs).shape[-1]
+    matrix = WINDOW**2 * _at_usual(channels, op.columns)
+    pixels = _at_usual(op.domain[-2])
+    return matrix * (pixels * costs.product + F32.bytes * costs.memory_byte)
+
+
+def _winograd(op: Conv, m: int, costs: CpuCosts) -> int:
+    """Picoseconds of the form with tiles of m x m, as an estimate."""
+    batch, _, _, channels = kernel.array_type(op.lhs).shape
+    places = (m + WINDOW - 1) ** 2
+    tiles = [ceil_divide(extent, m) for extent in op.extents]
+    work = winograd_picoseconds(
+        places * _at_usual(batch, *tiles), _at_usual(channels), _at_usual(op.columns), costs
+    )
+    assert isinstance(work, int)
+    return work + places * _at_usual(channels, op.columns) * F32.bytes * costs.memory_byte
+
+
+def _kernel_transform(op: Conv, m: int, costs: CpuCosts) -> int:
+    """Picoseconds of transforming the kernel in a call, as an estimate: sums, and passes over memory."""
+    channels = kernel.array_type(op.lhs).shape[-1]
+    elements = (m + WINDOW - 1) ** 2 * _at_usual(channels, op.columns)
+    each = WINDOW**2 * costs.product + PASSES * F32.bytes * costs.memory_byte
+    return elements * each * (COMPUTED if _is_computed(op.rhs) else 1)
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether a formula makes a kernel, such as the reversed one of a gradient."""
+    while isinstance(value.op, array.Reshape):
+        value = value.op.source
+    return value.op is not None
+
+
+def _at_usual(*sizes: Size) -> int:
+    """The product of sizes, those that only a call knows taken for usual ones."""
+    return count(sizes, {name: USUAL_SIZE for size in sizes for name in names(size)})
+
+
+def _microseconds(picoseconds: int) -> str:
+    return f"{picoseconds / 1e6:.0f}"

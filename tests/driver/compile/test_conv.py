@@ -1,0 +1,50 @@
+"""`--conv` says in which form processors compute 3 x 3 convolutions; it is kept in the artifact."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.request import CompileRequest, make_artifact
+from dlc.errors import UsageError
+from dlc.runtime.artifact.contents import Artifact
+
+TEXT = """dlc 1
+{limit}module Layer {{
+  param w: f32[3, 3, 4, 4] = ones()
+  export fn f(x: f32[1, 4, 4, 4]) -> f32[1, 4, 4, 4] = conv(x, w, padding=1)
+}}
+"""
+
+
+def artifact(conv: str, limit: str = "") -> Artifact:
+    text = TEXT.format(limit=limit)
+    return make_artifact(
+        CompileRequest("model.dlm", text=text, settings=Settings(conv=conv))
+    ).artifact
+
+
+def test_the_artifact_says_which_form_was_asked_for() -> None:
+    flags = [artifact(conv).manifest.compiler.flags for conv in ("auto", "direct", "winograd")]
+    assert [[flag for flag in found if "conv" in flag] for found in flags] == [
+        [],
+        ["--conv=direct"],
+        ["--conv=winograd"],
+    ]
+
+
+def test_a_form_that_there_is_none_of_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"D0902.*--conv is 'fft'") as caught:
+        Settings(conv="fft")
+    assert "use --conv direct, winograd or auto" in str(caught.value)
+
+
+def test_a_gpu_has_no_winograd_form() -> None:
+    with pytest.raises(UsageError, match=r"D0902.*the target cuda:sm_80 has no Winograd form"):
+        Settings(target="cuda:sm_80", conv="winograd")
+    assert Settings(target="cpu+cuda:sm_80", conv="winograd").options().conv == "winograd"
+
+
+def test_an_exact_model_refuses_it() -> None:
+    with pytest.raises(UsageError, match=r"D0709.*limit exact and --conv winograd exclude"):
+        artifact("winograd", "limit exact\n")
