@@ -1,5 +1,5 @@
-from jax import Array
 import numpy as np
+from jax import Array
 
 def asarray(value: object) -> Array: ...
 
