@@ -21,7 +21,7 @@ from tests.importers.stablehlo.agreement import check, compare, compiled, number
 PARAMETERS = {"w": numbers(4, 3), "b": numbers(3, seed=1)}
 
 
-def perceptron(p: dict[str, jax.Array], x: jax.Array) -> dict[str, jax.Array]:
+def perceptron(p, x):
     logits = jnp.maximum(x @ p["w"] + p["b"], 0)
     return {"best": logits.argmax(-1), "likely": jax.nn.softmax(logits)}
 
