@@ -90,7 +90,7 @@ def _while(context: NodeContext) -> Made:
 
 
 def _shape_assertion(context: NodeContext) -> Made:
-    context.regions.required(context.value(0), context.text("error_message"))
+    context.regions.required(context.value(0))
     return []
 
 

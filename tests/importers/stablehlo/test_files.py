@@ -55,6 +55,12 @@ def test_the_text_of_a_lowered_function_is_compiled(tmp_path: Path) -> None:
     compare(dlc.compile(path).run(numbers(3)), [jax.lax.erf(numbers(3)) + 1])
 
 
+def test_functions_of_chlo_that_dlc_lacks_are_taken_apart(tmp_path: Path) -> None:
+    path = tmp_path / "lowered.mlir"
+    path.write_text(jax.jit(lambda x: jax.lax.lgamma(x * x)).lower(numbers(3)).as_text())
+    compare(dlc.compile(path).run(numbers(3)), [jax.lax.lgamma(numbers(3) ** 2)])
+
+
 def test_a_file_is_imported_as_model_text(tmp_path: Path, exported) -> None:
     path = tmp_path / "model.mlir"
     path.write_text(exported.mlir_module())

@@ -112,6 +112,16 @@ def test_sizes_may_be_chosen_by_calls(name: str) -> None:
         check(function, wanted, at=(numbers(*sizes),), B=b, T=t)
 
 
+def test_constraints_of_jax_are_bounds_and_conditions_of_calls() -> None:
+    b, t = export.symbolic_shape("b, t", constraints=["b <= 16", "t >= 3", "b >= t"])
+    fast = dlc.from_jax(lambda x: x + 1, jax.ShapeDtypeStruct((b, t), np.float32))
+    assert "b = 1..16, t = 3.." in str(fast.model)
+    compare([fast(numbers(4, 3))], [numbers(4, 3) + 1])
+    for shape, told in (((17, 3), "16"), ((4, 2), "3"), ((3, 4), "b - t is -1")):
+        with pytest.raises(dlc.CallError, match=told):
+            fast(numbers(*shape))
+
+
 def test_code_that_decides_by_numbers_is_refused() -> None:
     with pytest.raises(dlc.Unsupported, match="D0719"):
         dlc.from_jax(lambda x: x if x.sum() > 0 else -x, numbers(3))
