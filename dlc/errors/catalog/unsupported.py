@@ -129,4 +129,10 @@ PAGES: dict[str, Page] = {
         "code. The message is PyTorch's. The backend `dlc` of `torch.compile` compiles the parts between "
         "such places, and Python runs these.",
     ),
+    "D0725": Page(
+        "a counted size in JAX",
+        "JAX knows the shape of every array before a program runs. A result whose size a call counts, as "
+        "that of `compress` or `nonzero`, has no such shape, so its entry point is not one for "
+        "`dlc.to_jax`. Call the entry point itself with NumPy arrays.",
+    ),
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, flow, func, weight
 from dlc.dialects.flow.reverse import is_float
+from dlc.dialects.interface import NEEDS
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Value
 
@@ -80,8 +81,9 @@ def _new_function(
     Builder(body, function.location).place(func.Return(tuple(results)))
     new_function = func.Func(body, name, func.signature(body, results))
     new_function.location = function.location
-    if "dlc.dims" in function.attributes:
-        new_function.attributes["dlc.dims"] = function.attributes["dlc.dims"]
+    for kept in ("dlc.dims", NEEDS):
+        if kept in function.attributes:
+            new_function.attributes[kept] = function.attributes[kept]
     new_function.attributes["dlc.results"] = tuple(names)
     _finish(new_function)
     return new_function

@@ -1,0 +1,3 @@
+from jax import Array
+
+def asarray(a: object, dtype: object = ...) -> Array: ...
