@@ -127,7 +127,9 @@ def _write(path: Path, case: Case) -> None:
         "inputs": len(case.inputs),
         "types": [(each.dtype.name, each.shape) for each in arrays],
     }
-    kept = {f"a{k}": np.frombuffer(each.tobytes(), np.uint8) for k, each in enumerate(arrays)}
+    kept: dict[str, Any] = {
+        f"a{k}": np.frombuffer(each.tobytes(), np.uint8) for k, each in enumerate(arrays)
+    }
     kept["module"] = np.frombuffer(case.module, np.uint8)
     kept["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     partial = path.with_suffix(".partial.npz")
