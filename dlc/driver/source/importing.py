@@ -15,6 +15,7 @@ from dlc.errors import DlcError, UsageError, render
 from dlc.export.model_text import write_model
 from dlc.importers.imported import ImportedModel
 from dlc.importers.onnx import OnnxModel, read_onnx
+from dlc.importers.stablehlo.opening import read_mlir
 from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.dims import Bounds, Shape, Size
 from dlc.runtime.arrays import safetensors
@@ -76,7 +77,7 @@ def import_model(
     shapes: Mapping[str, str] | None = None,
     fixed: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Write the `.dlm` of an `.onnx` or `.pt2` file, and its weights beside it under the same name.
+    """Write the `.dlm` of an `.onnx`, `.pt2` or `.mlir` file, and its weights beside it under the same name.
 
     `dims` gives bounds to sizes that the file only names, `shapes` other shapes to its inputs, such as
     `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:
@@ -85,11 +86,11 @@ def import_model(
     D0906 and D0930 for bounds of sizes that are not there or do not allow them.
     """
     path = Path(path)
-    if path.suffix not in (".onnx", ".pt2"):
+    if path.suffix not in (".onnx", ".pt2", ".mlir"):
         raise UsageError(
-            f"{path.name} is neither an ONNX file nor a program of PyTorch",
+            f"{path.name} is no ONNX file, no program of PyTorch and no module of StableHLO",
             code="D0903",
-            help="dlc import takes .onnx and .pt2 files",
+            help="dlc import takes .onnx, .pt2 and .mlir files",
         )
     target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
     if target.suffix != ".dlm":
@@ -125,7 +126,7 @@ def _read(
     bounds: Bounds,
     fixed: Mapping[str, NDArray[np.generic]],
 ) -> ImportedModel:
-    """The model in a file. Raises UsageError (D0919) for options that a `.pt2` does not have."""
+    """The model in a file. Raises UsageError (D0919) for options that only an `.onnx` has."""
     if path.suffix == ".onnx":
         return read_onnx(path, shapes=shapes, bounds=bounds, fixed=fixed)
     if shapes or fixed:
@@ -134,7 +135,7 @@ def _read(
             code="D0919",
             help="export the module once more, with the sizes that are wanted",
         )
-    return read_pt2(path)
+    return read_mlir(path) if path.suffix == ".mlir" else read_pt2(path)
 
 
 def _check_own(weights: Path) -> None:

@@ -1,4 +1,4 @@
-"""Opening a model: text, IR of any level, an artifact's graph, ONNX, or PyTorch's programs."""
+"""Opening a model: text, IR of any level, an artifact's graph, ONNX, PyTorch's programs, or StableHLO."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dlc.frontend.elaborate import elaborate
 from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training import block as frontend
 from dlc.frontend.training.step import Purpose
+from dlc.importers.stablehlo.opening import read_mlir
 from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.core import Op
 from dlc.ir.passes import Context
@@ -267,6 +268,18 @@ def _open_pt2(
     return source_of(read_pt2(path), readable(path.name), path.parent)
 
 
+def _open_mlir(
+    path: Path,
+    text: str | None,
+    module: str | None,
+    settings: Chosen,
+    places: Places,
+    _: ImportRequest,
+) -> SourceModel:
+    _refuse_choices(path, module, settings, places)
+    return source_of(read_mlir(path), readable(path.name), path.parent)
+
+
 OPENERS: dict[
     str, Callable[[Path, str | None, str | None, Chosen, Places, ImportRequest], SourceModel]
 ] = {
@@ -275,6 +288,7 @@ OPENERS: dict[
     ".dlc": _open_artifact,
     ".onnx": _open_onnx,
     ".pt2": _open_pt2,
+    ".mlir": _open_mlir,
 }
 """The opener of each kind of file, by its ending."""
 

@@ -1,0 +1,173 @@
+"""Choices, loops, and calls of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import array, flow
+from dlc.dialects.array import tensor_type
+from dlc.dialects.nn.rows import in_dtype, numbers
+from dlc.frontend.elaboration.trace import capture
+from dlc.importers.stablehlo.facts import Region
+from dlc.importers.stablehlo.formulas import formula
+from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
+from dlc.ir.bounded import larger
+from dlc.ir.core import Block, Builder, Value
+from dlc.ir.dims import Size
+from dlc.ir.types import Type
+
+
+def _call(context: NodeContext) -> Made:
+    return context.regions.called(context.text("callee"), context.operands, context.emit)
+
+
+def _composite(context: NodeContext) -> Made:
+    """An operation of several, which stand in a function."""
+    return context.regions.called(context.text("decomposition"), context.operands, context.emit)
+
+
+def _ended(context: NodeContext, region: Region, types: Sequence[Type]) -> Block:
+    """A region as a block of ours."""
+
+    def body(emit: Builder, arguments: Sequence[Value]) -> list[Value]:
+        return context.regions.inlined(region, arguments, emit)
+
+    return context.regions.block(types, body)
+
+
+def _if(context: NodeContext) -> Made:
+    return _chosen(context, context.value(0), context.region(0), context.region(1))
+
+
+def _chosen(context: NodeContext, condition: Value, yes: Region, no: Region) -> list[Value]:
+    decided = context.known.decided(condition)
+    if decided is not None:
+        return context.regions.inlined(yes if decided else no, (), context.emit)
+    blocks = [_ended(context, region, ()) for region in (yes, no)]
+    used = capture(blocks)
+    return list(context.emit.all(flow.If(condition, tuple(used), *blocks)))
+
+
+def _case(context: NodeContext) -> Made:
+    """One of several regions by an index; one that is outside counts as the last."""
+    return _from_case(context, context.emit, 0)
+
+
+def _from_case(context: NodeContext, emit: Builder, first: int) -> list[Value]:
+    """The choice among the regions from one on."""
+    last = len(context.node.regions) - 1
+    index = context.value(0)
+    if first == last:
+        return context.regions.inlined(context.region(last), (), emit)
+    is_first = emit(array.Compare(index, array.constant_like(emit, first, index), "eq"))
+    decided = context.known.decided(is_first)
+    if decided:
+        return context.regions.inlined(context.region(first), (), emit)
+    if decided is not None:
+        return _from_case(context, emit, first + 1)
+    regions = context.regions
+    yes = _ended(context, context.region(first), ())
+    no = regions.block((), lambda inner, _: _from_case(context, inner, first + 1))
+    used = capture([yes, no])
+    return list(emit.all(flow.If(is_first, tuple(used), yes, no)))
+
+
+# Loops --------------------------------------------------------------------------------------------
+
+
+def _while(context: NodeContext) -> Made:
+    counted = _counted(context)
+    if counted is not None:
+        return _scan(context, *counted)
+    types = [value.type for value in context.operands]
+    test = _ended(context, context.region(0), types)
+    body = _ended(context, context.region(1), types)
+    used = capture([test, body])
+    return context.emit.all(flow.While(tuple(context.operands), tuple(used), test, body))
+
+
+def _counted(context: NodeContext) -> tuple[int, Size, Size] | None:
+    """The carried value that counts, its first value and the number of rounds, where these are known."""
+    test, body = context.region(0), context.region(1)
+    match formula(test, test.results[0]):
+        case ("compare", "LT", _, ("argument", int(place)), limit):
+            pass
+        case _:
+            return None
+    step = formula(body, body.results[place])
+    if step not in (
+        ("add", ("argument", place), ("constant", 1)),
+        ("add", ("constant", 1), ("argument", place)),
+    ) and not _adds_outer_one(context, step, place):
+        return None
+    start, end = context.known.sizes(context.value(place)), _limit(context, limit)
+    if start is None or end is None:
+        return None
+    return place, start[0], larger(end - start[0], 0, context.known.bounds)
+
+
+def _adds_outer_one(context: NodeContext, step: tuple[object, ...], place: int) -> bool:
+    match step:
+        case ("add", ("argument", index), ("outer", str(name))):
+            return index == place and context.known.is_number(context.regions.outer(name), 1)
+        case _:
+            return False
+
+
+def _limit(context: NodeContext, limit: object) -> Size | None:
+    match limit:
+        case ("constant", int(number)):
+            return number
+        case ("outer", str(name)):
+            sizes = context.known.sizes(context.regions.outer(name))
+            return None if sizes is None else sizes[0]
+        case _:
+            return None
+
+
+def _scan(context: NodeContext, place: int, start: Size, length: Size) -> list[Value]:
+    """A loop of a known number of rounds; the value that counts is computed from the round."""
+    emit, carried = context.emit, list(context.operands)
+    counter = carried.pop(place)
+    type = tensor_type(counter)
+
+    def body(inner: Builder, arguments: Sequence[Value]) -> list[Value]:
+        index, *others = arguments
+        count = in_dtype(inner, index, type.dtype)
+        if start != 0:
+            count = inner(array.Add(count, numbers(inner, start, type)))
+        others.insert(place, count)
+        made = context.regions.inlined(context.region(1), others, inner)
+        made.pop(place)
+        return made
+
+    block = context.regions.block([flow.COUNTER, *[value.type for value in carried]], body)
+    used = capture([block])
+    made = list(emit.all(flow.Scan(tuple(carried), (), tuple(used), block, length, (), ())))
+    made.insert(place, numbers(emit, start + length, type))
+    return made
+
+
+# Conditions of a call -----------------------------------------------------------------------------
+
+
+def _shape_assertion(context: NodeContext) -> Made:
+    context.regions.required(context.value(0), context.text("error_message"))
+    return []
+
+
+def _annotated(context: NodeContext) -> Made:
+    """A tensor with a remark on it, such as how it lies on several devices."""
+    return list(context.operands[: len(context.node.results)])
+
+
+IMPORTERS: dict[str, Importer] = {
+    "func.call": _call,
+    "stablehlo.case": _case,
+    "stablehlo.composite": _composite,
+    "stablehlo.custom_call @Sharding": _annotated,
+    "stablehlo.custom_call @annotate_device_placement": _annotated,
+    "stablehlo.custom_call @shape_assertion": _shape_assertion,
+    "stablehlo.if": _if,
+    "stablehlo.while": _while,
+}

@@ -1,0 +1,87 @@
+"""Files of StableHLO, and functions of JAX by `jax.export`, as facts."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlc.errors import DlcError, UsageError
+from dlc.importers.stablehlo.facts import Program
+from dlc.importers.stablehlo.importing import StableHloModel, import_program
+from dlc.importers.stablehlo.reading import read_module
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
+BYTECODE = b"ML\xefR"
+"""What bytecode of MLIR begins with."""
+PORTABLE = b"StableHLO_v"
+"""What stands behind it in portable bytecode: VHLO, which later versions read."""
+
+
+def jax_needed() -> None:
+    """Raise UsageError (D0921) where JAX is not installed."""
+    if find_spec("jax") is None or find_spec("jaxlib") is None:
+        raise UsageError(
+            "jax is not installed, which functions of JAX and .mlir files need",
+            code="D0921",
+            help="pip install 'dlc[jax]' brings it",
+        )
+
+
+def read_mlir(path: Path) -> StableHloModel:
+    """The model in a `.mlir` file, text or portable bytecode, or in what `jax.export` serialized.
+
+    Raises UsageError (D0903) for another file, Unsupported with every operation that is not imported.
+    """
+    jax_needed()
+    return import_program(program_of(path.read_bytes(), path.name))
+
+
+def program_of(data: bytes, file: str) -> Program:
+    """A module of StableHLO in bytes as facts. Raises UsageError (D0903) for what is none."""
+    try:
+        return read_module(_parsed(data), file)
+    except DlcError:
+        raise
+    except Exception as error:  # what the bindings of MLIR raise has no common class
+        told = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
+        raise UsageError(
+            f"{file} is not read as a module of StableHLO: {told[0].strip()[:300]}",
+            code="D0903",
+            help="jax.export.export(jax.jit(f))(x).mlir_module() is the text of one",
+        ) from error
+
+
+def _parsed(data: bytes) -> ir.Module:
+    """The module of text, of bytecode, or of the bytes of `jax.export.Exported.serialize`."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, stablehlo
+
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    stablehlo.register_dialect(context)
+    chlo.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    if PORTABLE in data[:64] and data.startswith(BYTECODE):
+        return stablehlo.deserialize_portable_artifact(context, data)
+    if data.startswith(BYTECODE) or _is_text(data):
+        with context:
+            return ir.Module.parse(data)
+    from jax import export
+
+    exported = export.deserialize(bytearray(data))
+    return stablehlo.deserialize_portable_artifact(context, exported.mlir_module_serialized)
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether it is text in UTF-8 without control characters."""
+    try:
+        return "\x00" not in data.decode()
+    except UnicodeDecodeError:
+        return False
