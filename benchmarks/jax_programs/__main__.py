@@ -1,4 +1,4 @@
-"""Whole programs of JAX through dlc: values and gradients at several sizes, against JAX.
+"""Whole programs of JAX through dlc: values at several sizes and gradients, against JAX.
 
     python -m benchmarks jax_programs [--only PATTERN] [--jobs J] [--json FILE] [--show]
 

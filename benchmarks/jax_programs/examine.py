@@ -39,7 +39,7 @@ class Finding:
 
 
 def examine(name: str) -> dict[str, Finding]:
-    """Every check of a program, the worst of all sizes."""
+    """Every check of a program: values at all sizes, gradients at one."""
     warnings.simplefilter("ignore")
     program = load_programs()[name]
     checks: dict[str, Callable[[Program], Finding]] = {
@@ -62,39 +62,31 @@ def _guarded(check: Callable[[Program], Finding], program: Program) -> Finding:
 
 
 def _values(program: Program) -> Finding:
-    return _compared(program, lambda function, _: function)
+    """The worst finding of all sizes; a dynamic program is imported once."""
+    worst, imported = Finding("agrees"), None
+    for size in program.sizes:
+        function, arguments = made(program, size)
+        if imported is None or program.dynamic is None:
+            imported = Imported(function, arguments, program.dynamic)
+        worst = _worse(worst, _finding(imported(arguments), function, arguments))
+    return worst
 
 
 def _traced_gradient(program: Program) -> Finding:
     if not (program.has_gradient and program.traces_gradient):
         return Finding("none")
-    return _compared(program, _gradient_of)
+    function, arguments = made(program, program.gradient_size)
+    gradient = _gradient_of(function, arguments)
+    return _finding(Imported(gradient, arguments)(arguments), gradient, arguments)
 
 
 def _own_gradient(program: Program) -> Finding:
     if not (program.has_gradient and program.traces_gradient):
         return Finding("none")
-    worst = Finding("agrees")
-    for size in program.sizes:
-        function, arguments = made(program, size)
-        imported = Imported(function, arguments)
-        gradient = _gradient_of(imported.in_jax, arguments)
-        wanted = _gradient_of(function, arguments)
-        got = _leaves(gradient(*arguments))
-        worst = _worse(worst, _finding(got, wanted, arguments))
-    return worst
-
-
-def _compared(program: Program, changed: Callable[[Function, Sequence[Tree]], Function]) -> Finding:
-    """The worst finding of all sizes; a dynamic program is imported once."""
-    worst, imported = Finding("agrees"), None
-    for size in program.sizes:
-        function, arguments = made(program, size)
-        function = changed(function, arguments)
-        if imported is None or program.dynamic is None:
-            imported = Imported(function, arguments, program.dynamic)
-        worst = _worse(worst, _finding(imported(arguments), function, arguments))
-    return worst
+    function, arguments = made(program, program.gradient_size)
+    imported = Imported(function, arguments, program.dynamic)
+    got = _leaves(_gradient_of(imported.in_jax, arguments)(*arguments))
+    return _finding(got, _gradient_of(function, arguments), arguments)
 
 
 def made(program: Program, size: int) -> Made:

@@ -55,6 +55,11 @@ class Program:
     has_gradient: bool = True
     traces_gradient: bool = True
 
+    @property
+    def gradient_size(self) -> int:
+        """The size at which gradients are compared: the middle one."""
+        return self.sizes[len(self.sizes) // 2]
+
 
 PROGRAMS: dict[str, Program] = {}
 """The programs by name."""
