@@ -8,6 +8,7 @@ from dlc.dialects import array, flow
 from dlc.dialects.array import tensor_type
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.frontend.elaboration.trace import capture
+from dlc.importers.stablehlo import special_functions
 from dlc.importers.stablehlo.facts import Region
 from dlc.importers.stablehlo.formulas import formula
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
@@ -22,7 +23,10 @@ def _call(context: NodeContext) -> Made:
 
 
 def _composite(context: NodeContext) -> Made:
-    """An operation of several, which stand in a function."""
+    """An operation of several, which stand in a function; of CHLO, if it is known, that itself."""
+    known = special_functions.IMPORTERS.get(context.text("name"))
+    if known is not None:
+        return known(context)
     return context.regions.called(context.text("decomposition"), context.operands, context.emit)
 
 

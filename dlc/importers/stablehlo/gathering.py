@@ -10,6 +10,7 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.stablehlo.facts import IndexNumbers
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
+from dlc.importers.stablehlo.slices import dynamic_slice
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import I64, DType, TensorType
@@ -126,8 +127,20 @@ def _gather(context: NodeContext) -> Made:
     assert isinstance(given, IndexNumbers)
     x = context.value(0)
     found = Indexed(context, tensor_type(x), context.value(1), given, sizes)
+    if not found.batch and not given.batch:
+        return _one_slice(context, x, found, sizes)
     gathered = _gathered(context, x, found)
     return _in_place(context.emit, gathered, found, context)
+
+
+def _one_slice(context: NodeContext, x: Value, indexed: Indexed, sizes: Sequence[Size]) -> Value:
+    """The only slice that is read: a dynamic slice without the axes that are left out."""
+    emit, collapsed = context.emit, indexed.numbers.collapsed
+    zero = array.fill(emit, 0, TensorType(I64))
+    starts = [indexed.starts.get(axis, zero) for axis in range(tensor_type(x).rank)]
+    part = dynamic_slice(context, x, starts, sizes)
+    kept = tuple([size for axis, size in enumerate(sizes) if axis not in collapsed])
+    return reshape(emit, part, kept)
 
 
 def _gathered(context: NodeContext, x: Value, indexed: Indexed) -> Value:

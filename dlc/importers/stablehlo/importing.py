@@ -134,6 +134,8 @@ def _reached(program: Program) -> Iterator[Node]:
 
 def called_by(node: Node) -> tuple[str, ...]:
     """The functions that an operation calls."""
+    if node.attributes.get("name") in special_functions.IMPORTERS:
+        return ()
     named = (node.attributes.get("callee"), node.attributes.get("decomposition"))
     return tuple([name for name in named if isinstance(name, str)])
 
@@ -278,6 +280,10 @@ class _Import:
         finally:
             self._calls.pop()
             self._values = outer
+
+    def function(self, name: str) -> Region:
+        """The body of a function of the module."""
+        return self._program.functions[name].body
 
     def _applied(self, region: Region, values: Sequence[Value]) -> list[Value]:
         outer = self._values

@@ -78,11 +78,42 @@ class Known:
                 return None if found is None else tuple(found.ravel().tolist())
             case _:
                 inputs = [self._sizes[operand] for operand in op.operands]
+                if isinstance(op, array.And) and (0,) in inputs:
+                    return (0,)
+                if isinstance(op, array.Select) and inputs[0] is None:
+                    return self._floored(op)
                 sizes = [each for each in inputs if each is not None]
                 rule = _RULES.get(type(op))
                 if rule is None or len(sizes) != len(inputs):
                     return None
                 return rule(self, op, *sizes)
+
+    def _floored(self, op: array.Select) -> Sizes | None:
+        """The quotient or the remainder of a division that rounds down, by a number above 0.
+
+        JAX writes the one as `q - 1 where sign(x) != sign(y) and r != 0 else q`, with q rounded toward zero,
+        and the other as `r + y where (r < 0) != (y < 0) and r != 0 else r`.
+        """
+        match op.condition.op:
+            case array.And(lhs=Value(owner=array.Compare(predicate="ne"))):
+                pass
+            case _:
+                return None
+        match op.no.op, op.yes.op:
+            case array.Divide(lhs=x, rhs=y), array.Subtract(lhs=whole) if whole is op.no:
+                is_quotient = True
+            case array.TruncatedRemainder(lhs=x, rhs=y), array.Add(lhs=left) if left is op.no:
+                is_quotient = False
+            case _:
+                return None
+        sizes, steps = self._sizes[x], self._sizes[y]
+        if sizes is None or steps is None or len(sizes) != 1:
+            return None
+        (size,), (step,) = sizes, steps
+        if not isinstance(step, int) or step < 1:
+            return None
+        quotient = floor_divide(size, step)
+        return (quotient,) if is_quotient else (size - quotient * step,)
 
     def sign(self, size: Size) -> int | None:
         """-1, 0 or 1 as a size is below 0, 0 or above it in every call; None where that differs."""
@@ -133,7 +164,7 @@ def _is_computable(value: Value) -> bool:
 
 def _is_size(value: Value) -> bool:
     type = tensor_type(value)
-    return isinstance(value.op, Op) and not type.dtype.is_float and type.rank <= 1
+    return isinstance(value.op, Op) and not type.dtype.is_float
 
 
 Rule: TypeAlias = Callable[..., "Sizes | None"]
@@ -197,6 +228,8 @@ def _selected(known: Known, op: Op, condition: Sizes, yes: Sizes, no: Sizes) -> 
 
 
 def _sliced(known: Known, op: array.Slice, sizes: Sizes) -> Sizes | None:
+    if len(op.starts) != 1:
+        return None
     (start,), (limit,), (step,) = op.starts, op.limits, op.steps
     if isinstance(start, Dim) or isinstance(limit, Dim):
         return None
@@ -208,6 +241,10 @@ def _repeated(known: Known, op: array.Broadcast, sizes: Sizes) -> Sizes | None:
     return sizes * count if len(sizes) == 1 and isinstance(count, int) else None
 
 
+def _joined(known: Known, op: array.Concatenate, *parts: Sizes) -> Sizes | None:
+    return sum(parts, ()) if op.axis == 0 else None
+
+
 def _signed(known: Known, op: Op, sizes: Sizes) -> Sizes | None:
     signs = [known.sign(size) for size in sizes]
     kept = [sign for sign in signs if sign is not None]
@@ -215,7 +252,7 @@ def _signed(known: Known, op: Op, sizes: Sizes) -> Sizes | None:
 
 
 def _both(known: Known, one: Size, other: Size) -> Size | None:
-    """`and` of two bools, one of which may be unknown to be either."""
+    """`and` of two bools."""
     return one * other if {one, other} <= {0, 1} else None
 
 
@@ -225,7 +262,7 @@ _RULES: dict[type[Op], Rule] = {
     array.Broadcast: _repeated,
     array.Cast: lambda known, op, sizes: sizes,
     array.Compare: _compared,
-    array.Concatenate: lambda known, op, *parts: sum(parts, ()),
+    array.Concatenate: _joined,
     array.Divide: _elementwise(_quotient),
     array.Maximum: _elementwise(lambda known, a, b: larger(a, b, known.bounds)),
     array.Minimum: _elementwise(lambda known, a, b: smaller(a, b, known.bounds)),

@@ -49,6 +49,10 @@ class Regions(Protocol):
         """The results of a function of the module."""
         ...
 
+    def function(self, name: str) -> Region:
+        """The body of a function of the module."""
+        ...
+
     def large_constant(self, elements: Array, type: TensorType) -> Value:
         """The elements of a large tensor, as a weight."""
         ...

@@ -108,7 +108,7 @@ def _argument(found: object) -> tuple[int, bool] | None:
     match found:
         case ("argument", int(index)):
             return index, False
-        case ("select", ("compare", "EQ" | "NE", _, *_), ("constant", _), rest):
+        case ("select", ("compare", "EQ" | "NE", _, *_), ("constant" | "outer", _), rest):
             inner = _argument(rest)
             return inner and (inner[0], True)
         case _:
@@ -150,11 +150,4 @@ def _compared(context: NodeContext, one: Sequence[Value], other: Sequence[Value]
     return evened(context.emit, [found, one[0]])[0]
 
 
-def _top_k(context: NodeContext) -> Made:
-    last = context.type(0).rank - 1
-    k = context.integer("k")
-    best, places = context.emit.all(array.TopK(context.value(0), last, k))
-    return [best, in_dtype(context.emit, places, context.dtype_of(1))]
-
-
-IMPORTERS: dict[str, Importer] = {"chlo.top_k": _top_k, "stablehlo.sort": _sort}
+IMPORTERS: dict[str, Importer] = {"stablehlo.sort": _sort}

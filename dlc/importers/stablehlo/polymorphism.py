@@ -86,13 +86,12 @@ class Conditions:
         """The shapes of the inputs with JAX's dims in them, and the bounds of these."""
         dims: dict[str, Size] = {}
         named = [(size, symbol(name)) for name, size in self._dims.items()]
-        for one, other in (*named, *self._equal):
-            one, other = substitute(one, dims), substitute(other, dims)
-            found = None if one == other else solution(one, other)
+        for one, other in (*self._equal, *named):
+            found = self._solution(substitute(one, dims), substitute(other, dims))
             if found is not None:
                 name, size = found
                 dims = {known: substitute(old, {name: size}) for known, old in dims.items()}
-                dims[name] = size
+                dims.setdefault(name, size)  # a multiple of a number keeps its name
         bounds: dict[str, tuple[int, int | None]] = {}
         for size, least in self._least:
             own = substitute(size, dims)
@@ -100,3 +99,12 @@ class Conditions:
                 bounds[str(own)] = (max(least, 0), None)
         renamed = [tuple([substitute(size, dims) for size in shape]) for shape in shapes]
         return tuple(renamed), bounds
+
+    def _solution(self, one: Size, other: Size) -> tuple[str, Size] | None:
+        """One of our own dims, and what it is where two sizes are equal."""
+        found = None if one == other else solution(one, other)
+        if found is None or found[0] not in self._dims:
+            return found
+        name, size = found
+        own = str(size)
+        return (own, symbol(name)) if own.isidentifier() and own not in self._dims else None

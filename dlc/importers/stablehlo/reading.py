@@ -106,16 +106,10 @@ class _Reader:
 
 
 def _attributes(op: ir.Operation) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
-    for index in range(len(op.attributes)):
-        try:
-            named = op.attributes[index]
-        except (
-            TypeError
-        ):  # the elements of a constant that the bindings do not give, as complex ones
-            continue
-        found[named.name] = plain(named.attr)
-    return found
+    if op.name == "stablehlo.constant" and declared(op.results[0].type).dtype is None:
+        return {}  # the bindings end the process where they are asked for complex elements
+    named = [op.attributes[index] for index in range(len(op.attributes))]
+    return {each.name: plain(each.attr) for each in named}
 
 
 def _dictionaries(op: ir.Operation, name: str) -> Sequence[ir.Attribute]:

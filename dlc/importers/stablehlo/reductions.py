@@ -66,16 +66,18 @@ def _of_one(context: NodeContext, axes: tuple[int, ...]) -> Made:
     if kind not in REDUCTIONS:
         return reduced(context, [x], [initial], axes)
     result = emit(REDUCTIONS[kind](x, axes)) if axes else x
-    return with_initial(context, kind, result, initial)
+    return with_initial(context, context.region(), kind, result, initial)
 
 
-def with_initial(context: NodeContext, kind: str, result: Value, initial: Value) -> Value:
+def with_initial(
+    context: NodeContext, region: Region, kind: str, result: Value, initial: Value
+) -> Value:
     """A result combined with the first value, unless that changes nothing."""
     neutral = identity(kind, tensor_type(result).dtype)
     if neutral is not None and context.known.is_number(initial, neutral):
         return result
     emit = context.emit
-    (found,) = context.regions.applied(context.region(), evened(emit, [initial, result]), emit)
+    (found,) = context.regions.applied(region, evened(emit, [initial, result]), emit)
     return found
 
 
@@ -94,12 +96,12 @@ def reduced(
     started = [emit(array.Broadcast(value, rest, ())) for value in initial]
     if count == 0:
         return started
-    last = [reshape(emit, row, rest) for row in paired(context, rows)]
+    last = [reshape(emit, row, rest) for row in paired(context, context.region(), rows)]
     found = context.regions.applied(context.region(), [*started, *last], emit)
     return evened(emit, [*found, *started])[: len(found)]
 
 
-def paired(context: NodeContext, rows: list[Value]) -> list[Value]:
+def paired(context: NodeContext, region: Region, rows: list[Value]) -> list[Value]:
     """Tensors whose first axes were combined to one row."""
     emit = context.emit
     count = tensor_type(rows[0]).shape[0]
@@ -109,7 +111,7 @@ def paired(context: NodeContext, rows: list[Value]) -> list[Value]:
         first, second = (
             [_every_second(emit, row, start, even) for row in rows] for start in (0, 1)
         )
-        made = context.regions.applied(context.region(), [*first, *second], emit)
+        made = context.regions.applied(region, [*first, *second], emit)
         made = evened(emit, [*made, *first])[: len(rows)]
         if count % 2:
             left = [array.slice_axis(emit, row, 0, even, count) for row in rows]

@@ -22,11 +22,26 @@ def _slice(context: NodeContext) -> Made:
 
 
 def _real_dynamic_slice(context: NodeContext) -> Made:
-    starts, limits, strides = (context.sizes(index) for index in (1, 2, 3))
+    strides = context.sizes(3)
     steps = tuple([step for step in strides if isinstance(step, int)])
     if len(steps) != len(strides):
         raise context.unsupported("with a step that only a call knows is not imported")
-    return sliced(context.emit, context.value(0), starts, limits, steps)
+    starts, limits = context.value(1), context.value(2)
+    sizes = _lengths(context, starts, limits) if set(steps) <= {1} else None
+    if context.known.sizes(starts) is None and sizes is not None:
+        return dynamic_slice(context, context.value(0), _parts(context, starts), sizes)
+    return sliced(context.emit, context.value(0), context.sizes(1), context.sizes(2), steps)
+
+
+def _lengths(context: NodeContext, starts: Value, limits: Value) -> tuple[Size, ...] | None:
+    """The sizes of slices whose limits are the starts plus them."""
+    match limits.op:
+        case array.Add(lhs=one, rhs=other) if one is starts:
+            return context.known.sizes(other)
+        case array.Add(lhs=other, rhs=one) if one is starts:
+            return context.known.sizes(other)
+        case _:
+            return None
 
 
 def sliced(emit: Builder, x: Value, starts: Shape, limits: Shape, steps: tuple[int, ...]) -> Value:

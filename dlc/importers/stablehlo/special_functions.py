@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
+from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.stablehlo.elementwise import evened, in_single, unsigned_of
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
 from dlc.ir.core import Builder, Op, Value
@@ -68,6 +69,13 @@ def _next_after(context: NodeContext) -> Made:
     return emit(array.Select(unordered, nan, emit(array.Bitcast(found, dtype))))
 
 
+def _top_k(context: NodeContext) -> Made:
+    """The k largest along the last axis and their places; as many as the result has."""
+    last = context.type(0).rank - 1
+    best, places = context.emit.all(array.TopK(context.value(0), last, context.shape()[last]))
+    return [best, in_dtype(context.emit, places, context.dtype_of(1))]
+
+
 IMPORTERS: dict[str, Importer] = {
     "chlo.acos": _simple(array.Acos),
     "chlo.acosh": _simple(array.Acosh),
@@ -85,4 +93,5 @@ IMPORTERS: dict[str, Importer] = {
     "chlo.sinh": _simple(array.Sinh),
     "chlo.square": _square,
     "chlo.tan": _simple(array.Tan),
+    "chlo.top_k": _top_k,
 }

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.importers.stablehlo.elementwise import evened
+from dlc.importers.stablehlo.facts import Region
 from dlc.importers.stablehlo.formulas import combined_by, formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
 from dlc.importers.stablehlo.reductions import combination, identity, paired, with_initial
 from dlc.importers.stablehlo.shapes import padded
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Shape
+from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BOOL
 
 MOST = 1 << 12
@@ -28,20 +30,32 @@ CUMULATIVE: dict[str, Callable[..., Op]] = {
     "maximum": array.CumulativeMax,
     "minimum": array.CumulativeMin,
 }
-Pairs = tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
 class _Window:
-    """The numbers of a window, and how many places it has."""
+    """The numbers of a window, and the region that combines its elements."""
 
-    def __init__(self, context: NodeContext) -> None:
+    region: Region
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    base: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[tuple[Size, Size], ...]
+
+    @classmethod
+    def of(cls, context: NodeContext) -> _Window:
+        """The window that the attributes of an operation describe."""
         rank = context.type(0).rank
         ones = (1,) * rank
-        self.size = context.integers("window_dimensions")
-        self.strides = context.integers("window_strides", ones)
-        self.base = context.integers("base_dilations", ones)
-        self.dilations = context.integers("window_dilations", ones)
-        self.padding: Pairs = context.pairs("padding", rank)
+        return cls(
+            context.region(),
+            context.integers("window_dimensions"),
+            context.integers("window_strides", ones),
+            context.integers("base_dilations", ones),
+            context.integers("window_dilations", ones),
+            context.pairs("padding", rank),
+        )
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -53,7 +67,11 @@ class _Window:
     def is_simple(self) -> bool:
         """Whether the padding is less than the window, which is what `array.reduce_window` takes."""
         pairs = zip(self.padding, self.reach, strict=True)
-        return all(0 <= low <= reach and 0 <= high <= reach for (low, high), reach in pairs)
+        return all(
+            isinstance(size, Dim) or 0 <= size <= reach
+            for (low, high), reach in pairs
+            for size in (low, high)
+        )
 
     def pad(self, context: NodeContext, x: Value, value: Value, *, edges: bool) -> Value:
         """The tensor with its elements apart, and with its edges where these are asked for."""
@@ -70,20 +88,53 @@ class _Window:
 
 def _reduce_window(context: NodeContext) -> Made:
     count = len(context.operands) // 2
-    window = _Window(context)
+    window = _Window.of(context)
     if count > 1:
         return _generic(context, window, count)
+    kind = combination(window.region, context.type(0).dtype) or ""
+    axis = _running_axis(window.size, context.type(0).shape)
+    is_plain = {*window.strides, *window.base, *window.dilations} <= {1}
+    if axis is not None and is_plain and _is_neutral(context, kind):
+        found = _running(context, kind, axis, window.padding)
+        if found is not None:
+            return found
+    return _windowed(context, window, kind)
+
+
+def _dynamic_reduce_window(context: NodeContext) -> Made:
+    """As a custom call, whose function and sizes are named and computed elsewhere."""
+    called = context.given("called_computations")
+    name = called[0] if isinstance(called, tuple) else ""
+    region = context.regions.function(str(name))
+    sizes, *steps, edges = (context.sizes(index) for index in range(2, 7))
+    padding = tuple(zip(edges[::2], edges[1::2], strict=True))
+    strides, base, dilations = (tuple([n for n in s if isinstance(n, int)]) for s in steps)
+    window = tuple([size for size in sizes if isinstance(size, int)])
+    kind = combination(region, context.type(0).dtype) or ""
+    axis = _running_axis(sizes, context.type(0).shape)
+    if axis is not None and {*strides, *base, *dilations} <= {1} and _is_neutral(context, kind):
+        found = _running(context, kind, axis, padding)
+        if found is not None:
+            return found
+    if len(window) != len(sizes):
+        raise context.unsupported(
+            "over a number of elements that only a call knows is not imported"
+        )
+    return _windowed(context, _Window(region, window, strides, base, dilations, padding), kind)
+
+
+def _is_neutral(context: NodeContext, kind: str) -> bool:
+    """Whether the first value leaves others as they are."""
+    neutral = identity(kind, context.type(0).dtype)
+    return neutral is not None and context.known.is_number(context.value(1), neutral)
+
+
+def _windowed(context: NodeContext, window: _Window, kind: str) -> Made:
     emit, x, initial = context.emit, context.value(0), context.value(1)
     dtype = tensor_type(x).dtype
-    kind = combination(context.region(), dtype) or ""
-    neutral = identity(kind, dtype)
-    is_neutral = neutral is not None and context.known.is_number(initial, neutral)
-    running = _running(context, window, kind) if is_neutral else None
-    if running is not None:
-        return running
     if kind not in FUNCTIONS or dtype is BOOL:
         return _generic(context, window, 1)
-    edges = not (is_neutral and window.is_simple)
+    edges = not (_is_neutral(context, kind) and window.is_simple)
     x = window.pad(context, x, initial, edges=edges)
     padding = ((0, 0),) * len(window.size) if edges else window.padding
     shape = tensor_type(x).shape
@@ -96,27 +147,27 @@ def _reduce_window(context: NodeContext) -> Made:
             x, FUNCTIONS[kind], window.size, window.strides, padding, window.dilations
         )
     )
-    return with_initial(context, kind, found, initial)
+    return with_initial(context, window.region, kind, found, initial)
 
 
-def _running(context: NodeContext, window: _Window, kind: str) -> Value | None:
-    """A window over everything up to each element, along one axis: a prefix scan."""
-    shape = context.type(0).shape
-    ones = (1,) * len(shape)
-    axes = [axis for axis, size in enumerate(window.size) if size != 1]
-    if kind not in CUMULATIVE or len(axes) != 1 or context.type(0).dtype is BOOL:
+def _running_axis(sizes: Sequence[Size], shape: Shape) -> int | None:
+    """The only axis along which a window is longer than 1, where it is as long as the tensor."""
+    axes = [axis for axis, size in enumerate(sizes) if size != 1]
+    return axes[0] if len(axes) == 1 and sizes[axes[0]] == shape[axes[0]] else None
+
+
+def _running(
+    context: NodeContext, kind: str, axis: int, padding: Sequence[tuple[Size, Size]]
+) -> Value | None:
+    """A window over everything up to each element, or from it on: a prefix scan."""
+    type = context.type(0)
+    if kind not in CUMULATIVE or type.dtype is BOOL:
         return None
-    if not window.strides == window.base == window.dilations == ones:
+    edges = list(padding)
+    before, last = edges.pop(axis), type.shape[axis] - 1
+    if any(pair != (0, 0) for pair in edges) or before not in ((last, 0), (0, last)):
         return None
-    (axis,) = axes
-    size = shape[axis]
-    if size != window.size[axis]:
-        return None
-    edges = list(window.padding)
-    low, high = edges.pop(axis)
-    if any(pair != (0, 0) for pair in edges) or {low, high} != {0, size - 1}:
-        return None
-    return context.emit(CUMULATIVE[kind](context.value(0), axis, low == 0))
+    return context.emit(CUMULATIVE[kind](context.value(0), axis, before == (0, last)))
 
 
 def _generic(context: NodeContext, window: _Window, count: int) -> list[Value]:
@@ -139,9 +190,9 @@ def _generic(context: NodeContext, window: _Window, count: int) -> list[Value]:
             [_element(context, window, x, offset, places) for offset in offsets] for x in wide
         )
     ]
-    last = [reshape(emit, row, places) for row in paired(context, rows)]
+    last = [reshape(emit, row, places) for row in paired(context, window.region, rows)]
     started = [emit(array.Broadcast(value, places, ())) for value in initial]
-    found = context.regions.applied(context.region(), [*started, *last], emit)
+    found = context.regions.applied(window.region, [*started, *last], emit)
     return evened(emit, [*found, *started])[: len(found)]
 
 
@@ -168,9 +219,9 @@ def _select_and_scatter(context: NodeContext) -> Made:
         raise context.unsupported("that selects by another function than >= or <= is not imported")
     if combined_by(context.region(1)) != "add":
         raise context.unsupported("that does not add what is scattered is not imported")
-    window = _Window(context)
+    window = _Window.of(context)
     type = tensor_type(x)
-    lows = [max(low, 0) for low, _ in window.padding]
+    lows = [max(low, 0) for low, _ in context.pairs("padding", type.rank)]
     if not window.is_simple:
         worst = identity("maximum" if function == "max" else "minimum", type.dtype) or 0
         outside = array.fill(emit, worst, type.with_shape(()))
@@ -190,6 +241,7 @@ def _select_and_scatter(context: NodeContext) -> Made:
 
 
 IMPORTERS: dict[str, Importer] = {
+    "stablehlo.custom_call @stablehlo.dynamic_reduce_window": _dynamic_reduce_window,
     "stablehlo.reduce_window": _reduce_window,
     "stablehlo.select_and_scatter": _select_and_scatter,
 }
