@@ -21,7 +21,7 @@ Array: TypeAlias = Any
 jax: Any = importlib.import_module("jax")
 jnp: Any = jax.numpy
 
-CHECKS = ("values", "traced gradient", "own gradient")
+CHECKS: tuple[str, ...] = ("values", "traced gradient", "own gradient")
 """Values of the program; those of its gradient, which JAX traced into a program; dlc's own gradient of the
 program, through `dlc.to_jax`: all against JAX."""
 

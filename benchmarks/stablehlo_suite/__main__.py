@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.stablehlo_suite import cases
@@ -36,17 +37,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="the most for a case")
     parser.add_argument("--x64", action="store_true", help="with types of 64 bits")
     parser.add_argument("--show", default="wrong,broken")
-    parser.add_argument("--json", type=Path, help="where to write the outcome of each case")
+    parser.add_argument("--json", type=Path, help="a line for each case, as they are done")
     given = parser.parse_args()
     tasks = chosen(given.only, given.count, x64=given.x64)
     with tempfile.TemporaryDirectory() as cache:
         os.environ["DLC_CACHE"] = cache
-        found = sorted(outcomes(tasks, given.jobs, given.seconds), key=lambda one: one.name)
-    if given.json is not None:
-        rows = [
-            {field: getattr(one, field) for field in Outcome.__dataclass_fields__} for one in found
-        ]
-        given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        found = sorted(
+            outcomes(tasks, given.jobs, given.seconds, given.json), key=lambda one: one.name
+        )
     print_tables(found, set(given.show.split(",")))
     return NUMBERS_DIFFER if {"wrong", "broken"} & {one.verdict for one in found} else 0
 
@@ -58,14 +56,21 @@ def chosen(pattern: str, count: int | None, *, x64: bool) -> list[Task]:
     return [Task(name, x64) for name in names[::step][:count]]
 
 
-def outcomes(tasks: Sequence[Task], jobs: int, seconds: float) -> Iterator[Outcome]:
-    """What becomes of each case, as they are done."""
+def outcomes(
+    tasks: Sequence[Task], jobs: int, seconds: float, lines: Path | None = None
+) -> Iterator[Outcome]:
+    """What becomes of each case, as they are done; each is a line of JSON in the file `lines`, too."""
+    if lines is not None:
+        lines.write_text("", encoding="utf-8")
     for number, (task, found) in enumerate(work_through(examine, tasks, jobs, seconds), 1):
         if isinstance(found, Lost):
             primitive = cases.primitive_of(task.name, x64=task.x64)
             found = Outcome(task.name, primitive, "broken", found.why)
         if number % 200 == 0:
             print(f"{number} of {len(tasks)}", file=sys.stderr, flush=True)
+        if lines is not None:
+            with lines.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(found)) + "\n")
         yield found
 
 
