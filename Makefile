@@ -12,12 +12,13 @@ LOCKED := --require-hashes --only-binary :all: --requirement
 # The tools of `make lock` and `make audit` stay out of the way of the others.
 SUPPLY_CHAIN := .venv-supply-chain
 TORCH := .venv-torch
+JAX := .venv-jax
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check format-check lint types layers test test-all test-torch test-gpu oracles lock licences audit \
+.PHONY: help install check format-check lint types layers test test-all test-torch test-jax test-gpu oracles lock licences audit \
 	dist bench bench-gpu demo clean
 
 help: ## list the targets
@@ -91,6 +92,15 @@ $(TORCH)/installed: pyproject.toml
 
 test-torch: $(TORCH)/installed ## the tests of what is imported from PyTorch, in .venv-torch
 	$(TORCH)/bin/python -m pytest -m "" tests/importers/torch
+
+# JAX is no part of the lock either.
+$(JAX)/installed: pyproject.toml
+	test -x $(JAX)/bin/python || $(PYTHON) -m venv $(JAX)
+	$(JAX)/bin/python $(PIP_INSTALL) 'jax==0.10.2' 'absl-py>=2,<3' 'pytest>=9,<10' --editable '.[jax]'
+	@touch $@
+
+test-jax: $(JAX)/installed ## the tests of what is imported from JAX, in .venv-jax
+	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from dlc.driver.api import compile, trainer
+    from dlc.driver.jax.from_jax import from_jax
     from dlc.driver.jax.to_jax import to_jax
     from dlc.driver.torch.from_torch import from_torch
     from dlc.errors import (
@@ -44,6 +45,7 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "compile",
+    "from_jax",
     "from_torch",
     "load",
     "pinned",
@@ -74,6 +76,8 @@ def _home(name: str) -> ModuleType:
     match name:
         case "compile" | "trainer":
             import dlc.driver.api as home
+        case "from_jax":
+            import dlc.driver.jax.from_jax as home
         case "from_torch":
             import dlc.driver.torch.from_torch as home
         case "to_jax":

@@ -24,9 +24,9 @@ PLATFORM: Final = {
 }
 
 
-UNLOCKED: Final = frozenset({"torch"})
-"""Extras that the lock leaves out, and so licences and SBOM do: PyTorch is tested in an environment of its
-own, and comes in builds for many machines."""
+UNLOCKED: Final = frozenset({"jax", "torch"})
+"""Extras that the lock leaves out, and so licences and SBOM do: JAX and PyTorch are tested in environments
+of their own, and come in builds for many machines."""
 
 
 def users_extras() -> list[str]:

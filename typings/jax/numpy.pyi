@@ -1,3 +1,6 @@
+import numpy as np
 from jax import Array
 
-def asarray(a: object, dtype: object = ...) -> Array: ...
+def asarray(value: object) -> Array: ...
+
+bfloat16: np.dtype[np.generic]

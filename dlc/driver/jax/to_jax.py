@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import cast
 
 from dlc.driver.jax.jax_function import JaxFunction
 from dlc.driver.jax.parameter_function import ParameterFunction
 from dlc.errors import UsageError, memory_needed
 from dlc.errors.options import in_python
+from dlc.importers.stablehlo.opening import jax_needed
 from dlc.runtime.calling.entry import EntryPoint
 
 
@@ -33,16 +33,6 @@ def to_jax(entry: EntryPoint, *, params: bool = False) -> JaxFunction | Paramete
             help="write dlc.to_jax(model.predict)",
         )
     return ParameterFunction(entry) if params else JaxFunction(entry)
-
-
-def jax_needed() -> None:
-    """Raise UsageError (D0921) where JAX is not installed."""
-    if find_spec("jax") is None:
-        raise UsageError(
-            "jax is not installed, which dlc.to_jax needs",
-            code="D0921",
-            help="pip install 'dlc[jax]' brings it",
-        )
 
 
 __all__ = ["to_jax"]

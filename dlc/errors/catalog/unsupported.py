@@ -63,7 +63,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nlimit exact\nexport fn f(x: f16) -> f16 = x + 1",
     ),
     "D0710": Page(
-        "something in a model of ONNX or PyTorch that dlc does not import",
+        "something in a model of ONNX, PyTorch or JAX that dlc does not import",
         "An operator, a version of the operators of ONNX (6 to 28 are known), or a use of an operator that "
         "the importer lacks. Every one is listed at once, with the nodes concerned. Tools such as "
         "`onnx.version_converter` or a simplifier may write the model with other operators.",
@@ -128,6 +128,25 @@ PAGES: dict[str, Page] = {
         "code decides by the numbers in a tensor, or where a size that was to be dynamic is fixed by the "
         "code. The message is PyTorch's. The backend `dlc` of `torch.compile` compiles the parts between "
         "such places, and Python runs these.",
+    ),
+    "D0718": Page(
+        "a type of numbers that dlc does not have",
+        "dlc computes with floats of 16, 32 and 64 bits, integers of 8 to 64 bits, and bools. A module of "
+        "StableHLO also has complex, quantised and 4-bit numbers, floats of 8 bits, and tokens. All types "
+        "are listed at once, with the operations concerned, before anything is compiled. Compute with the "
+        "real and the imaginary part as two arrays, or convert quantised weights to integers and scales.",
+        "dlc.from_jax(lambda x: abs(jnp.exp(1j * x)), x)",
+        "dlc.from_jax(lambda x: jnp.sqrt(jnp.cos(x) ** 2 + jnp.sin(x) ** 2), x)",
+    ),
+    "D0719": Page(
+        "a function of JAX that is not exported",
+        "`dlc.from_jax` has `jax.export` trace the function into one module. That fails where Python code "
+        "decides by the numbers in an array, where a size that was to be dynamic is compared with a "
+        "number, or where the function calls back into Python. The message is JAX's. Write choices with "
+        "`jax.lax.cond` or `jnp.where`, loops with `jax.lax.scan`, and give dims constraints in the shape "
+        "that `dynamic` says.",
+        "dlc.from_jax(lambda x: x if x.sum() > 0 else -x, x)",
+        "dlc.from_jax(lambda x: jnp.where(x.sum() > 0, x, -x), x)",
     ),
     "D0725": Page(
         "a counted size in JAX",

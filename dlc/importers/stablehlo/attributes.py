@@ -56,6 +56,8 @@ def plain(attribute: ir.Attribute) -> Attribute:
             return tuple(attribute)
         case ir.ArrayAttr():
             return tuple([plain(part) for part in attribute])
+        case ir.DictAttr():
+            return tuple([(each.name, plain(each.attr)) for each in attribute])
         case ir.TypeAttr():
             return declared(attribute.value)
         case _:

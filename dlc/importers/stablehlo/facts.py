@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.ir.dims import Bounds, Shape
 from dlc.ir.types import DType
 
 Array: TypeAlias = NDArray[np.generic]
@@ -130,18 +129,12 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A module: its functions by name, the one that is called from outside, and all operations in order.
-
-    `shapes` are those of the inputs with JAX's own dims, and `bounds` those of the dims, where JAX says
-    them beside the module.
-    """
+    """A module: its functions by name, the one that is called from outside, and all operations in order."""
 
     file: str
     functions: Mapping[str, Function]
     main: str
     nodes: tuple[Node, ...]
-    shapes: tuple[Shape, ...] | None = None
-    bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
 
     @property
     def listing(self) -> str:

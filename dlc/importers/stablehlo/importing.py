@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,9 +85,9 @@ def import_program(program: Program) -> StableHloModel:
     Raises Unsupported with every type (D0718) and every operation (D0710) that is not imported, by kind.
     """
     _check(program)
-    shapes, bounds = program.shapes, program.bounds
-    if shapes is None:
-        first = _Import(program, dim_names(program.functions[program.main]), {})
+    shapes, bounds = dim_names(program.functions[program.main]), dict[str, tuple[int, int | None]]()
+    if any(names(size) for shape in shapes for size in shape):
+        first = _Import(program, shapes, {})
         first.body()
         shapes, bounds = first.conditions.solved(first.shapes)
     return _Import(program, shapes, bounds).run()
@@ -96,6 +97,7 @@ def _check(program: Program) -> None:
     """Raise Unsupported with all types and operations that are not imported."""
     types: dict[str, list[Node]] = defaultdict(list)
     kinds: dict[str, list[Node]] = defaultdict(list)
+    _check_inputs(program)
     for node in _reached(program):
         for type in (*node.operand_types, *node.types):
             if type.dtype is None and node not in types[_kind_of(type)]:
@@ -103,7 +105,11 @@ def _check(program: Program) -> None:
         if node.kind not in IMPORTERS:
             kinds[node.kind].append(node)
     refused = [
-        *[("D0718", f"{kind} is no type of dlc", nodes) for kind, nodes in types.items() if nodes],
+        *[
+            ("D0718", f"dlc has no numbers of type {kind}", nodes)
+            for kind, nodes in types.items()
+            if nodes
+        ],
         *[("D0710", f"{kind} is not imported", nodes) for kind, nodes in kinds.items()],
     ]
     if refused:
@@ -114,9 +120,17 @@ def _check(program: Program) -> None:
         raise Unsupported(problems, sources={program.file: program.listing})
 
 
+def _check_inputs(program: Program) -> None:
+    """Raise Unsupported for an input of the main function of a type that dlc does not have."""
+    for type in program.functions[program.main].body.types:
+        if type.dtype is None:
+            raise Unsupported(f"an input is {type.text}, which dlc has no type for", code="D0718")
+
+
 def _kind_of(type: Declared) -> str:
     """What is refused of a type: its element type, where it is a tensor."""
-    return type.text.removeprefix("tensor<").removesuffix(">").rpartition("x")[2] or type.text
+    found = re.fullmatch(r"tensor<(?:[\d?]+x)*(.*)>", type.text)
+    return found[1] if found else type.text
 
 
 def _reached(program: Program) -> Iterator[Node]:

@@ -140,6 +140,16 @@ class NodeContext:
         flat = self.integers(name, (0,) * (2 * count))
         return tuple(zip(flat[::2], flat[1::2], strict=True))
 
+    def pairs_of(self, name: str) -> list[tuple[str, Attribute]]:
+        """The entries of a dictionary; none where it is left out."""
+        found = self.given(name)
+        pairs = (
+            [entry for entry in found if isinstance(entry, tuple)]
+            if isinstance(found, tuple)
+            else []
+        )
+        return [(key, value) for key, value in pairs if isinstance(key, str)]
+
     def region(self, index: int = 0) -> Region:
         """A region."""
         return self.node.regions[index]

@@ -57,17 +57,9 @@ def program_of(data: bytes, file: str) -> Program:
 def _parsed(data: bytes) -> ir.Module:
     """The module of text, of bytecode, or of the bytes of `jax.export.Exported.serialize`."""
     from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-    from jaxlib.mlir.dialects import chlo, stablehlo
+    from jaxlib.mlir.dialects import stablehlo
 
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    stablehlo.register_dialect(context)
-    chlo.register_dialect(context)
-    context.allow_unregistered_dialects = True
+    context = _context()
     if PORTABLE in data[:64] and data.startswith(BYTECODE):
         return stablehlo.deserialize_portable_artifact(context, data)
     if data.startswith(BYTECODE) or _is_text(data):
@@ -77,6 +69,23 @@ def _parsed(data: bytes) -> ir.Module:
 
     exported = export.deserialize(bytearray(data))
     return stablehlo.deserialize_portable_artifact(context, exported.mlir_module_serialized)
+
+
+def _context() -> ir.Context:
+    """A context of MLIR with the dialects that JAX writes."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
+
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in (stablehlo, chlo, sdy):
+        dialect.register_dialect(context)
+    mhlo.register_mhlo_dialect(context)
+    return context
 
 
 def _is_text(data: bytes) -> bool:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.stablehlo.elementwise import evened, in_single, unsigned_of
+from dlc.importers.stablehlo.elementwise import evened, in_single, total_order, unsigned_of
+from dlc.importers.stablehlo.formulas import formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
 from dlc.ir.core import Builder, Op, Value
+from dlc.ir.dims import Dim
 
 
 def _simple(kind: Callable[[Value], Op]) -> Importer:
@@ -72,8 +74,28 @@ def _next_after(context: NodeContext) -> Made:
 def _top_k(context: NodeContext) -> Made:
     """The k largest along the last axis and their places; as many as the result has."""
     last = context.type(0).rank - 1
-    best, places = context.emit.all(array.TopK(context.value(0), last, context.shape()[last]))
-    return [best, in_dtype(context.emit, places, context.dtype_of(1))]
+    return top_k(context, last, context.shape()[last], largest=True)
+
+
+def top_k(context: NodeContext, axis: int, k: int | Dim, *, largest: bool) -> list[Value]:
+    """The k best along an axis and their places, in the total order of floats: -NaN, -inf, .., inf, NaN."""
+    emit, x = context.emit, context.value(0)
+    keys = total_order(emit, x) if tensor_type(x).dtype.is_float else x
+    best, places = emit.all(array.TopK(keys, axis, k, largest))
+    if keys is not x:
+        best = array.take_along(emit, x, places, axis)
+    return [best, in_dtype(emit, places, context.dtype_of(1))]
+
+
+def _approximate_top_k(context: NodeContext) -> Made:
+    """As XLA computes it without hardware for it: exactly."""
+    config = dict(context.pairs_of("mhlo.backend_config"))
+    axis, called = config.get("reduction_dim", 0), context.given("called_computations")
+    assert isinstance(axis, int)
+    if context.shape()[axis] != config.get("top_k") or not isinstance(called, tuple):
+        raise context.unsupported("without the best of all parts is not imported")
+    (compared,) = formulas(context.regions.function(str(called[0])))
+    return top_k(context, axis, context.shape()[axis], largest=compared[1] == "GT")
 
 
 IMPORTERS: dict[str, Importer] = {
@@ -94,4 +116,5 @@ IMPORTERS: dict[str, Importer] = {
     "chlo.square": _square,
     "chlo.tan": _simple(array.Tan),
     "chlo.top_k": _top_k,
+    "stablehlo.custom_call @ApproxTopK": _approximate_top_k,
 }

@@ -229,7 +229,13 @@ def _select_and_scatter(context: NodeContext) -> Made:
     padding = window.padding if window.is_simple else ((0, 0),) * type.rank
     found = emit(
         array.SelectAndScatter(
-            x, function, window.size, window.strides, padding, window.dilations, updates
+            x,
+            updates=updates,
+            function=function,
+            window=window.size,
+            strides=window.strides,
+            padding=padding,
+            dilations=window.dilations,
         )
     )
     if not window.is_simple:

@@ -1,0 +1,1 @@
+# What dlc uses of jaxlib, which the gate runs without.

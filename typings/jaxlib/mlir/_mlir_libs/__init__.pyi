@@ -1,0 +1,1 @@
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext as _jax_mlir_ext

@@ -1,0 +1,6 @@
+from jaxlib.mlir.dialects.stablehlo import EnumAttribute
+from jaxlib.mlir.ir import Context
+
+class ComparisonDirectionAttr(EnumAttribute): ...
+
+def register_dialect(context: Context) -> None: ...
