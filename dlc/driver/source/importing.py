@@ -77,7 +77,7 @@ def import_model(
     shapes: Mapping[str, str] | None = None,
     fixed: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Write the `.dlm` of an `.onnx`, `.pt2` or `.mlir` file, and its weights beside it under the same name.
+    """Write the `.dlm` of an `.onnx`, `.pt2` or `.mlir` file, and its weights beside it under its name.
 
     `dims` gives bounds to sizes that the file only names, `shapes` other shapes to its inputs, such as
     `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:

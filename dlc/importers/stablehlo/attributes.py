@@ -160,7 +160,9 @@ def _brain_floats(attribute: ir.DenseElementsAttr) -> Array:
     if text.startswith('"0x'):
         return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), np.uint16)
     bits = [
-        int(number, 16) if number.startswith("0x") else int(encode(np.float32(number), BF16))
+        int(number, 16)
+        if number.startswith("0x")
+        else int(encode(np.array(number, np.float32), BF16))
         for number in _NUMBER.findall(text)
     ]
     return np.array(bits, np.uint16)

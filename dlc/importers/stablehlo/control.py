@@ -10,7 +10,7 @@ from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.stablehlo import special_functions
 from dlc.importers.stablehlo.facts import Region
-from dlc.importers.stablehlo.formulas import formula
+from dlc.importers.stablehlo.formulas import Formula, Part, formula
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
 from dlc.ir.bounded import larger
 from dlc.ir.core import Block, Builder, Value
@@ -110,7 +110,7 @@ def _counted(context: NodeContext) -> tuple[int, Size, Size] | None:
     return place, start[0], larger(end - start[0], 0, context.known.bounds)
 
 
-def _adds_outer_one(context: NodeContext, step: tuple[object, ...], place: int) -> bool:
+def _adds_outer_one(context: NodeContext, step: Formula, place: int) -> bool:
     match step:
         case ("add", ("argument", index), ("outer", str(name))):
             return index == place and context.known.is_number(context.regions.outer(name), 1)
@@ -118,7 +118,7 @@ def _adds_outer_one(context: NodeContext, step: tuple[object, ...], place: int) 
             return False
 
 
-def _limit(context: NodeContext, limit: object) -> Size | None:
+def _limit(context: NodeContext, limit: Part) -> Size | None:
     match limit:
         case ("constant", int(number)):
             return number

@@ -227,15 +227,16 @@ def _round_away(emit: Builder, x: Value) -> Value:
 
 
 def _cube_root(emit: Builder, x: Value) -> Value:
-    """`sign(x) |x|^(1/3)`, with one step of Newton's method."""
+    """`sign(x) |x|^(1/3)`, with one step of Newton's method: `r - (r - a / r^2) / 3`."""
     size = emit(array.Abs(x))
+    root = emit(array.Power(size, array.constant_like(emit, 1 / 3, x)))
+    quotient = emit(array.Divide(size, emit(array.Multiply(root, root))))
     third = array.constant_like(emit, 1 / 3, x)
-    root = emit(array.Power(size, third))
-    square = emit(array.Multiply(root, root))
-    better = emit(array.Subtract(root, emit(array.Divide(emit(array.Subtract(root, emit(array.Divide(size, square)))), array.constant_like(emit, 3, x)))))  # fmt: skip
-    fits = emit(array.Compare(emit(array.Abs(better)), array.constant_like(emit, float("inf"), x), "lt"))  # fmt: skip
-    root = emit(array.Select(fits, better, root))
-    return emit(array.Multiply(emit(array.Sign(x)), root))
+    step = emit(array.Multiply(emit(array.Subtract(root, quotient)), third))
+    better = emit(array.Subtract(root, step))
+    infinity = array.constant_like(emit, float("inf"), x)
+    fits = emit(array.Compare(emit(array.Abs(better)), infinity, "lt"))  # at 0 the quotient is NaN
+    return emit(array.Multiply(emit(array.Sign(x)), emit(array.Select(fits, better, root))))
 
 
 def _identity(context: NodeContext) -> Made:

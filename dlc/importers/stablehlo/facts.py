@@ -62,8 +62,8 @@ class IndexNumbers:
 
     `window` are the axes of the result (of the updates) that number the elements of a slice, `collapsed`
     those of the operand that a slice lacks, `batch` those of the operand that are walked together with the
-    axes `index_batch` of the indices, `indexed` the axis of the operand for each element of an index vector,
-    which lies along `vector`.
+    axes `index_batch` of the indices, `indexed` the axis of the operand for each element of an index
+    vector, which lies along `vector`.
     """
 
     window: tuple[int, ...]
@@ -74,10 +74,10 @@ class IndexNumbers:
     vector: int
 
 
-Attribute: TypeAlias = (
-    "str | int | float | bool | Elements | DotNumbers | ConvNumbers | IndexNumbers | Declared"
-    " | tuple[Attribute, ...]"
+Simple: TypeAlias = (
+    str | int | float | bool | Elements | DotNumbers | ConvNumbers | IndexNumbers | Declared
 )
+Attribute: TypeAlias = "Simple | tuple[Attribute, ...]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 from dlc.importers.stablehlo.facts import Elements, Node, Region
 
-Formula: TypeAlias = "tuple[object, ...]"
+Part: TypeAlias = "tuple[Part, ...] | str | int | float | bool"
+Formula: TypeAlias = "tuple[Part, ...]"
 """`("argument", 0)`, `("constant", 1.0)`, `("outer", "%7")`, or the name of an operation, for a comparison
 its direction and type, and its operands; operands that may change places are in order."""
 
@@ -36,13 +37,17 @@ def _formula(region: Region, makers: dict[str, Node], name: str, depth: int) -> 
         return ("constant", value.array.item())
     if depth == 0 or node.regions:
         return ("deep",)
-    parts = [_formula(region, makers, operand, depth - 1) for operand in node.operands]
+    parts: list[Formula] = [
+        _formula(region, makers, operand, depth - 1) for operand in node.operands
+    ]
     kind = node.kind.rpartition(".")[2]
     if kind in COMMUTATIVE:
         parts.sort(key=repr)
     if kind == "compare":
-        how = node.attributes.get("comparison_direction"), node.attributes.get("compare_type", "")
-        return (kind, *how, *parts)
+        direction, of = (
+            str(node.attributes.get(name, "")) for name in ("comparison_direction", "compare_type")
+        )
+        return (kind, direction, of, *parts)
     if kind == "convert" and node.types[0].dtype is node.operand_types[0].dtype:
         return parts[0]
     return (kind, *parts)

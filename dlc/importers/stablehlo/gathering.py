@@ -60,7 +60,7 @@ class Indexed:
         wide = indices if type.dtype.kind == "int" and type.dtype.bits >= 32 else None
         indices = wide or in_dtype(emit, indices, I64)
         if vector == type.rank:
-            return {axis: indices for axis in self.numbers.indexed}
+            return dict.fromkeys(self.numbers.indexed, indices)
         return {
             axis: reshape(emit, array.slice_axis(emit, indices, vector, k, k + 1), self.batch)
             for k, axis in enumerate(self.numbers.indexed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ MOST = 1 << 14
 """So many elements of a value are computed while importing."""
 
 Sizes: TypeAlias = tuple[Size, ...]
+T = TypeVar("T")
 
 
 class Known:
@@ -91,8 +92,8 @@ class Known:
     def _floored(self, op: array.Select) -> Sizes | None:
         """The quotient or the remainder of a division that rounds down, by a number above 0.
 
-        JAX writes the one as `q - 1 where sign(x) != sign(y) and r != 0 else q`, with q rounded toward zero,
-        and the other as `r + y where (r < 0) != (y < 0) and r != 0 else r`.
+        JAX writes the one as `q - 1 where sign(x) != sign(y) and r != 0 else q`, with q rounded toward
+        zero, and the other as `r + y where (r < 0) != (y < 0) and r != 0 else r`.
         """
         match op.condition.op:
             case array.And(lhs=Value(owner=array.Compare(predicate="ne"))):
@@ -117,31 +118,32 @@ class Known:
 
     def sign(self, size: Size) -> int | None:
         """-1, 0 or 1 as a size is below 0, 0 or above it in every call; None where that differs."""
-        signs = [
-            sign
-            for sign, excluded in (
-                (-1, never_negative(size, self.bounds)),
-                (0, never_equal(size, 0, self.bounds)),
-                (1, never_negative(-size, self.bounds)),
-            )
-            if not excluded
-        ]
-        return signs[0] if len(signs) == 1 else None
+        signs = self.signs(size)
+        return signs.pop() if len(signs) == 1 else None
+
+    def signs(self, size: Size) -> set[int]:
+        """The signs that a size can have."""
+        excluded = {
+            -1: never_negative(size, self.bounds),
+            0: never_equal(size, 0, self.bounds),
+            1: never_negative(-size, self.bounds),
+        }
+        return {sign for sign, is_excluded in excluded.items() if not is_excluded}
 
 
 def _deep(
     value: Value,
-    memory: dict[Value, Array | None] | dict[Value, Sizes | None],
+    memory: dict[Value, T | None],
     is_of_kind: Callable[[Value], bool],
-    of_op: Callable[[Op], Array | Sizes | None],
-) -> object:
+    of_op: Callable[[Op], T | None],
+) -> T | None:
     """What `of_op` says of the operation that makes a value, after all that it reads."""
     stack = [value]
     while stack:
         top = stack[-1]
         if top in memory:
             stack.pop()
-        elif not is_of_kind(top):
+        elif top.op is None or not is_of_kind(top):
             memory[top] = None
         elif open := [each for each in top.op.operands if each not in memory]:
             stack += open
@@ -195,30 +197,25 @@ def _remainder(known: Known, one: Size, other: Size) -> Size | None:
     return None if quotient is None else one - quotient * other
 
 
+HOLDS: dict[str, frozenset[int]] = {
+    "eq": frozenset({0}),
+    "ne": frozenset({-1, 1}),
+    "lt": frozenset({-1}),
+    "le": frozenset({-1, 0}),
+    "gt": frozenset({1}),
+    "ge": frozenset({0, 1}),
+}
+"""The signs of a difference for which a comparison holds."""
+
+
 def _compared(known: Known, op: array.Compare, one: Sizes, other: Sizes) -> Sizes | None:
-    holds = {
-        "eq": lambda sign: sign == 0, "ne": lambda sign: sign != 0, "lt": lambda sign: sign < 0,
-        "le": lambda sign: sign <= 0, "gt": lambda sign: sign > 0, "ge": lambda sign: sign >= 0,
-    }[op.predicate]  # fmt: skip
     results: list[int] = []
     for a, b in zip(one, other, strict=True):
-        outcomes = {int(holds(sign)) for sign in _signs(known, a - b)}
+        outcomes = {int(sign in HOLDS[op.predicate]) for sign in known.signs(a - b)}
         if len(outcomes) != 1:
             return None
         results += outcomes
     return tuple(results)
-
-
-def _signs(known: Known, size: Size) -> set[int]:
-    """The signs that a size can have."""
-    signs = {-1, 0, 1}
-    if never_negative(size, known.bounds):
-        signs.discard(-1)
-    if never_negative(-size, known.bounds):
-        signs.discard(1)
-    if never_equal(size, 0, known.bounds):
-        signs.discard(0)
-    return signs
 
 
 def _selected(known: Known, op: Op, condition: Sizes, yes: Sizes, no: Sizes) -> Sizes | None:
@@ -256,19 +253,27 @@ def _both(known: Known, one: Size, other: Size) -> Size | None:
     return one * other if {one, other} <= {0, 1} else None
 
 
+def _same(known: Known, op: Op, sizes: Sizes) -> Sizes:
+    return sizes
+
+
+def _negated(known: Known, op: Op, sizes: Sizes) -> Sizes:
+    return tuple([-size for size in sizes])
+
+
 _RULES: dict[type[Op], Rule] = {
     array.Add: _elementwise(lambda known, a, b: a + b),
     array.And: _elementwise(_both),
     array.Broadcast: _repeated,
-    array.Cast: lambda known, op, sizes: sizes,
+    array.Cast: _same,
     array.Compare: _compared,
     array.Concatenate: _joined,
     array.Divide: _elementwise(_quotient),
     array.Maximum: _elementwise(lambda known, a, b: larger(a, b, known.bounds)),
     array.Minimum: _elementwise(lambda known, a, b: smaller(a, b, known.bounds)),
     array.Multiply: _elementwise(lambda known, a, b: a * b),
-    array.Negate: lambda known, op, sizes: tuple([-size for size in sizes]),
-    array.Reshape: lambda known, op, sizes: sizes,
+    array.Negate: _negated,
+    array.Reshape: _same,
     array.Select: _selected,
     array.Sign: _signed,
     array.Slice: _sliced,

@@ -10,7 +10,7 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import inverse, transpose
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.stablehlo.elementwise import evened, total_order
-from dlc.importers.stablehlo.formulas import Formula, formulas
+from dlc.importers.stablehlo.formulas import Formula, Part, formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
 from dlc.ir.core import Value
 from dlc.ir.types import BOOL, I64, U8, TensorType
@@ -75,7 +75,7 @@ def _keys(found: Formula) -> list[_Key] | None:
             return None
 
 
-def _chained(first: object, second: object) -> list[_Key] | None:
+def _chained(first: Part, second: Part) -> list[_Key] | None:
     """`x < y or (x == y and ...)`."""
     match second:
         case ("and", ("compare", "EQ", _, one, other), rest):
@@ -86,7 +86,7 @@ def _chained(first: object, second: object) -> list[_Key] | None:
             return None
 
 
-def _then(first: object, equal: tuple[object, object], rest: object) -> list[_Key] | None:
+def _then(first: Part, equal: tuple[Part, Part], rest: Part) -> list[_Key] | None:
     if not isinstance(first, tuple) or not isinstance(rest, tuple):
         return None
     one, more, same = _keys(first), _keys(rest), _key(*equal)
@@ -95,7 +95,7 @@ def _then(first: object, equal: tuple[object, object], rest: object) -> list[_Ke
     return [*one, *more] if one[0].operand == same[0] else None
 
 
-def _key(one: object, other: object) -> tuple[int, bool, bool] | None:
+def _key(one: Part, other: Part) -> tuple[int, bool, bool] | None:
     """The operand that two expressions are elements of, whether they are made normal, and are swapped."""
     left, right = _argument(one), _argument(other)
     if left is None or right is None or left[0] // 2 != right[0] // 2 or left[0] == right[0]:
@@ -103,7 +103,7 @@ def _key(one: object, other: object) -> tuple[int, bool, bool] | None:
     return left[0] // 2, left[1] and right[1], left[0] > right[0]
 
 
-def _argument(found: object) -> tuple[int, bool] | None:
+def _argument(found: Part) -> tuple[int, bool] | None:
     """The argument that an expression is, and whether its zeros and NaNs are made alike before."""
     match found:
         case ("argument", int(index)):

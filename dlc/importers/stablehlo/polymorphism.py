@@ -16,7 +16,7 @@ _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def label_of(label: str) -> str:
-    """The name of an input or a result from what JAX calls it: `p_w` from `p['w']`, `am` from `result['am']`."""
+    """The name of an input or a result: `p_w` for `p['w']`, `am` for `result['am']`."""
     words = _WORD.findall(label)
     if len(words) > 1 and words[0] == "result" and not words[1].isdigit():
         words = words[1:]

@@ -128,8 +128,9 @@ def _text(dictionaries: Sequence[ir.Attribute], index: int, name: str) -> str:
     if index >= len(dictionaries):
         return ""
     found = dictionaries[index]
-    has_it = isinstance(found, ir.DictAttr) and name in found
-    return str(plain(found[name])) if has_it else ""
+    if not isinstance(found, ir.DictAttr) or name not in found:
+        return ""
+    return str(plain(found[name]))
 
 
 def _label(location: ir.Location) -> str:

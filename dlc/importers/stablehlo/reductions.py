@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dlc.dialects import array, numeric
 from dlc.dialects.array import tensor_type
