@@ -89,7 +89,7 @@ def _with_dims(type: object, wanted: Axes, scope: SymbolicScope) -> object:
 
     if isinstance(type, Mapping):
         table = cast("Mapping[str, object]", type)
-        each = cast("Mapping[str, Axes]", wanted) if isinstance(wanted, Mapping) else {}
+        each = cast("Mapping[str, Axes]", wanted if isinstance(wanted, Mapping) else {})
         return {key: _with_dims(part, each.get(key), scope) for key, part in table.items()}
     if isinstance(type, list | tuple):
         parts = cast("Sequence[object]", type)
