@@ -21,6 +21,11 @@ Array: TypeAlias = Any
 jax: Any = importlib.import_module("jax")
 jnp: Any = jax.numpy
 
+FAINT = 1e-3
+"""Errors are relative to no less than this part of the largest element of all results: a gradient of 0, as
+by the bias of keys, is what rounding leaves of it."""
+LIMIT = 1e-5
+"""The most that such an error may be where a program does not run in f64."""
 CHECKS: tuple[str, ...] = ("values", "traced gradient", "own gradient")
 """Values of the program; those of its gradient, which JAX traced into a program; dlc's own gradient of the
 program, through `dlc.to_jax`: all against JAX."""
@@ -170,18 +175,40 @@ def _finding(got: Sequence[Array], function: Function, arguments: Sequence[Tree]
     wrong = comparing.difference(got, wanted)
     if wrong is not None:
         return Finding("wrong", why=wrong)
-    error = max([_error(one, other) for one, other in zip(got, wanted, strict=True)], default=0.0)
-    near = comparing.within_roundings(got, wanted) or comparing.as_near_to_f64(
-        got, wanted, lambda: _precise(function, arguments)
+    least = FAINT * max([_largest(each) for each in wanted], default=0.0)
+    errors = [_error(one, other, least) for one, other in zip(got, wanted, strict=True)]
+    error = max(errors, default=0.0)
+    near = comparing.within_roundings(got, wanted) or _as_near(
+        got, wanted, error, function, arguments
     )
     return Finding("agrees" if near else "wrong", error, "" if near else "other floats")
 
 
-def _error(got: Array, wanted: Array) -> float:
+def _as_near(
+    got: Sequence[Array],
+    wanted: Sequence[Array],
+    error: float,
+    function: Function,
+    arguments: Sequence[Tree],
+) -> bool:
+    """Whether results are as near to f64 as those of JAX, or within `LIMIT` where it has none."""
+    try:
+        precise = _precise(function, arguments)
+    except TypeError:  # a program may insist on f32
+        return error <= LIMIT
+    return comparing.as_near_to_f64(got, wanted, lambda: precise)
+
+
+def _error(got: Array, wanted: Array, least: float) -> float:
+    """The largest error, relative to the largest element, or to `least` where that is more."""
     if not _is_float(wanted) or not wanted.size:
         return 0.0
-    a, b = got.astype(np.float64), wanted.astype(np.float64)
-    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30))
+    apart = np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max()
+    return float(apart / max(_largest(wanted), least, 1e-30))
+
+
+def _largest(result: Array) -> float:
+    return float(np.abs(result.astype(np.float64)).max(initial=0)) if _is_float(result) else 0.0
 
 
 def _precise(function: Function, arguments: Sequence[Tree]) -> list[Array]:

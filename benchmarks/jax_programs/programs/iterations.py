@@ -103,7 +103,9 @@ def message_passing(n: int, draw: Draws) -> Made:
         for w in p:
             messages = jnp.tanh(nodes[senders] @ w)
             nodes = nodes + jax.ops.segment_sum(messages, receivers, nodes.shape[0])
-            nodes = nodes / (1 + jax.ops.segment_max(nodes, receivers, nodes.shape[0]).clip(0, 1))
+            nodes = nodes / (
+                1 + jax.ops.segment_max(messages, receivers, nodes.shape[0]).clip(0, 1)
+            )
         return nodes
 
     weights = [draw(6, 6, scale=0.4) for _ in range(2)]

@@ -57,9 +57,11 @@ def cross_entropy(n: int, draw: Draws) -> Made:
 @program("mixed bf16", 2, 8, 32)
 def mixed(n: int, draw: Draws) -> Made:
     def forward(layers, x):
-        half = jax.tree.map(lambda w: w.astype(jnp.bfloat16), layers)
-        hidden = jax.nn.gelu(dense(half[0], x.astype(jnp.bfloat16)))
-        return dense(half[1], hidden).astype(jnp.float32).sum(0)
+        # In f64, which decides how near results are, nothing is rounded.
+        low = jnp.bfloat16 if x.dtype == jnp.float32 else x.dtype
+        half = jax.tree.map(lambda w: w.astype(low), layers)
+        hidden = jax.nn.gelu(dense(half[0], x.astype(low)))
+        return dense(half[1], hidden).astype(x.dtype).sum(0)
 
     return forward, ([draw.layer(16, 24), draw.layer(24, 4)], draw(n, 16))
 
