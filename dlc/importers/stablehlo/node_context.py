@@ -157,7 +157,7 @@ class NodeContext:
     # Sizes.
 
     def sizes(self, index: int) -> tuple[Size, ...]:
-        """The elements of an operand, which decide a shape. Raises Unsupported (D0711) for computed ones."""
+        """The elements of an operand as sizes. Raises Unsupported (D0711) for computed numbers."""
         found = self.known.sizes(self.value(index))
         if found is None:
             raise Unsupported(

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dlc
 from dlc.cli import main
-from tests import documents
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'dlc[jax]'")
 jnp = jax.numpy
-
-ROOT = Path(__file__).parents[3]
 
 NET = """dlc 1
 import nn (Linear)
@@ -230,12 +224,14 @@ def test_a_model_of_kernels_has_no_gradient(tmp_path, capsys) -> None:
         jax.grad(lambda x: function(x).sum())(jnp.ones(4))
 
 
-def test_the_page_prints_what_it_says() -> None:
-    blocks = documents.blocks("docs/jax.md")
-    command = [sys.executable, "-c", documents.programs(blocks)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    shown = list(documents.printed(blocks, found.stdout))
-    assert shown
-    for block, output in shown:
-        assert documents.agrees(output, block.text), block
+def test_a_function_of_jax_comes_back_with_the_gradient_of_dlc() -> None:
+    def own(x):
+        return jnp.sin(x) @ jnp.arange(3.0)
+
+    x = jnp.ones((2, 3))
+    there_and_back = dlc.to_jax(dlc.from_jax(own, x, dynamic=[{0: "B"}]).model.run)
+
+    def total(of):
+        return lambda x: (jnp.asarray(jax.tree.leaves(of(x))[0]) ** 2).sum()
+
+    near(jax.grad(total(there_and_back))(jnp.ones((5, 3))), jax.grad(total(own))(jnp.ones((5, 3))))
