@@ -99,8 +99,8 @@ $(JAX)/installed: pyproject.toml
 	$(JAX)/bin/python $(PIP_INSTALL) 'jax==0.10.2' 'absl-py>=2,<3' 'pytest>=9,<10' --editable '.[jax]'
 	@touch $@
 
-test-jax: $(JAX)/installed ## the tests of what is imported from JAX, in .venv-jax
-	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo
+test-jax: $(JAX)/installed ## the tests of what is imported from JAX and called by it, in .venv-jax
+	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo tests/driver/jax tests/benchmarks/test_jax_programs.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md

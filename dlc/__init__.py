@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dlc.driver.api import compile, trainer
     from dlc.driver.jax.from_jax import from_jax
+    from dlc.driver.jax.to_jax import to_jax
     from dlc.driver.torch.from_torch import from_torch
     from dlc.errors import (
         ArtifactError,
@@ -48,6 +49,7 @@ __all__ = [
     "from_torch",
     "load",
     "pinned",
+    "to_jax",
     "trainer",
 ]
 
@@ -78,6 +80,8 @@ def _home(name: str) -> ModuleType:
             import dlc.driver.jax.from_jax as home
         case "from_torch":
             import dlc.driver.torch.from_torch as home
+        case "to_jax":
+            import dlc.driver.jax.to_jax as home
         case "Model" | "load":
             import dlc.runtime.model as home
         case "Tensor":

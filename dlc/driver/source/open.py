@@ -209,9 +209,13 @@ def _open_artifact(
     _: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
-    artifact = Artifact.read(path)
+    return open_artifact(Artifact.read(path), path.name, path.parent)
+
+
+def open_artifact(artifact: Artifact, name: str, folder: Path) -> SourceModel:
+    """The model whose graph is in an artifact, with its weights; `name` is that of the file."""
     graph = _graph_of(artifact)
-    listing = f"the graph of {readable(path.name)}"
+    listing = f"the graph of {readable(name)}"
     parsed = read_ir(graph, listing)
     facts = artifact.manifest
     weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
@@ -220,7 +224,7 @@ def _open_artifact(
         Context(),
         facts.model,
         artifact.texts(),
-        path.parent,
+        folder,
         layers=facts.layers,
         arrays={row.name: weights.tensor(row.name).bits for row in facts.weights},
         training=facts.training,
@@ -316,4 +320,4 @@ def _module_of(ops: Sequence[Op]) -> Module:
             return module
 
 
-__all__ = ["OPENERS", "open_model", "open_training", "read_ir"]
+__all__ = ["OPENERS", "open_artifact", "open_model", "open_training", "read_ir"]

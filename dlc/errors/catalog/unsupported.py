@@ -148,4 +148,10 @@ PAGES: dict[str, Page] = {
         "dlc.from_jax(lambda x: x if x.sum() > 0 else -x, x)",
         "dlc.from_jax(lambda x: jnp.where(x.sum() > 0, x, -x), x)",
     ),
+    "D0725": Page(
+        "a counted size in JAX",
+        "JAX knows the shape of every array before a program runs. A result whose size a call counts, as "
+        "that of `compress` or `nonzero`, has no such shape, so its entry point is not one for "
+        "`dlc.to_jax`. Call the entry point itself with NumPy arrays.",
+    ),
 }

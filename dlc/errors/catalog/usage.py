@@ -200,6 +200,13 @@ PAGES: dict[str, Page] = {
         "dlc memory gpt.dlm --max 1GiB",
         "dlc memory gpt.dlm --max 1GiB --dim B --dim T=64",
     ),
+    "D0935": Page(
+        "64-bit types in JAX",
+        "JAX narrows numbers of 64 bits to 32 unless it is told to keep them, and dlc never converts an "
+        "argument. Tell JAX so before it makes its first array.",
+        "dlc.to_jax(model.f)(x)  # f(x: f64[4])",
+        'jax.config.update("jax_enable_x64", True)\ndlc.to_jax(model.f)(x)',
+    ),
     "D0951": Page(
         "two computations differ",
         "The same function gave different numbers before and after something that must not change them: "

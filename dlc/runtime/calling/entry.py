@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dlc.errors import CallError, visible
 from dlc.runtime.abi import Root
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
+from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.artifact.spelling import dims_text
 from dlc.runtime.calling.call_arguments import ArgumentReader
@@ -99,6 +100,16 @@ class EntryPoint:
     def entry(self) -> Entry:
         """The interface in the manifest of the artifact."""
         return self._entry
+
+    @property
+    def artifact(self) -> Artifact:
+        """The artifact that it was loaded from."""
+        return self._program.artifact
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use. Raises CallError (D0811) where the code does not run."""
+        return self._needed_runner().threads
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -230,7 +241,7 @@ class EntryPoint:
             else:
                 status = frame.run(specialization.sized, arena)
             if status:
-                raise self._failed(frame)
+                raise self.failure(frame.status_words())
         except MemoryError:
             message = f"{self.name}: the system does not have {specialization.sized.arena} bytes for a call"
             raise CallError(message, code="D0613") from None
@@ -275,8 +286,9 @@ class EntryPoint:
             "untrusted=True, if you trust it as a program",
         )
 
-    def _failed(self, frame: CallFrame) -> CallError:
-        return call_error(self.name, frame.status_words(), self._program.program.ops, self._texts)
+    def failure(self, words: Sequence[int]) -> CallError:
+        """The error of a call that ended with these `dlc_call` words, and a status other than 0."""
+        return call_error(self.name, words, self._program.program.ops, self._texts)
 
     def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[TraceRecord, ...]]:
         """Call with a trace: the result, and the times of each thread's work on each op.
@@ -297,6 +309,15 @@ class EntryPoint:
         """Request that all running calls end, with a CallError (D0809)."""
         for frame in list(self._running):
             frame.cancel()
+
+    def prepared(
+        self, shapes: Sequence[Shape], sizes: Mapping[str, int]
+    ) -> tuple[CallFrame, Specialization]:
+        """A frame for callers other than Python, and the specialization for inputs of these shapes.
+
+        Raises CallError as a call does for shapes and sizes that do not fit.
+        """
+        return self._new_frame(), self._bound(shapes, sizes)
 
     def close(self) -> None:
         """Refuse further calls. Running calls end as usual, and then release their memory."""

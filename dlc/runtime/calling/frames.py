@@ -44,10 +44,11 @@ class SizedProgram(NamedTuple):
 
 def working_bytes(sized: SizedProgram, threads: int) -> int:
     """Bytes of host memory of a call: its arena, and the scratch of each thread."""
-    return _scratch_at(sized) + sized.scratch * threads
+    return scratch_at(sized) + sized.scratch * threads
 
 
-def _scratch_at(sized: SizedProgram) -> int:
+def scratch_at(sized: SizedProgram) -> int:
+    """Where in the working memory the scratch of the first thread begins, in bytes."""
     arena = sized.arena if sized.partition is None else sized.partition.start
     return -(-arena // ALIGNMENT) * ALIGNMENT
 
@@ -158,6 +159,16 @@ class Frame:
     def room(self) -> int:
         return len(self._work)
 
+    @property
+    def uses_blas(self) -> bool:
+        """Whether the program calls BLAS, which may have threads of its own."""
+        return self._uses_blas
+
+    @property
+    def enter_address(self) -> int:
+        """The address of the engine's function."""
+        return self._native.enter_address
+
     def run(self, sized: SizedProgram, arena: int = 0) -> int:
         if arena:
             self._sized = None  # the next call without an arena returns to the frame's own memory
@@ -181,7 +192,7 @@ class Frame:
 
     def _work_at(self, base: int, sized: SizedProgram) -> None:
         self.roots[_ARENA] = base
-        self.roots[_SCRATCH] = base + _scratch_at(sized)
+        self.roots[_SCRATCH] = base + scratch_at(sized)
         self.words[_SIZES] = sized.sizes_at
 
     def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:

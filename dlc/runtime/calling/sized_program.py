@@ -25,7 +25,7 @@ from dlc.runtime.system.buffers import Bytes, address, aligned_copy
 
 
 class CompiledProgram:
-    """An entry point of a target. `words` is a private copy of the step table."""
+    """An entry point of a target in its `artifact`. `words` is a private copy of the step table."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class CompiledProgram:
 
         Raises ArtifactError for an invalid table.
         """
-        self._artifact = artifact
+        self.artifact = artifact
         self._is_mixed = target.cpu is not None and target.gpu is not None
         self.program = program
         # A copy: the file under a mapping could change after the check.
@@ -68,16 +68,16 @@ class CompiledProgram:
             raise self._bad_program(error) from None
 
     def _bad_program(self, error: BadProgram) -> Exception:
-        return self._artifact.error_context.error(
+        return self.artifact.error_context.error(
             "D0611", str(error), section=self.program.section, inside=8 * error.word
         )
 
     def _read_certificate(self) -> Certificate:
         section = self.program.certificate
         try:
-            return certificates.read_certificate(bytes(self._artifact.section(section)))
+            return certificates.read_certificate(bytes(self.artifact.section(section)))
         except ValueError as error:
-            raise self._artifact.error_context.error("D0610", str(error), section=section) from None
+            raise self.artifact.error_context.error("D0610", str(error), section=section) from None
 
     def evidence(self, dims: Mapping[str, int]) -> tuple[Certificate, Plan]:
         """The certificate of the artifact, and the memory plan that it gives at these dims.
@@ -99,7 +99,7 @@ class CompiledProgram:
         the plan is invalid, CallError (D0804) if a size is too large or negative.
         """
         program = self.program
-        context = self._artifact.error_context
+        context = self.artifact.error_context
         try:
             sizes = size_expressions.evaluate_all(program.sizes, dims)
             arena = size_expressions.parse(program.arena).evaluate(dims, sizes)

@@ -28,6 +28,7 @@ class Native(NamedTuple):
     """Loaded code: `enter` runs a `dlc_call`, `code` holds the kernels."""
 
     enter: Callable[[int], int]
+    enter_address: int
     code: LoadedImage
     constants: Bytes
     uses_blas: bool
@@ -74,7 +75,9 @@ def load_native(artifact: Artifact, cpu: CpuCode) -> Native:
     uses_blas = any(name in blas.NAMES for name in cpu.code.imports)
     if uses_blas and cpu.library is not None:
         _compare_library(artifact.name, cpu.library)
-    return Native(engine.enter, code, as_bytes(artifact.section("constants")), uses_blas)
+    return Native(
+        engine.enter, engine.address, code, as_bytes(artifact.section("constants")), uses_blas
+    )
 
 
 def _image(artifact: Artifact, image: Image) -> LoadedImage:
