@@ -405,7 +405,7 @@ def test_what_modules_share_is_computed_in_the_module_around_them() -> None:
     ]
     stream = np.random.default_rng(0)
     weights = {f"w{k}": stream.standard_normal((4, 4)).astype(np.float32) for k in range(2)}
-    weights["zero"] = np.float32(5)
+    weights["zero"] = np.array(5, np.float32)
     made = imported(model_of(nodes, {"x": X}, ["y"], weights))
     text = written(made)
     assert "x |> a(mask) |> b(mask)" in text.text

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.importers.imported import ImportedScope
 from dlc.ir.types import DType
 
 Array: TypeAlias = NDArray[np.generic]
@@ -102,6 +103,11 @@ class Node:
         """Its name in messages: that of its first result, and of the place in the program it came from."""
         name = ", ".join(self.results) or self.kind
         return f"{name} ({self.comment})" if self.comment else name
+
+    @property
+    def modules(self) -> tuple[ImportedScope, ...]:
+        """None: a module of StableHLO says nothing of modules of layers."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,6 @@ class StableHloModel:
     nodes: Sequence[Node]
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
-    modules: Mapping[str, str] = field(default_factory=dict[str, str])
-    """None: constants belong to no module."""
     settled: frozenset[str] = frozenset()
     """Sizes that keep to bounds that were asked for: none, since the module has its own."""
 

@@ -59,7 +59,9 @@ def _computed(op: Op, far: int, known: dict[Value, Range]) -> Range | None:
         case array.Fill(value=number):
             return int(number), int(number)
         case array.Iota(shape=shape, axis=axis) if isinstance(shape[axis], int):
-            return 0, max(int(shape[axis]) - 1, 0)
+            extent = shape[axis]
+            assert isinstance(extent, int)
+            return 0, max(extent - 1, 0)
         case array.FloorDivide(lhs=lhs, rhs=rhs) if of(rhs)[0] > 0:
             (a, b), (c, d) = of(lhs), of(rhs)
             return min(a // c, a // d), max(b // c, b // d)

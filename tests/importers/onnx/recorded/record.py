@@ -30,7 +30,7 @@ def keep(name: str, model: bytes, inputs: list, outputs: list) -> None:
     (HERE / f"{name}.onnx").write_bytes(model)
     arrays = {f"input_{k}": np.asarray(each) for k, each in enumerate(inputs)}
     arrays |= {f"output_{k}": np.asarray(each) for k, each in enumerate(outputs)}
-    np.savez_compressed(HERE / f"{name}.npz", **arrays)
+    np.savez_compressed(HERE / f"{name}.npz", allow_pickle=False, **arrays)
     print(name, len(model))
 
 
