@@ -42,7 +42,7 @@ def test_a_program_is_compiled(program: Path) -> None:
 def test_a_program_is_imported_as_text(program: Path, tmp_path: Path) -> None:
     made = driver.import_model(program, tmp_path / "blocks.dlm")
     text = made.text.read_text()
-    assert "module Block {" in text and "use blocks = 2 * Block()" in text
+    assert "module Block {" in text and "* Block()" in text
     x = np.ones((2, 8), np.float32)
     (found,), (expected,) = dlc.compile(made.text).run(x), dlc.compile(program).run(x)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
