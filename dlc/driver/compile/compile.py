@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -134,16 +134,26 @@ def compile_model(
     most = job.settings.max_memory
     if most is None:
         return artifact
-    for budget in MORE_RECOMPUTED:
+    for thriftier in _thriftier(job):
         try:
             return kept_within(artifact, most, limit_place)
         except Unsupported:
-            if not job.can_recompute:
-                raise
-        job = job.with_recompute(budget)
-        _narrow(job)
-        artifact = _compiled(job, weights, report, after)
+            _narrow(thriftier)
+            artifact = _compiled(thriftier, weights, report, after)
     return kept_within(artifact, most, limit_place)
+
+
+def _thriftier(job: CompileJob) -> Iterator[CompileJob]:
+    """Jobs of the same model that may need less memory and take longer, in order."""
+    if not job.can_begin_again:
+        return
+    if job.settings.conv == "auto":
+        job = job.with_direct_convolutions()
+        yield job
+    if job.can_recompute:
+        for budget in MORE_RECOMPUTED:
+            job = job.with_recompute(budget)
+            yield job
 
 
 def _check_trusted(model: SourceModel) -> None:

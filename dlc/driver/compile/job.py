@@ -53,19 +53,27 @@ class CompileJob:
         return pipeline(first, last, self.settings.level, self.device)
 
     @property
+    def can_begin_again(self) -> bool:
+        """Whether the model can be compiled once more from its graph."""
+        return self.model.reopen is not None and self.model.read_at == "graph"
+
+    @property
     def can_recompute(self) -> bool:
-        """Whether compiling the model once more could need less memory."""
-        again = self.model.reopen is not None and self.model.read_at == "graph"
-        return again and self.settings.level > 0 and "recompute" not in self.settings.disabled
+        """Whether more recomputation could need less memory."""
+        return self.settings.level > 0 and "recompute" not in self.settings.disabled
 
     def with_recompute(self, budget: float) -> CompileJob:
         """The same job from its beginning, with more time for values that are computed again."""
+        return self._again(replace(self.settings, recompute=budget))
+
+    def with_direct_convolutions(self) -> CompileJob:
+        """The same job from its beginning, without the memory of Winograd's form of convolutions."""
+        return self._again(replace(self.settings, conv="direct"))
+
+    def _again(self, settings: Settings) -> CompileJob:
         assert self.model.reopen is not None
-        return CompileJob(
-            self.model.reopen(),
-            replace(self.settings, recompute=budget),
-            replace(self.options, recompute=budget),
-        )
+        options = replace(self.options, recompute=settings.recompute, conv=settings.conv)
+        return CompileJob(self.model.reopen(), settings, options)
 
 
 def check_kept(model: SourceModel) -> None:

@@ -21,7 +21,7 @@ from dlc.dialects.expr import minimum as smaller
 from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, panel_count
 from dlc.dialects.kernel.winograd import WINDOW, transforms
-from dlc.ir.dims import Size, ceil_divide, maximum, product
+from dlc.ir.dims import Size, ceil_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, POINTER, U64
 from dlc.lowering.cpu.micro_kernel import (
@@ -87,18 +87,19 @@ class _WinogradConv:
         self.grid = batch, down, along
         self.block = winograd_block(product(self.grid), self.n**2, self.cpu.products)
         panels = panel_count(op.columns, op.schedule.columns)
+        assert isinstance(panels, int)
         self.panels = panels
         self.shape = shape_for(F32, self.block, op.schedule.columns, panels, self.cpu)
         self.lanes = self.shape.register.lanes
-        self.scratch: Size = 0
         argument = self.writer.block.add_argument(POINTER, "scratch")
         self.workspace = Pointer(self.writer.emit, argument, F32)
 
     @property
     def pass_panels(self) -> int:
-        """Panels of a task."""
-        together = self.shape.columns
-        return max(1, self.cpu.products.winograd_columns // together) * self.shape.panels
+        """Panels of a task: micro-tiles side by side, at most as many as hold all columns."""
+        most = self.cpu.products.winograd_columns // self.shape.columns
+        needed = -(-self.panels // self.shape.panels)
+        return max(1, min(most, needed)) * self.shape.panels
 
     @property
     def width(self) -> int:
@@ -131,13 +132,20 @@ class _WinogradConv:
 
     def _allocate(self) -> None:
         """Divide the thread's workspace: transformed tiles, then sums; each a plane for every place."""
-        rows = ceil_divide(self.block, self.shape.rows) * self.shape.rows
-        self.tile_plane = self.writer.size(self.block * self.channels + LINE, "tile plane")
-        self.sum_plane = self.writer.size(rows * self.width + LINE, "sum plane")
+        writer, places = self.writer, self.n**2
+        self.tile_plane = writer.size(self._tile_plane(self.block), "tile plane")
+        self.sum_plane = writer.size(self._sum_plane(self.block), "sum plane")
         self.tiles = self.workspace
-        whole = self.n**2 * (self.block * self.channels + LINE)
-        self.sums = self.workspace + self.writer.size(whole, "tiles of a block")
-        self.scratch = (whole + self.n**2 * (rows * self.width + LINE)) * F32.bytes
+        self.sums = self.workspace + self.tile_plane * places
+        # Tasks are about equal, so more tiles may make smaller ones; what is reserved never shrinks.
+        most = minimum(product(self.grid), self.cpu.products.winograd_places // places)
+        self.scratch = places * (self._tile_plane(most) + self._sum_plane(most)) * F32.bytes
+
+    def _tile_plane(self, tiles: Size) -> Size:
+        return tiles * self.channels + LINE
+
+    def _sum_plane(self, tiles: Size) -> Size:
+        return ceil_divide(tiles, self.shape.rows) * self.shape.rows * self.width + LINE
 
     # Into the transformed form.
 

@@ -2,7 +2,8 @@
 
 Weights are packed into panels once, when they are loaded, as derived weights. Loop-invariant operands,
 kernels of convolutions, and the keys and values of attention are packed by a kernel before; all other
-products pack their right operand while they run.
+products pack their right operand while they run. The kernel of a convolution in Winograd's form is
+transformed before it is packed (`dlc.passes.kernel.winograd`).
 """
 
 from __future__ import annotations

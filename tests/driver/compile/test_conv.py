@@ -6,22 +6,23 @@ import pytest
 
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_artifact
-from dlc.errors import UsageError
+from dlc.errors import Unsupported, UsageError
 from dlc.runtime.artifact.contents import Artifact
 
 TEXT = """dlc 1
 {limit}module Layer {{
-  param w: f32[3, 3, 4, 4] = ones()
-  export fn f(x: f32[1, 4, 4, 4]) -> f32[1, 4, 4, 4] = conv(x, w, padding=1)
+  param w: f32[3, 3, 16, 16] = ones()
+  export fn f(x: f32[1, {size}, {size}, 16]) -> f32[1, {size}, {size}, 16] = conv(x, w, padding=1)
 }}
 """
 
 
-def artifact(conv: str, limit: str = "") -> Artifact:
-    text = TEXT.format(limit=limit)
-    return make_artifact(
-        CompileRequest("model.dlm", text=text, settings=Settings(conv=conv))
-    ).artifact
+def artifact(
+    conv: str, limit: str = "", *, size: int = 4, max_memory: int | None = None
+) -> Artifact:
+    text = TEXT.format(limit=limit, size=size)
+    settings = Settings(conv=conv, max_memory=max_memory)
+    return make_artifact(CompileRequest("model.dlm", text=text, settings=settings)).artifact
 
 
 def test_the_artifact_says_which_form_was_asked_for() -> None:
@@ -48,3 +49,10 @@ def test_a_gpu_has_no_winograd_form() -> None:
 def test_an_exact_model_refuses_it() -> None:
     with pytest.raises(UsageError, match=r"D0709.*limit exact and --conv winograd exclude"):
         artifact("winograd", "limit exact\n")
+
+
+def test_a_memory_limit_that_the_form_does_not_keep_takes_the_direct_sum() -> None:
+    most = 150_000
+    assert artifact("auto", size=32, max_memory=most).manifest.promise is not None
+    with pytest.raises(Unsupported, match=r"D0706.*a call of f needs"):
+        artifact("winograd", size=32, max_memory=most)
