@@ -3,6 +3,7 @@ from collections.abc import Callable, Sequence
 
 from jax import export as export
 from jax import numpy as numpy
+from jax import random as random
 from jax import tree_util as tree_util
 
 class Array: ...
