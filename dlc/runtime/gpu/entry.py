@@ -294,7 +294,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
             else:
                 status = frame.run(specialization.sized)
         if status:
-            raise self._failed(frame)
+            raise self.failure(frame.status_words())
         return times
 
     def _refuse(self, message: str, code: str) -> CallError:

@@ -30,7 +30,7 @@ class HeteroEntryPoint(LaunchingEntryPoint):
             with self._located():
                 status, times = frame.run_timed(specialization.sized)
             if status:
-                raise self._failed(frame)
+                raise self.failure(frame.status_words())
         finally:
             self._give_back(frame)
         return times
