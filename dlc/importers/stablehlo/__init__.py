@@ -5,5 +5,5 @@ bindings of MLIR · `importing` a module, operation by operation · `node_contex
 operation is given · `known` numbers and sizes that are known while importing · `polymorphism` dims and
 conditions of JAX · `formulas` what a region computes. The operations, each family with a table by their
 names: `elementwise` · `special_functions` · `bits` · `shapes` · `slices` · `gathering` · `scattering` ·
-`products` · `convolution` · `reductions` · `windows` · `ordering` · `control`.
+`products` · `convolution` · `reductions` · `windows` · `ordering` · `control`, with `counted_loops`.
 """

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import array, flow
-from dlc.dialects.array import tensor_type
-from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.stablehlo import special_functions
+from dlc.importers.stablehlo.counted_loops import counter_of, scan
 from dlc.importers.stablehlo.facts import Region
-from dlc.importers.stablehlo.formulas import Formula, Part, formula
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
-from dlc.ir.bounded import larger
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Size
 from dlc.ir.types import Type
 
 
@@ -80,9 +76,9 @@ def _from_case(context: NodeContext, emit: Builder, first: int) -> list[Value]:
 
 
 def _while(context: NodeContext) -> Made:
-    counted = _counted(context)
-    if counted is not None:
-        return _scan(context, *counted)
+    counter = counter_of(context)
+    if counter is not None:
+        return scan(context, counter)
     types = [value.type for value in context.operands]
     test = _ended(context, context.region(0), types)
     body = _ended(context, context.region(1), types)
@@ -90,73 +86,11 @@ def _while(context: NodeContext) -> Made:
     return context.emit.all(flow.While(tuple(context.operands), tuple(used), test, body))
 
 
-def _counted(context: NodeContext) -> tuple[int, Size, Size] | None:
-    """The carried value that counts, its first value and the number of rounds, where these are known."""
-    test, body = context.region(0), context.region(1)
-    match formula(test, test.results[0]):
-        case ("compare", "LT", _, ("argument", int(place)), limit):
-            pass
-        case _:
-            return None
-    step = formula(body, body.results[place])
-    if step not in (
-        ("add", ("argument", place), ("constant", 1)),
-        ("add", ("constant", 1), ("argument", place)),
-    ) and not _adds_outer_one(context, step, place):
-        return None
-    start, end = context.known.sizes(context.value(place)), _limit(context, limit)
-    if start is None or end is None:
-        return None
-    return place, start[0], larger(end - start[0], 0, context.known.bounds)
-
-
-def _adds_outer_one(context: NodeContext, step: Formula, place: int) -> bool:
-    match step:
-        case ("add", ("argument", index), ("outer", str(name))):
-            return index == place and context.known.is_number(context.regions.outer(name), 1)
-        case _:
-            return False
-
-
-def _limit(context: NodeContext, limit: Part) -> Size | None:
-    match limit:
-        case ("constant", int(number)):
-            return number
-        case ("outer", str(name)):
-            sizes = context.known.sizes(context.regions.outer(name))
-            return None if sizes is None else sizes[0]
-        case _:
-            return None
-
-
-def _scan(context: NodeContext, place: int, start: Size, length: Size) -> list[Value]:
-    """A loop of a known number of rounds; the value that counts is computed from the round."""
-    emit, carried = context.emit, list(context.operands)
-    counter = carried.pop(place)
-    type = tensor_type(counter)
-
-    def body(inner: Builder, arguments: Sequence[Value]) -> list[Value]:
-        index, *others = arguments
-        count = in_dtype(inner, index, type.dtype)
-        if start != 0:
-            count = inner(array.Add(count, numbers(inner, start, type)))
-        others.insert(place, count)
-        made = context.regions.inlined(context.region(1), others, inner)
-        made.pop(place)
-        return made
-
-    block = context.regions.block([flow.COUNTER, *[value.type for value in carried]], body)
-    used = capture([block])
-    made = list(emit.all(flow.Scan(tuple(carried), (), tuple(used), block, length, (), ())))
-    made.insert(place, numbers(emit, start + length, type))
-    return made
-
-
 # Conditions of a call -----------------------------------------------------------------------------
 
 
 def _shape_assertion(context: NodeContext) -> Made:
-    context.regions.required(context.value(0), context.text("error_message"))
+    context.regions.required(context.value(0))
     return []
 
 

@@ -147,17 +147,9 @@ def _gathered(context: NodeContext, x: Value, indexed: Indexed) -> Value:
     """The axes of the batch, those of the parts of slices, and those that are taken whole."""
     emit = context.emit
     if not indexed.axes:
-        return (
-            emit(
-                array.Broadcast(
-                    x,
-                    (*indexed.batch, *tensor_type(x).shape),
-                    tuple(range(len(indexed.batch), len(indexed.batch) + tensor_type(x).rank)),
-                )
-            )
-            if indexed.batch
-            else x
-        )
+        count, rank = len(indexed.batch), tensor_type(x).rank
+        shape = (*indexed.batch, *tensor_type(x).shape)
+        return emit(array.Broadcast(x, shape, tuple(range(count, count + rank))))
     empty = [axis for axis in indexed.axes if tensor_type(x).shape[axis] == 0]
     if empty or 0 in indexed.shape:
         rest = [tensor_type(x).shape[axis] for axis in indexed.whole]

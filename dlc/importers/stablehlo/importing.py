@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dlc.dialects import flow, func, weight
 from dlc.dialects.array import tensor_type
 from dlc.dialects.builtin import Module
-from dlc.dialects.interface import bounds_attribute
+from dlc.dialects.interface import NEEDS, bounds_attribute
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted
@@ -39,6 +39,7 @@ from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Shape, names
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
+from dlc.runtime.artifact.manifest import Need
 from dlc.text.model.words import NEVER_NAMES
 
 IMPORTERS: dict[str, Importer] = {
@@ -85,7 +86,7 @@ def import_program(program: Program) -> StableHloModel:
     Raises Unsupported with every type (D0718) and every operation (D0710) that is not imported, by kind.
     """
     _check(program)
-    shapes, bounds = dim_names(program.functions[program.main]), dict[str, tuple[int, int | None]]()
+    shapes, bounds = dim_names(program), dict[str, tuple[int, int | None]]()
     if any(names(size) for shape in shapes for size in shape):
         first = _Import(program, shapes, {})
         first.body()
@@ -240,11 +241,18 @@ class _Import:
         function.attributes["dlc.results"] = tuple(
             [called.of(label_of(label)) for label in self._main.result_labels]
         )
+        place = str(function.location.place or "")
+        needs = [
+            Need(size, "D0804", told, place, equals=equals)
+            for size, told, equals in self.conditions.open_needs()
+        ]
+        if needs:
+            function.attributes[NEEDS] = tuple(map(tuple, needs))
         self._module.body.append(function)
 
-    def required(self, condition: Value, message: str) -> None:
+    def required(self, condition: Value) -> None:
         """Note what JAX says that every call fulfils."""
-        self.conditions.note(condition, message)
+        self.conditions.note(condition)
 
     # Regions and functions.
 

@@ -57,7 +57,7 @@ class Regions(Protocol):
         """The elements of a large tensor, as a weight."""
         ...
 
-    def required(self, condition: Value, message: str) -> None:
+    def required(self, condition: Value) -> None:
         """Note what JAX says that every call fulfils."""
         ...
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dlc.errors import DlcError, UsageError
 from dlc.importers.stablehlo.facts import Program
-from dlc.importers.stablehlo.importing import StableHloModel, import_program
-from dlc.importers.stablehlo.reading import read_module
+from dlc.importers.stablehlo.importing import IMPORTERS, StableHloModel, import_program
+from dlc.importers.stablehlo.reading import kinds_of, read_module
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
@@ -42,7 +42,7 @@ def read_mlir(path: Path) -> StableHloModel:
 def program_of(data: bytes, file: str) -> Program:
     """A module of StableHLO in bytes as facts. Raises UsageError (D0903) for what is none."""
     try:
-        return read_module(_parsed(data), file)
+        return read_module(_without_unknown(_parsed(data)), file)
     except DlcError:
         raise
     except Exception as error:  # what the bindings of MLIR raise has no common class
@@ -86,6 +86,20 @@ def _context() -> ir.Context:
         dialect.register_dialect(context)
     mhlo.register_mhlo_dialect(context)
     return context
+
+
+def _without_unknown(module: ir.Module) -> ir.Module:
+    """The module with the functions of CHLO that dlc has none of as operations of StableHLO."""
+    from jaxlib.mlir import passmanager
+    from jaxlib.mlir._mlir_libs import _stablehlo
+
+    if not any(name.startswith("chlo.") and name not in IMPORTERS for name in kinds_of(module)):
+        return module
+    _stablehlo.register_stablehlo_passes()
+    with module.context:
+        legalize = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+        passmanager.PassManager.parse(legalize).run(module.operation)
+    return module
 
 
 def _is_text(data: bytes) -> bool:

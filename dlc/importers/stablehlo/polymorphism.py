@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dlc.dialects import array
-from dlc.importers.stablehlo.facts import Function, Program
+from dlc.importers.stablehlo.facts import Program
 from dlc.importers.stablehlo.known import Known
+from dlc.ir.bounded import never_negative
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, substitute, symbol
-from dlc.ir.equal_sizes import solution
+from dlc.ir.dims import Shape, Size, names, substitute, symbol
+from dlc.ir.equal_sizes import highest_value, least_value, solution
 
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 
@@ -40,16 +41,21 @@ def labels_of(program: Program) -> tuple[str, ...]:
     return tuple([found[name] or f"arg{index}" for index, name in arguments])
 
 
-def dim_names(main: Function) -> list[Shape]:
-    """The shapes of the inputs, with a dim of its own for each size that the module does not know."""
+def dim_names(program: Program) -> list[Shape]:
+    """The shapes of the inputs, with a dim of its own for each size that the module does not know.
+
+    It is called by input and axis, `x_0`, until JAX's own name for it is found.
+    """
+    main = program.functions[program.main]
+    labels = [label_of(label) for label in labels_of(program)]
     return [
         tuple(
             [
-                symbol(f"d{k}_{axis}") if size is None else size
+                symbol(f"{label}_{axis}") if size is None else size
                 for axis, size in enumerate(type.shape)
             ]
         )
-        for k, type in enumerate(main.body.types)
+        for label, type in zip(labels, main.body.types, strict=True)
     ]
 
 
@@ -59,17 +65,18 @@ class Conditions:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._equal: list[tuple[Size, Size]] = []
-        self._least: list[tuple[Size, Size]] = []
+        self._least: list[Size] = []
         self._dims: dict[str, Size] = {}
 
-    def note(self, condition: Value, message: str) -> None:
+    def note(self, condition: Value) -> None:
         """Note a condition that JAX checks in each call. One that is not of sizes is left to the call."""
         match condition.op:
             case array.Compare(lhs=lhs, rhs=rhs, predicate="eq" | "ge" as predicate):
                 one, other = self._known.sizes(lhs), self._known.sizes(rhs)
-                if one is not None and other is not None:
-                    rows = self._equal if predicate == "eq" else self._least
-                    rows.append((one[0], other[0]))
+                if one is not None and other is not None and predicate == "eq":
+                    self._equal.append((one[0], other[0]))
+                elif one is not None and other is not None:
+                    self._least.append(one[0] - other[0])
             case _:
                 pass
 
@@ -79,6 +86,16 @@ class Conditions:
             sizes = self._known.sizes(value) if name.isidentifier() else None
             if sizes is not None:
                 self._dims.setdefault(name, sizes[0])
+
+    def open_needs(self) -> Iterator[tuple[str, str, str]]:
+        """What only a call can tell: a size that is 0 or more, what is told, and what it equals if any."""
+        bounds = self._known.bounds
+        for one, other in dict.fromkeys(self._equal):
+            if one != other:
+                yield str(one), f"{one} is {{n}} and must be {other}, which is {{m}}", str(other)
+        for size in dict.fromkeys(self._least):
+            if not never_negative(size, bounds):
+                yield str(size), f"{size} is {{n}}, which must be 0 or more", ""
 
     def solved(
         self, shapes: Sequence[Shape]
@@ -92,13 +109,8 @@ class Conditions:
                 name, size = found
                 dims = {known: substitute(old, {name: size}) for known, old in dims.items()}
                 dims.setdefault(name, size)  # a multiple of a number keeps its name
-        bounds: dict[str, tuple[int, int | None]] = {}
-        for size, least in self._least:
-            own = substitute(size, dims)
-            if isinstance(least, int) and str(own) in self._dims:
-                bounds[str(own)] = (max(least, 0), None)
         renamed = [tuple([substitute(size, dims) for size in shape]) for shape in shapes]
-        return tuple(renamed), bounds
+        return tuple(renamed), _bounds([substitute(size, dims) for size in self._least])
 
     def _solution(self, one: Size, other: Size) -> tuple[str, Size] | None:
         """One of our own dims, and what it is where two sizes are equal."""
@@ -108,3 +120,20 @@ class Conditions:
         name, size = found
         own = str(size)
         return (own, symbol(name)) if own.isidentifier() and own not in self._dims else None
+
+
+def _bounds(sizes: Sequence[Size]) -> dict[str, tuple[int, int | None]]:
+    """The bounds of dims in which sizes of one dim alone are 0 or more."""
+    bounds: dict[str, tuple[int, int | None]] = {}
+    for size in sizes:
+        if len(names(size)) != 1:
+            continue
+        (name,) = names(size)
+        low, high = bounds.get(name, (0, None))
+        highest = highest_value(size)
+        if highest is not None:
+            bounds[name] = low, highest if high is None else min(high, highest)
+        else:
+            least = least_value(size, name, low, high)
+            bounds[name] = low if least is None else least, high
+    return bounds

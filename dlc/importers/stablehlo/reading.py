@@ -34,6 +34,19 @@ def read_module(module: ir.Module, file: str) -> Program:
     return Program(file, functions, "main", tuple(reader.nodes))
 
 
+def kinds_of(module: ir.Module) -> set[str]:
+    """The names of all operations of a module."""
+    found: set[str] = set()
+    left = list(module.body.operations)
+    while left:
+        op = left.pop().operation
+        found.add(op.name)
+        for region in op.regions:
+            for block in region.blocks:
+                left += block.operations
+    return found
+
+
 class _Reader:
     """Reads functions one after the other; `nodes` are all of their operations in the order of lines."""
 

@@ -72,7 +72,9 @@ def broadcast(emit: Builder, value: Value, shape: Shape, axes: Sequence[int]) ->
     kept = [k for k, axis in enumerate(places) if sizes[k] == shape[axis] or sizes[k] != 1]
     value = reshape(emit, value, tuple([shape[places[k]] for k in kept]))
     axes_kept = tuple([places[k] for k in kept])
-    return value if len(kept) == len(shape) else emit(array.Broadcast(value, shape, axes_kept))
+    if all(shape[axis] == 1 for axis in range(len(shape)) if axis not in axes_kept):
+        return reshape(emit, value, shape)
+    return emit(array.Broadcast(value, shape, axes_kept))
 
 
 def _reshape(context: NodeContext) -> Made:

@@ -56,12 +56,6 @@ def _dynamic_slice(context: NodeContext) -> Made:
     return dynamic_slice(context, context.value(0), context.operands[1:], sizes)
 
 
-def _real_sizes(context: NodeContext) -> Made:
-    """`stablehlo.dynamic_slice` with sizes as numbers of the call."""
-    starts = _parts(context, context.value(1))
-    return dynamic_slice(context, context.value(0), starts, context.sizes(2))
-
-
 def _parts(context: NodeContext, vector: Value) -> list[Value]:
     emit = context.emit
     (count,) = tensor_type(vector).shape
@@ -132,7 +126,6 @@ def _values(emit: Builder, places: Sequence[Size | Value]) -> tuple[Value, ...]:
 
 
 IMPORTERS: dict[str, Importer] = {
-    "stablehlo.custom_call @stablehlo.dynamic_slice": _real_sizes,
     "stablehlo.dynamic_slice": _dynamic_slice,
     "stablehlo.dynamic_update_slice": _dynamic_update_slice,
     "stablehlo.real_dynamic_slice": _real_dynamic_slice,

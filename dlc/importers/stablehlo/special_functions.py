@@ -10,17 +10,12 @@ from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.stablehlo.elementwise import evened, in_single, total_order, unsigned_of
 from dlc.importers.stablehlo.formulas import formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
-from dlc.ir.core import Builder, Op, Value
+from dlc.ir.core import Op, Value
 from dlc.ir.dims import Dim
 
 
 def _simple(kind: Callable[[Value], Op]) -> Importer:
     return in_single(lambda emit, x: emit(kind(x)))
-
-
-def _complement(emit: Builder, x: Value) -> Value:
-    """`1 - erf(x)`."""
-    return emit(array.Subtract(array.constant_like(emit, 1, x), emit(array.Erf(x))))
 
 
 def _is_infinite(number: float) -> Importer:
@@ -107,7 +102,6 @@ IMPORTERS: dict[str, Importer] = {
     "chlo.atanh": _simple(array.Atanh),
     "chlo.cosh": _simple(array.Cosh),
     "chlo.erf": _simple(array.Erf),
-    "chlo.erfc": in_single(_complement),
     "chlo.is_inf": _is_inf,
     "chlo.is_neg_inf": _is_infinite(float("-inf")),
     "chlo.is_pos_inf": _is_infinite(float("inf")),

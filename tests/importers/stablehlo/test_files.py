@@ -24,20 +24,18 @@ from tests.importers.stablehlo.agreement import compare, numbers  # noqa: E402
 TABLE = numbers(4, 64)
 
 
-def function(x: jax.Array) -> jax.Array:
+def function(x):
     return jax.nn.relu(x @ jnp.asarray(TABLE))
 
 
 @pytest.fixture(scope="module")
-def exported() -> export.Exported:
+def exported():
     (b,) = export.symbolic_shape("b")
     return export.export(jax.jit(function))(jax.ShapeDtypeStruct((b, 4), np.float32))
 
 
 @pytest.mark.parametrize("kind", ["text", "bytecode", "serialized"])
-def test_every_kind_of_file_is_compiled(
-    tmp_path: Path, exported: export.Exported, kind: str
-) -> None:
+def test_every_kind_of_file_is_compiled(tmp_path: Path, exported, kind: str) -> None:
     path = tmp_path / "model.mlir"
     match kind:
         case "text":
@@ -57,7 +55,13 @@ def test_the_text_of_a_lowered_function_is_compiled(tmp_path: Path) -> None:
     compare(dlc.compile(path).run(numbers(3)), [jax.lax.erf(numbers(3)) + 1])
 
 
-def test_a_file_is_imported_as_model_text(tmp_path: Path, exported: export.Exported) -> None:
+def test_functions_of_chlo_that_dlc_lacks_are_taken_apart(tmp_path: Path) -> None:
+    path = tmp_path / "lowered.mlir"
+    path.write_text(jax.jit(lambda x: jax.lax.lgamma(x * x)).lower(numbers(3)).as_text())
+    compare(dlc.compile(path).run(numbers(3)), [jax.lax.lgamma(numbers(3) ** 2)])
+
+
+def test_a_file_is_imported_as_model_text(tmp_path: Path, exported) -> None:
     path = tmp_path / "model.mlir"
     path.write_text(exported.mlir_module())
     made = import_model(path, tmp_path / "model.dlm")
@@ -81,7 +85,7 @@ def test_a_module_without_main_is_refused(tmp_path: Path) -> None:
         dlc.compile(path)
 
 
-def test_options_of_onnx_files_are_refused(tmp_path: Path, exported: export.Exported) -> None:
+def test_options_of_onnx_files_are_refused(tmp_path: Path, exported) -> None:
     path = tmp_path / "model.mlir"
     path.write_text(exported.mlir_module())
     with pytest.raises(dlc.UsageError, match="D0919"):

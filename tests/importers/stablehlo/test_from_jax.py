@@ -21,7 +21,7 @@ from tests.importers.stablehlo.agreement import check, compare, compiled, number
 PARAMETERS = {"w": numbers(4, 3), "b": numbers(3, seed=1)}
 
 
-def perceptron(p: dict[str, jax.Array], x: jax.Array) -> dict[str, jax.Array]:
+def perceptron(p, x):
     logits = jnp.maximum(x @ p["w"] + p["b"], 0)
     return {"best": logits.argmax(-1), "likely": jax.nn.softmax(logits)}
 
@@ -110,6 +110,16 @@ def test_sizes_may_be_chosen_by_calls(name: str) -> None:
         sizes = [eval(str(size), {"B": b, "T": t}) for size in shape]
         wanted = jax.ShapeDtypeStruct(shape, np.float32)
         check(function, wanted, at=(numbers(*sizes),), B=b, T=t)
+
+
+def test_constraints_of_jax_are_bounds_and_conditions_of_calls() -> None:
+    b, t = export.symbolic_shape("b, t", constraints=["b <= 16", "t >= 3", "b >= t"])
+    fast = dlc.from_jax(lambda x: x + 1, jax.ShapeDtypeStruct((b, t), np.float32))
+    assert "b = 1..16, t = 3.." in str(fast.model)
+    compare([fast(numbers(4, 3))], [numbers(4, 3) + 1])
+    for shape, told in (((17, 3), "16"), ((4, 2), "3"), ((3, 4), "b - t is -1")):
+        with pytest.raises(dlc.CallError, match=told):
+            fast(numbers(*shape))
 
 
 def test_code_that_decides_by_numbers_is_refused() -> None:

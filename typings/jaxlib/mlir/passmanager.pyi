@@ -1,0 +1,6 @@
+from jaxlib.mlir.ir import Operation
+
+class PassManager:
+    @staticmethod
+    def parse(text: str) -> PassManager: ...
+    def run(self, operation: Operation) -> None: ...
