@@ -79,6 +79,18 @@ def equal_but_for_order(got: Sequence[Array], wanted: Sequence[Array], keys: int
     )
 
 
+def picks_equal_elements(source: Array, got: Sequence[Array], wanted: Sequence[Array]) -> bool:
+    """Whether the largest elements of a tensor, along its last axis, and other places that have them."""
+    (values, places), (others, _) = got, wanted
+    found = np.take_along_axis(source, places.astype(np.int64), -1)
+    ordered = np.sort(places, -1)
+    return (
+        np.array_equal(values, others)
+        and np.array_equal(found, values)
+        and bool((ordered[..., 1:] != ordered[..., :-1]).all())
+    )
+
+
 def as_near_to_f64(
     got: Sequence[Array], wanted: Sequence[Array], precise: Callable[[], Sequence[Array]]
 ) -> bool:

@@ -11,6 +11,7 @@ from benchmarks.stablehlo_suite.comparing import (
     as_near_to_f64,
     difference,
     equal_but_for_order,
+    picks_equal_elements,
     within_roundings,
     within_roundings_of_largest,
 )
@@ -48,6 +49,13 @@ def test_rows_with_equal_keys_may_come_in_any_order() -> None:
     assert equal_but_for_order([keys, one], [keys, other], 1)
     assert not equal_but_for_order([keys, one], [keys, other], 2)
     assert not equal_but_for_order([keys, one], [keys, np.array([5, 5, 7])], 1)
+
+
+def test_equal_elements_may_be_found_in_other_places() -> None:
+    source, wanted = f32(3, 5, 5, 1), [f32(5, 5), np.array([2, 1])]
+    assert picks_equal_elements(source, [f32(5, 5), np.array([1, 2])], wanted)
+    assert not picks_equal_elements(source, [f32(5, 5), np.array([1, 1])], wanted)
+    assert not picks_equal_elements(source, [f32(5, 3), np.array([1, 0])], wanted)
 
 
 def test_sums_without_f64_are_measured_by_the_largest() -> None:
