@@ -6,6 +6,7 @@ import numpy as np
 from jax import export as export
 from jax import ffi as ffi
 from jax import numpy as numpy
+from jax import random as random
 from jax import tree_util as tree_util
 
 _P = ParamSpec("_P")

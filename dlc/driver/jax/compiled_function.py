@@ -32,6 +32,7 @@ class CompiledFunction:
         self._out_tree = exported.out_tree
         self._kept = tuple(exported.module_kept_var_idx)
         self._dtypes = [str(exported.in_avals[index].dtype) for index in self._kept]
+        self._made = [str(aval.dtype) for aval in exported.out_avals]
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         import jax
@@ -46,9 +47,8 @@ class CompiledFunction:
         pairs = zip(self._kept, self._dtypes, strict=True)
         found = self._run(*[_argument(leaves[index], dtype) for index, dtype in pairs])
         results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
-        if self._out_tree.num_leaves == 0:
-            results = ()
-        return jax.tree_util.tree_unflatten(self._out_tree, [_result(each) for each in results])
+        made = [_result(each, dtype) for each, dtype in zip(results, self._made, strict=True)]
+        return jax.tree_util.tree_unflatten(self._out_tree, made)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model as a `.dlc` file, which runs without JAX."""
@@ -58,11 +58,18 @@ class CompiledFunction:
         return f"CompiledFunction of {self.model!r}"
 
 
+KEY = "key<"
+"""What the dtype of keys for random numbers begins with, which are integers in a module."""
+
+
 def _argument(leaf: object, dtype: str) -> object:
     """An array as an argument; numbers and arrays of other dtypes become what JAX makes of them."""
+    import jax
     import jax.numpy as jnp
 
-    if str(getattr(leaf, "dtype", "")) != dtype:
+    if dtype.startswith(KEY):
+        leaf = jax.random.key_data(leaf)
+    elif str(getattr(leaf, "dtype", "")) != dtype:
         leaf = jnp.asarray(leaf)
     plain: NDArray[np.generic] = np.asarray(leaf)
     if str(plain.dtype) == "bfloat16":
@@ -70,10 +77,12 @@ def _argument(leaf: object, dtype: str) -> object:
     return plain
 
 
-def _result(made: object) -> jax.Array:
-    """A result as an array of JAX."""
+def _result(made: object, dtype: str) -> jax.Array:
+    """A result as an array of JAX of that dtype."""
+    import jax
     import jax.numpy as jnp
 
     if isinstance(made, Tensor):
         return jnp.asarray(made.bits.view(jnp.bfloat16))
-    return jnp.asarray(made)
+    found = jnp.asarray(made)
+    return jax.random.wrap_key_data(found) if dtype.startswith(KEY) else found

@@ -65,6 +65,8 @@ def from_jax(
         raise UsageError(
             f"dlc.from_jax takes a function, found a {type(function).__name__}", code="D0901"
         )
+    if found.out_tree.num_leaves == 0:
+        raise UsageError(f"{name} returns no array", code="D0901")
     program = program_of(found.mlir_module_serialized, f"{name}.mlir")
     return CompiledFunction(_compiled(program, settings, threads), found)
 

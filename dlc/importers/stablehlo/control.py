@@ -101,6 +101,7 @@ def _annotated(context: NodeContext) -> Made:
 
 IMPORTERS: dict[str, Importer] = {
     "func.call": _call,
+    "sdy.sharding_constraint": _annotated,
     "stablehlo.case": _case,
     "stablehlo.composite": _composite,
     "stablehlo.custom_call @Sharding": _annotated,

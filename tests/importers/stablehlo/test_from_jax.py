@@ -78,6 +78,19 @@ def test_brain_floats_and_bools_are_passed_and_returned() -> None:
     compiled(lambda x, flag: jnp.where(flag, x * 2, -x), jnp.ones(3, jnp.bfloat16), jnp.array(True))
 
 
+def test_keys_for_random_numbers_are_passed_and_returned() -> None:
+    fast = dlc.from_jax(lambda k: (jax.random.split(k), jax.random.uniform(k)), jax.random.key(0))
+    keys, number = fast(jax.random.key(1))
+    wanted = jax.random.key(1)
+    compare([number], [jax.random.uniform(wanted)])
+    compare([jax.random.key_data(keys)], [jax.random.key_data(jax.random.split(wanted))])
+
+
+def test_a_function_that_returns_nothing_is_an_error() -> None:
+    with pytest.raises(dlc.UsageError, match="returns no array"):
+        dlc.from_jax(lambda _: None, numbers(3))
+
+
 def test_an_exported_function_is_compiled() -> None:
     exported = export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), np.float32))
     compare([dlc.from_jax(exported)(numbers(3))], [np.sin(numbers(3))])
