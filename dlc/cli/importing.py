@@ -14,7 +14,7 @@ from dlc.cli.values import bounds, check_kept, output_path, pairs
 
 
 def command(
-    model: Annotated[str, typer.Argument(help="An .onnx or a .pt2 file.")],
+    model: Annotated[str, typer.Argument(help="An .onnx, .pt2 or .mlir file.")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The .dlm file; MODEL.dlm by default.")
     ] = None,

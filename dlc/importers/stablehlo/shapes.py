@@ -103,7 +103,7 @@ def _concatenate(context: NodeContext) -> Made:
 
 def _get_dimension_size(context: NodeContext) -> Made:
     size = context.type(0).shape[context.integer("dimension")]
-    return context.emit(array.Extent(size, I32))
+    return in_dtype(context.emit, context.emit(array.Extent(size)), I32)
 
 
 # Padding ------------------------------------------------------------------------------------------
