@@ -58,6 +58,39 @@ def _near(one: Array, other: Array) -> bool:
     return bool((np.abs(a[finite] - b[finite]) <= most + float(limits.tiny)).all())
 
 
+def within_roundings_of_largest(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
+    """The same relative to the largest element, as sums are: for what JAX does not compute in f64."""
+    for one, other in zip(got, wanted, strict=True):
+        if _is_float(other):
+            a, b = one.astype(np.float64), other.astype(np.float64)
+            limits: Any = ml_dtypes.finfo(other.dtype)
+            most = ROUNDINGS[other.dtype.name] * float(limits.eps) * np.abs(b).max(initial=0)
+            if not (np.abs(a - b) <= most).all():
+                return False
+    return True
+
+
+def equal_but_for_order(got: Sequence[Array], wanted: Sequence[Array], keys: int) -> bool:
+    """Whether vectors that were sorted together have equal keys, and the same rows in another order."""
+    return all(
+        np.array_equal(one, other) for one, other in zip(got[:keys], wanted[:keys], strict=True)
+    ) and sorted(zip(*[each.tolist() for each in got], strict=True)) == sorted(
+        zip(*[each.tolist() for each in wanted], strict=True)
+    )
+
+
+def picks_equal_elements(source: Array, got: Sequence[Array], wanted: Sequence[Array]) -> bool:
+    """Whether the largest elements of a tensor, along its last axis, and other places that have them."""
+    (values, places), (others, _) = got, wanted
+    found = np.take_along_axis(source, places.astype(np.int64), -1)
+    ordered = np.sort(places, -1)
+    return (
+        np.array_equal(values, others)
+        and np.array_equal(found, values)
+        and bool((ordered[..., 1:] != ordered[..., :-1]).all())
+    )
+
+
 def as_near_to_f64(
     got: Sequence[Array], wanted: Sequence[Array], precise: Callable[[], Sequence[Array]]
 ) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -17,8 +18,12 @@ from benchmarks.stablehlo_suite.cases import Case, NotMade
 
 Array: TypeAlias = Any
 
+UNSTABLE = re.compile(r"sort_multiple_arrays_.*_isstable_False_num_keys_(\d+)")
+"""Sorts of several vectors by the first ones, where JAX leaves the order of equal keys open."""
+APPROXIMATE = "approx_top_k"
+"""The largest elements, of which JAX does not say which place it names where several are equal."""
 VERDICTS = ("agrees", "nearer", "wrong", "broken", "refused", "not made")
-"""`nearer` is not within a few roundings of JAX, but as near to a computation in f64; `broken` is neither a
+"""`nearer` is not within a few roundings of JAX, but as near to one in f64; `broken` is neither a
 result nor a refusal; `not made` what JAX itself does not export."""
 
 
@@ -62,6 +67,8 @@ def _verdict(task: Task, case: Case) -> tuple[str, str]:
         return "refused", str(error)
     except Exception as error:  # noqa: BLE001 - whatever else it is, it is a mistake
         return "broken", f"{type(error).__name__}: {error}"
+    if _is_open(task.name, case, got):
+        return "agrees", ""
     wrong = comparing.difference(got, case.wanted)
     if wrong is not None:
         return "wrong", wrong
@@ -71,9 +78,19 @@ def _verdict(task: Task, case: Case) -> tuple[str, str]:
         near = comparing.as_near_to_f64(
             got, case.wanted, lambda: cases.precise_results(task.name, x64=task.x64)
         )
-    except Exception as error:  # noqa: BLE001 - JAX does not compute every case in f64
-        return "wrong", f"other floats; not comparable in f64: {type(error).__name__}"
+    except Exception:  # noqa: BLE001 - JAX does not compute every case in f64
+        near = comparing.within_roundings_of_largest(got, case.wanted)
     return ("nearer", "") if near else ("wrong", "other floats")
+
+
+def _is_open(name: str, case: Case, got: Sequence[Array]) -> bool:
+    """Whether results are equal but for an order that JAX leaves open."""
+    unstable = UNSTABLE.fullmatch(name)
+    if unstable:
+        return comparing.equal_but_for_order(got, case.wanted, int(unstable[1]))
+    return name.startswith(APPROXIMATE) and comparing.picks_equal_elements(
+        case.inputs[0], got, case.wanted
+    )
 
 
 def _results(case: Case) -> Sequence[Array]:

@@ -7,7 +7,14 @@ import time
 
 import numpy as np
 
-from benchmarks.stablehlo_suite.comparing import as_near_to_f64, difference, within_roundings
+from benchmarks.stablehlo_suite.comparing import (
+    as_near_to_f64,
+    difference,
+    equal_but_for_order,
+    picks_equal_elements,
+    within_roundings,
+    within_roundings_of_largest,
+)
 from benchmarks.stablehlo_suite.workers import Lost, work_through
 
 
@@ -35,6 +42,25 @@ def test_sums_that_cancel_may_be_as_far_from_f64_as_jax() -> None:
     exact = np.array([1.0, 1e-9])
     assert as_near_to_f64([f32(1, 3e-9)], [f32(1, 0)], lambda: [exact])
     assert not as_near_to_f64([f32(1, 1e-4)], [f32(1, 0)], lambda: [exact])
+
+
+def test_rows_with_equal_keys_may_come_in_any_order() -> None:
+    keys, one, other = np.array([1, 1, 2]), np.array([5, 6, 7]), np.array([6, 5, 7])
+    assert equal_but_for_order([keys, one], [keys, other], 1)
+    assert not equal_but_for_order([keys, one], [keys, other], 2)
+    assert not equal_but_for_order([keys, one], [keys, np.array([5, 5, 7])], 1)
+
+
+def test_equal_elements_may_be_found_in_other_places() -> None:
+    source, wanted = f32(3, 5, 5, 1), [f32(5, 5), np.array([2, 1])]
+    assert picks_equal_elements(source, [f32(5, 5), np.array([1, 2])], wanted)
+    assert not picks_equal_elements(source, [f32(5, 5), np.array([1, 1])], wanted)
+    assert not picks_equal_elements(source, [f32(5, 3), np.array([1, 0])], wanted)
+
+
+def test_sums_without_f64_are_measured_by_the_largest() -> None:
+    assert within_roundings_of_largest([f32(1, 1e-7)], [f32(1, 0)])
+    assert not within_roundings_of_largest([f32(1, 1e-4)], [f32(1, 0)])
 
 
 def tried(task: int) -> int:
