@@ -96,6 +96,7 @@ FUNCTIONS: dict[str, Callable[[Size, Size, Bounds], Size]] = {
     "Min": smaller,
     "Mod": _remainder,
     "PythonMod": _remainder,
+    "ToFloat": lambda one, other, bounds: one,
     "TruncToInt": lambda one, other, bounds: one,
 }
 """Functions of sizes by the class that sympy or PyTorch gives them; those of one size take one."""
