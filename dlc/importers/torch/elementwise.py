@@ -11,6 +11,7 @@ from dlc.dialects.array.arithmetic import reciprocal, square, times
 from dlc.dialects.nn.rows import in_dtype, widened
 from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.facts import Ref
+from dlc.importers.torch.kinks import half_at_ties
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand, computed_dtype
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Dim
@@ -384,9 +385,9 @@ IMPORTERS: dict[str, Importer] = {
     "aten.lt": _compare("lt"),
     "aten.masked_fill": _masked_fill,
     "aten.max.other": _binary(array.Maximum),
-    "aten.maximum": _binary(array.Maximum),
+    "aten.maximum": half_at_ties(_pair, array.Maximum),
     "aten.min.other": _binary(array.Minimum),
-    "aten.minimum": _binary(array.Minimum),
+    "aten.minimum": half_at_ties(_pair, array.Minimum),
     "aten.mul": _binary(array.Multiply),
     "aten.nan_to_num": _nan_to_num,
     "aten.ne": _compare("ne"),

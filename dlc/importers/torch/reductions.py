@@ -11,6 +11,7 @@ from dlc.dialects.array.arithmetic import square
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
 from dlc.importers.broadcasting import stretched
+from dlc.importers.torch.kinks import root
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
@@ -94,7 +95,13 @@ def _norm(context: NodeContext) -> Operand:
     order = context.number("ord" if "ord" in context.node.arguments else "p", 2)
     x = widened(emit, context.value("self", context.dtype))
     reduce = _norm_of(order)
+    if order == 2 and context.regions.differentiated:
+        reduce = _length
     return in_dtype(emit, _reduced(context, x, reduce), context.dtype)
+
+
+def _length(emit: Builder, x: Value, axes: tuple[int, ...]) -> Value:
+    return root(emit, total(emit, square(emit, x), axes))
 
 
 def _norm_of(order: float) -> Reduce:

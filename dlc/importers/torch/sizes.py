@@ -33,6 +33,8 @@ def size_of(expression: Expression, names: Mapping[str, str], bounds: Bounds) ->
             return symbol(names.get(str(expression), str(expression)))
         case "Integer" | "Zero" | "One" | "NegativeOne":
             return int(expression)
+        case "Float" if float(str(expression)).is_integer():
+            return int(float(str(expression)))
         case "Mul":
             return _product(expression.args, names, bounds)
         case "Pow":
@@ -94,6 +96,7 @@ FUNCTIONS: dict[str, Callable[[Size, Size, Bounds], Size]] = {
     "Min": smaller,
     "Mod": _remainder,
     "PythonMod": _remainder,
+    "ToFloat": lambda one, other, bounds: one,
     "TruncToInt": lambda one, other, bounds: one,
 }
 """Functions of sizes by the class that sympy or PyTorch gives them; those of one size take one."""

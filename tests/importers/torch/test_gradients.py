@@ -132,3 +132,18 @@ def test_a_derivative_of_its_own_is_refused() -> None:
     with pytest.raises(dlc.Unsupported, match="Rounded brings a derivative of its own"):
         dlc.from_torch(Straight(), x, gradients=True)
     assert Rounded.apply(x) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["relu6", "hardtanh", "hardswish", "hardsigmoid", "maximum", "norm"]
+)
+def test_a_kink_has_the_derivative_that_pytorch_gives_it(name: str) -> None:
+    class Kinked(nn.Module):
+        def forward(self, x):
+            if name == "maximum":
+                return torch.maximum(x, torch.zeros_like(x)) + torch.minimum(x, x * x)
+            if name == "norm":
+                return (x * 0).norm() + x.norm()
+            return getattr(nn.functional, name)(x)
+
+    agree(Kinked(), [torch.tensor([-4.0, -3, -1, -0.5, 0, 0, 0.5, 1, 3, 4, 6, 7])])
