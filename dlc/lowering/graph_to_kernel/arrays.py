@@ -176,7 +176,12 @@ def _chunk_length(results: Size, extents: Shape) -> int | None:
 def _merge_neighbours(
     emit: Builder, source: Value, axes: tuple[int, ...]
 ) -> tuple[Value, tuple[int, ...]]:
-    """An array whose neighbouring reduced axes are one, so that chunks are read along memory; and these."""
+    """An array whose neighbouring reduced axes are one, so that chunks are read along memory; and these.
+
+    What a formula computes keeps its axes: it may be computed in the reduction, without an array in memory.
+    """
+    if isinstance(source.op, kernel.Generic):
+        return source, axes
     shape: list[Size] = []
     merged: list[int] = []
     for axis, extent in enumerate(kernel.array_type(source).shape):
