@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,18 @@ def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> 
     ]
 
 
+@contextmanager
+def busy_processes(count: int) -> Generator[None]:
+    """Other work for so many processors, as long as the context lasts."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
 def compare(name: str, running: Sequence[SourceModel]) -> None:
     """End the program unless all contenders give the same results."""
     first, *others = running
@@ -177,6 +190,7 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="without the peers")
     parser.add_argument("--kernels", action="store_true", help="the time of each kernel of ours")
     parser.add_argument("--direct", action="store_true", help="also ours with --conv direct")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside N busy processes")
     given = parser.parse_args()
     direct = ("dlc-direct",) if given.direct else ()
     contenders = ("dlc", *direct, *(() if given.alone else PEERS))
@@ -188,7 +202,8 @@ def main() -> None:
                 path, conv = network(name), "direct" if given.direct else "auto"
                 print(kernel_table(path, random_inputs(path), threads, conv))
                 continue
-            outcomes = measure(name, contenders, threads, given.rounds)
+            with busy_processes(given.busy):
+                outcomes = measure(name, contenders, threads, given.rounds)
             if given.json:
                 for outcome in outcomes:
                     print(json.dumps({slot: getattr(outcome, slot) for slot in Outcome.__slots__}))
