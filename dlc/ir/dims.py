@@ -130,7 +130,9 @@ class Dim:
             for monomial, factor in self.terms:
                 sign = "-" if factor < 0 else "+"
                 body = _monomial_text(monomial, abs(factor))
-                text += f" {sign} {body}" if text else body if factor > 0 else f"-{body}"
+                text += (
+                    f" {sign} {body}" if text else body if factor > 0 else _negated(body, monomial)
+                )
             self._text = text  # sizes of sizes are written again and again
         return self._text
 
@@ -248,6 +250,12 @@ def _monomial_text(monomial: Monomial, factor: int) -> str:
             text = f"({text})"
         parts += [text] * power
     return "*".join(parts)
+
+
+def _negated(body: str, monomial: Monomial) -> str:
+    """The text of a monomial under a minus: where `//` binds less than that, in parentheses."""
+    ((atom, _), *_) = monomial
+    return f"-({body})" if isinstance(atom, Quotient) and body == str(atom) else f"-{body}"
 
 
 def _wrap(size: Size) -> str:

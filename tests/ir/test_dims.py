@@ -94,6 +94,9 @@ def random_dims(choose: random.Random) -> dict[str, int]:
         (minimum(B, B + 1), "B"),
         (minimum(2, 3), "2"),
         (2 * minimum(B, 4), "2*min(4, B)"),
+        (-(B // 2), "-(B//2)"),
+        (8 - (B // 3), "-(B//3) + 8"),
+        (-B // 2, "(-B)//2"),
     ],
 )
 def test_a_size_has_one_canonical_text(size: Size, text: str) -> None:
@@ -173,6 +176,15 @@ def test_bounds_decide_which_size_is_larger() -> None:
 def test_a_size_is_read_back_from_its_text() -> None:
     for size, _ in random_sizes(400):
         assert parse_size(str(size)) == size
+
+
+def test_a_text_has_the_precedence_of_the_language_and_of_python() -> None:
+    """A minus binds more than `//`."""
+    for size, _ in random_sizes(400):
+        for negated in (size, -size):
+            for dims in ({"B": 7, "T": 5, "H": 3}, {"B": 1, "T": 2, "H": 9}):
+                found = eval(str(negated), {"max": max, "min": min, **dims})
+                assert found == evaluate(negated, dims)
 
 
 def test_substituting_and_evaluating_agree() -> None:
