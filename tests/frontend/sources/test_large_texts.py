@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,10 +22,17 @@ REFUSAL = 4.0
 
 @contextmanager
 def in_time(seconds: float = SECONDS) -> Generator[None]:
-    """Hold that this thread takes less: threads of other tests may still be at work."""
+    """Hold that this thread takes less: threads of other tests may still be at work.
+
+    What other tests left is not traversed by the garbage collector meanwhile.
+    """
+    gc.freeze()
     began = time.thread_time()
-    yield
-    spent = time.thread_time() - began
+    try:
+        yield
+    finally:
+        spent = time.thread_time() - began
+        gc.unfreeze()
     assert spent < seconds, f"{spent:.1f} s"
 
 
