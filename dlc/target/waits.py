@@ -10,11 +10,11 @@ class Waits:
     """Time-stamp cycles that the engine spends looking before it gives the processor away."""
 
     spin_cycles: int = 20_000
-    """At a barrier: look at memory only. About 8 microseconds."""
+    """Between waves: look at memory only. About 8 microseconds."""
     yield_cycles: int = 2_000_000
-    """At a barrier, from its beginning: let others run between two looks. About 0.8 milliseconds."""
+    """Between waves, from the beginning of the wait: let others run meanwhile. About 0.8 milliseconds."""
     nap_nanoseconds: int = 100_000
-    """At a barrier, after that: sleep so long between two looks."""
+    """At the end of a wave, after that: the caller sleeps so long between two looks."""
     linger_cycles: int = 200_000
     """After a call a worker looks for more work so long before it sleeps. About 80 microseconds."""
 

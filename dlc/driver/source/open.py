@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from dlc.dialects.builtin import Module
 from dlc.driver.source.extensions import load_extensions
@@ -17,6 +18,7 @@ from dlc.frontend.elaborate import elaborate
 from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training import block as frontend
 from dlc.frontend.training.step import Purpose
+from dlc.importers.imported import ImportedModel
 from dlc.importers.stablehlo.opening import read_mlir
 from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.core import Op
@@ -111,6 +113,13 @@ def open_training(
         path, text=text, module=module, settings=settings, places=places, purpose=purpose
     )
     return model
+
+
+Opener: TypeAlias = Callable[
+    [Path, str | None, str | None, Chosen, Places, ImportRequest], SourceModel
+]
+"""From a path, its text if that is given, the module, settings and places that were chosen, and what an
+import was asked for, to what the file holds."""
 
 
 def _open_text(
@@ -256,39 +265,30 @@ def _open_onnx(
     return source_of(import_request.read(path), readable(path.name), path.parent)
 
 
-def _open_pt2(
-    path: Path,
-    text: str | None,
-    module: str | None,
-    settings: Chosen,
-    places: Places,
-    _: ImportRequest,
-) -> SourceModel:
-    _refuse_choices(path, module, settings, places)
-    return source_of(read_pt2(path), readable(path.name), path.parent)
+def _open_imported(read: Callable[[Path], ImportedModel]) -> Opener:
+    """The opener of files of another framework, which have shapes and bounds of their own."""
+
+    def opener(
+        path: Path,
+        text: str | None,
+        module: str | None,
+        settings: Chosen,
+        places: Places,
+        _: ImportRequest,
+    ) -> SourceModel:
+        _refuse_choices(path, module, settings, places)
+        return source_of(read(path), readable(path.name), path.parent)
+
+    return opener
 
 
-def _open_mlir(
-    path: Path,
-    text: str | None,
-    module: str | None,
-    settings: Chosen,
-    places: Places,
-    _: ImportRequest,
-) -> SourceModel:
-    _refuse_choices(path, module, settings, places)
-    return source_of(read_mlir(path), readable(path.name), path.parent)
-
-
-OPENERS: dict[
-    str, Callable[[Path, str | None, str | None, Chosen, Places, ImportRequest], SourceModel]
-] = {
+OPENERS: dict[str, Opener] = {
     ".dlm": _open_text,
     ".dlir": _open_ir,
     ".dlc": _open_artifact,
     ".onnx": _open_onnx,
-    ".pt2": _open_pt2,
-    ".mlir": _open_mlir,
+    ".pt2": _open_imported(read_pt2),
+    ".mlir": _open_imported(read_mlir),
 }
 """The opener of each kind of file, by its ending."""
 
