@@ -1,4 +1,4 @@
-"""`dlc import`: from a model of ONNX or PyTorch to model text."""
+"""`dlc import`: from a model of ONNX, PyTorch or JAX to model text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     fix: options.Fixed = [],  # noqa: B006
     as_json: options.Json = False,
 ) -> None:
-    """Write a model of ONNX or PyTorch as readable text, its weights in a .safetensors file beside it."""
+    """Write a model of ONNX, PyTorch or JAX as readable text, and its weights as .safetensors beside it."""
     if out is not None:
         check_kept([output_path(out, ".dlm")], [model])
     with progress(f"importing {model}"):
