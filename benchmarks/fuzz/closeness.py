@@ -64,8 +64,18 @@ def near(found: Array, peer: Array, eps: float) -> bool:
     return bool(np.all(_apart(one, other) <= ULPS * eps * _scale(other)))
 
 
-def judge(found: Sequence[Array], peer: Sequence[Array], exact: Exact, eps: float) -> Outcome:
-    """Whether results agree with those of a peer; `eps` is the precision that both computed with."""
+def judge(
+    found: Sequence[Array],
+    peer: Sequence[Array],
+    exact: Exact,
+    eps: float,
+    before: Sequence[Array] = (),
+) -> Outcome:
+    """Whether results agree with those of a peer; `eps` is the precision that both computed with.
+
+    `before` are the results that were changed into these by steps whose size does not depend on that of the
+    gradient, as Adam makes them: rounding decides those of a gradient that is 0 but for rounding.
+    """
     if len(found) != len(peer):
         return Outcome("wrong", f"{len(found)} results, the peer has {len(peer)}")
     unstable = ""
@@ -75,14 +85,17 @@ def judge(found: Sequence[Array], peer: Sequence[Array], exact: Exact, eps: floa
             return Outcome("wrong", f"result {k} is {what}")
         if near(one, other, eps):
             continue
-        judged = _judged(one, other, [exact(shake)[k] for shake in range(SHAKES + 1)], eps)
+        meant = [exact(shake)[k] for shake in range(SHAKES + 1)]
+        judged = _judged(one, other, meant, eps, before[k] if before else None)
         if judged.verdict == "wrong":
             return Outcome("wrong", f"result {k} {judged.what}")
         unstable = unstable or (judged.what if judged.verdict == "unstable" else "")
     return Outcome("unstable", unstable) if unstable else Outcome("agreed")
 
 
-def _judged(found: Array, peer: Array, exact: Sequence[Array], eps: float) -> Judged:
+def _judged(
+    found: Array, peer: Array, exact: Sequence[Array], eps: float, before: Array | None = None
+) -> Judged:
     first = exact[0]
     if first.shape != found.shape:
         return Judged("wrong", f"has the shape {found.shape}, in f64 {first.shape}")
@@ -94,14 +107,16 @@ def _judged(found: Array, peer: Array, exact: Sequence[Array], eps: float) -> Ju
             return Judged("unstable", "integers that rounding decides")
         return Judged("wrong", _at(found, peer, first, ~moved & (found != peer)))
     one, other, true = (each.astype(np.float64) for each in (found, peer, first))
+    beyond = np.abs(true) > np.finfo(found.dtype).max
+    if bool(np.any(beyond)) and not np.any(np.isfinite(one[beyond])):
+        return Judged("unstable", "numbers beyond the dtype")
     scale = _scale(true)
     spread = np.max([_apart(each.astype(np.float64), true) for each in exact[1:]], axis=0)
-    if bool(np.any(spread > LOST * scale)):
-        steady = spread <= LOST * scale
-        if bool(
-            np.all(_apart(one, other)[steady] <= TIMES_SPREAD * (spread + eps * scale)[steady])
-        ):
-            return Judged("unstable", "numbers that rounding decides")
+    size = scale if before is None else np.minimum(scale, _apart(true, before))
+    steady = spread <= LOST * size
+    as_far = _apart(one, other) <= TIMES_SPREAD * (spread + eps * scale)
+    if not bool(np.all(steady)) and bool(np.all(as_far[steady])):
+        return Judged("unstable", "numbers that rounding decides")
     own, ours = _apart(other, true), _apart(one, true)
     explained = TIMES_SPREAD * (float(spread.max(initial=0)) + eps * scale)
     if bool(np.any(own > explained)):

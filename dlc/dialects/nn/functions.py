@@ -128,7 +128,7 @@ def local_response_norm(
 
 def cross_entropy(emit: Builder, logits: Value, labels: Value) -> Value:
     """The loss of each example, with integer labels: `-log softmax(logits)[label]`."""
-    return emit.all(CrossEntropy(logits, labels))[0]
+    return emit(CrossEntropy(logits, labels))
 
 
 def soft_cross_entropy(emit: Builder, logits: Value, target: Value) -> Value:

@@ -396,7 +396,7 @@ def _why_not_inline(
     repeats = (
         len(producer.result.uses) > 1 or len(loads) > 1 or not _loads_each_once(producer, loads)
     )
-    if repeats and not _is_free(producer.body):
+    if repeats and not _is_free(producer):
         return "it would be computed more than once"
     reads = {*producer.inputs, *consumer.inputs} - {producer.result}
     if len(reads) > limits.inputs:
@@ -425,11 +425,18 @@ def _executions(load: kernel.Load) -> Size:
     return total
 
 
-def _is_free(body: Block) -> bool:
-    """Whether repeating a formula is cheaper than storing its result."""
+def _is_free(producer: kernel.Generic) -> bool:
+    """Whether repeating a formula is cheaper than storing its result.
+
+    It is where few cheap operations read one array besides numbers that are the same for a whole row.
+    """
+    body, row = producer.body, producer.indices[:-1]
     work = [op for op in body if not isinstance(op, kernel.Load | kernel.Yield | scalar.Constant)]
-    loads = sum(isinstance(op, kernel.Load) for op in body)
-    return loads <= 1 and len(work) <= FREE_OPERATIONS and all(isinstance(op, CHEAP) for op in work)
+    loads = [op for op in body if isinstance(op, kernel.Load)]
+    varying = sum(not all(index in row for index in load.indices) for load in loads)
+    return (
+        varying <= 1 and len(work) <= FREE_OPERATIONS and all(isinstance(op, CHEAP) for op in work)
+    )
 
 
 def _count(block: Block) -> int:
