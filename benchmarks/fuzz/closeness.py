@@ -112,10 +112,14 @@ def _judged(
         return Judged("unstable", "numbers beyond the dtype")
     scale = _scale(true)
     spread = np.max([_apart(each.astype(np.float64), true) for each in exact[1:]], axis=0)
-    size = scale if before is None else np.minimum(scale, _apart(true, before))
-    steady = spread <= LOST * size
     as_far = _apart(one, other) <= TIMES_SPREAD * (spread + eps * scale)
-    if not bool(np.all(steady)) and bool(np.all(as_far[steady])):
+
+    def decided(size: Array | float) -> bool:
+        """Whether rounding decides some of the elements of a size, and explains the others."""
+        steady = spread <= LOST * size
+        return not bool(np.all(steady)) and bool(np.all(as_far[steady]))
+
+    if decided(scale):
         return Judged("unstable", "numbers that rounding decides")
     own, ours = _apart(other, true), _apart(one, true)
     explained = TIMES_SPREAD * (float(spread.max(initial=0)) + eps * scale)
@@ -124,6 +128,8 @@ def _judged(
     usual = max(float(own.max(initial=0)), float(spread.max(initial=0)))
     allowed = TIMES_PEER * usual + ULPS * eps * scale
     if bool(np.any(ours > allowed)):
+        if before is not None and decided(np.minimum(scale, _apart(true, before))):
+            return Judged("unstable", "steps that rounding decides")
         return Judged("wrong", _at(found, peer, first, ours > allowed))
     return Judged("agreed")
 
