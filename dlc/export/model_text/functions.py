@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from dlc.dialects import array, flow, nn
@@ -12,7 +12,7 @@ from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.nn.rows import mean
 from dlc.export.model_text.graph import Graph, short, unstretched
 from dlc.export.model_text.pattern import HOLES, Build, matched
-from dlc.export.model_text.spelling import reads, spells
+from dlc.export.model_text.spelling import Spelling, reads, spells
 from dlc.export.model_text.terms import Call, Infix, Item, Term
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Size
@@ -70,9 +70,9 @@ ADJUSTABLE: tuple[tuple[type[Op], str, Build], ...] = (
 
 def _enter(op: type[Op], name: str, build: Build, named: Named) -> None:
     @reads(op)
-    def _(graph: Graph, value: Value) -> Term | None:
-        type = tensor_type(value)
-        matches = matched(graph, value, build, [type])
+    def _(graph: Graph, op: Op) -> Term | None:
+        type = tensor_type(op.result)
+        matches = matched(graph, op.result, build, [type])
         if matches is None:
             return None
         (x,), numbers = matches
@@ -86,9 +86,9 @@ for _op, _name, _build in ADJUSTABLE:
 
 
 @reads(array.Select)
-def _prelu(graph: Graph, value: Value) -> Term | None:
-    type = tensor_type(value)
-    matches = matched(graph, value, nn.prelu, [type, type])
+def _prelu(graph: Graph, op: array.Select) -> Term | None:
+    type = tensor_type(op.result)
+    matches = matched(graph, op.result, nn.prelu, [type, type])
     if matches is None:
         return None
     (x, slope), _ = matches
@@ -98,10 +98,8 @@ def _prelu(graph: Graph, value: Value) -> Term | None:
 # Rows ---------------------------------------------------------------------------------------------
 
 
-def _axis(name: str) -> Callable[[Graph, Value], Term]:
-    def spelling(graph: Graph, value: Value) -> Term:
-        op = value.op
-        assert isinstance(op, nn.Softmax | nn.LogSoftmax | nn.LogSumExp)
+def _axis(name: str) -> Spelling[nn.Softmax | nn.LogSoftmax | nn.LogSumExp]:
+    def spelling(graph: Graph, op: nn.Softmax | nn.LogSoftmax | nn.LogSumExp) -> Term:
         last = op.axis == tensor_type(op.source).rank - 1
         return Call(name, (op.source,), () if last else (("axis", op.axis),))
 
@@ -114,16 +112,12 @@ spells(nn.LogSumExp)(_axis("logsumexp"))
 
 
 @spells(nn.LayerNorm)
-def _layer_norm(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, nn.LayerNorm)
+def _layer_norm(graph: Graph, op: nn.LayerNorm) -> Term:
     return _normalized("layer_norm", op, [("scale", op.scale), ("shift", op.shift)])
 
 
 @spells(nn.RMSNorm)
-def _rms_norm(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, nn.RMSNorm)
+def _rms_norm(graph: Graph, op: nn.RMSNorm) -> Term:
     return _normalized("rms_norm", op, [("scale", op.scale)])
 
 
@@ -142,17 +136,13 @@ def _normalized(
 
 
 @spells(nn.Linear)
-def _linear(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, nn.Linear)
+def _linear(graph: Graph, op: nn.Linear) -> Term:
     product = Infix("@", op.source, op.weight)
     return Infix("+", product, op.bias[0]) if op.bias else product
 
 
 @spells(nn.Attention)
-def _attention(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, nn.Attention)
+def _attention(graph: Graph, op: nn.Attention) -> Term | None:
     if op.logarithms or op.causal not in (None, 0):
         return None
     width = tensor_type(op.query).shape[-1]
@@ -167,23 +157,21 @@ def _attention(graph: Graph, value: Value) -> Term | None:
 
 
 @spells(nn.LSTM)
-def _lstm(graph: Graph, value: Value) -> Term | None:
+def _lstm(graph: Graph, op: nn.LSTM) -> Term | None:
     """All its results; the language has the batch first."""
-    op = value.op
-    assert isinstance(op, nn.LSTM)
     named: Named = (("reverse", True),) if op.reverse else ()
     return Call("lstm", op.operands, named) if op.time == 1 else None
 
 
 @reads(array.Divide)
-def _mean(graph: Graph, value: Value) -> Term | None:
+def _mean(graph: Graph, op: array.Divide) -> Term | None:
     """A mean; in the channels of pictures, where all else is averaged, by its own name."""
-    summed = value.op and value.op.operands[0].op
+    summed = op and op.operands[0].op
     if not isinstance(summed, array.ReduceSum):
         return None
     source = tensor_type(summed.source)
     build = partial(mean, axes=summed.axes)
-    matches = matched(graph, value, build, [source])
+    matches = matched(graph, op.result, build, [source])
     if matches is None:
         return None
     named: Named = () if len(summed.axes) == source.rank else (("axis", summed.axes),)
@@ -191,34 +179,33 @@ def _mean(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(array.Reshape)
-def _kept_mean(graph: Graph, value: Value) -> Term | None:
+def _kept_mean(graph: Graph, op: array.Reshape) -> Term | None:
     """A mean whose axes stay with size 1."""
-    op = value.op
-    assert isinstance(op, array.Reshape)
-    if not graph.is_used_only_by(op.source, {op}) or not isinstance(op.source.op, array.Divide):
+    divide = op.source.op
+    if not graph.is_used_only_by(op.source, {op}) or not isinstance(divide, array.Divide):
         return None
-    term = _mean(graph, op.source)
+    term = _mean(graph, divide)
     if not isinstance(term, Call):
         return None
     (source,) = term.items
     assert isinstance(source, Value)
     shape = tensor_type(source).shape
-    summed = op.source.op.operands[0].op
+    summed = divide.operands[0].op
     assert isinstance(summed, array.ReduceSum)
     kept = tuple([1 if axis in summed.axes else size for axis, size in enumerate(shape)])
     return Call("mean", term.items, (*term.named, ("keepdims", True))) if kept == op.shape else None
 
 
 @reads(array.Add)
-def _group_norm(graph: Graph, value: Value) -> Term | None:
+def _group_norm(graph: Graph, op: array.Add) -> Term | None:
     """Each example normalised over groups of channels, which are the second axis."""
-    type = tensor_type(value)
-    groups = _groups(value)
+    type = tensor_type(op.result)
+    groups = _groups(op.result)
     if groups is None:
         return None
     row = type.with_shape((type.shape[1],))
     build = partial(nn.group_norm, groups=groups, axis=1, eps=HOLES[0])
-    matches = matched(graph, value, build, [type, row, row])
+    matches = matched(graph, op.result, build, [type, row, row])
     if matches is None:
         return None
     values, (eps,) = matches
@@ -243,24 +230,19 @@ def _groups(value: Value) -> int | None:
 
 
 @spells(array.ReduceWindow)
-def _max_pool(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, array.ReduceWindow)
+def _max_pool(graph: Graph, op: array.ReduceWindow) -> Term | None:
     if op.function != "max":
         return None
     return _pooled("max", op, op.source, ())
 
 
 @spells(array.WindowIndex)
-def _argmax_pool(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, array.WindowIndex)
+def _argmax_pool(graph: Graph, op: array.WindowIndex) -> Term | None:
     return _pooled("argmax", op, op.source, ()) if op.function == "max" else None
 
 
 @reads(array.Divide)
-def _avg_pool(graph: Graph, value: Value) -> Term | None:
-    op = value.op
+def _avg_pool(graph: Graph, op: array.Divide) -> Term | None:
     summed = op and op.operands[0].op
     if not isinstance(summed, array.ReduceWindow) or summed.function != "sum":
         return None
@@ -278,7 +260,7 @@ def _avg_pool(graph: Graph, value: Value) -> Term | None:
             dims=layout,
             count_padding=counted,
         )
-        matches = matched(graph, value, build, [tensor_type(summed.source)])
+        matches = matched(graph, op.result, build, [tensor_type(summed.source)])
         if matches is not None:
             named: Named = (("count_padding", True),) if counted else ()
             return _pooled("avg", summed, matches[0][0], named)
@@ -336,9 +318,7 @@ def dims_setting(layout: str) -> list[tuple[str, Item]]:
 
 
 @spells(nn.Conv)
-def _conv(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, nn.Conv)
+def _conv(graph: Graph, op: nn.Conv) -> Term | None:
     named = conv_settings(op)
     if named is None:
         return None
@@ -387,14 +367,14 @@ def _cut(op: nn.Conv) -> list[tuple[str, Item]]:
 
 
 @reads(array.Divide)
-def _local_response_norm(graph: Graph, value: Value) -> Term | None:
+def _local_response_norm(graph: Graph, op: array.Divide) -> Term | None:
     """Each channel divided by what its neighbours have."""
-    type, size = tensor_type(value), _neighbours(value)
+    type, size = tensor_type(op.result), _neighbours(op.result)
     if size is None:
         return None
     alpha, beta, bias = HOLES
     build = partial(nn.local_response_norm, size=size, alpha=alpha, beta=beta, bias=bias, axis=1)
-    matches = matched(graph, value, build, [type])
+    matches = matched(graph, op.result, build, [type])
     if matches is None:
         return None
     numbers = [short(number, type.dtype) for number in matches[1]]

@@ -24,9 +24,7 @@ Settings = list[tuple[str, Item]]
 
 
 @reads(nn.Conv)
-def _conv(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, nn.Conv)
+def _conv(graph: Graph, op: nn.Conv) -> Term | None:
     settings = conv_settings(op)
     if settings is None or graph.is_stored(op.source) or not _own(graph, op.kernel, *op.bias):
         return None
@@ -34,7 +32,7 @@ def _conv(graph: Graph, value: Value) -> Term | None:
     kernel = tensor_type(op.kernel)
     window = tuple([_int(kernel.shape[axis]) for axis in layout.kernel_spatial])
     inputs = tensor_type(op.source).shape[layout.channel]
-    outputs = tensor_type(value).shape[layout.channel]
+    outputs = tensor_type(op.result).shape[layout.channel]
     found: Settings = [("", inputs), ("", outputs), ("kernel", one_if_equal(window)), *settings]
     if not op.bias:
         found.insert(-1 if settings and settings[-1][0] == "dims" else len(found), ("bias", False))
@@ -46,16 +44,14 @@ def _conv(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(array.Add)
-def _linear_and_bias(graph: Graph, value: Value) -> Term | None:
+def _linear_and_bias(graph: Graph, op: array.Add) -> Term | None:
     """A matrix product with a weight, and a bias for each column."""
-    op = value.op
-    assert isinstance(op, array.Add)
     for inner, bias in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         found = _rows(graph, inner)
         wide = bias.op
         if found is None or not graph.is_used_only_by(inner, {op}):
             continue
-        if not isinstance(wide, array.Broadcast) or wide.axes != (tensor_type(value).rank - 1,):
+        if not isinstance(wide, array.Broadcast) or wide.axes != (tensor_type(op.result).rank - 1,):
             continue
         source, matrix = found
         row = wide.source
@@ -67,9 +63,7 @@ def _linear_and_bias(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(nn.Linear)
-def _linear_at_once(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, nn.Linear)
+def _linear_at_once(graph: Graph, op: nn.Linear) -> Term | None:
     if not _own(graph, op.weight, *op.bias):
         return None
     weights = [("w", graph.weight(op.weight)), *[("b", graph.weight(bias)) for bias in op.bias]]
@@ -77,8 +71,8 @@ def _linear_at_once(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(array.MatMul, array.Reshape)
-def _linear_alone(graph: Graph, value: Value) -> Term | None:
-    found = _rows(graph, value)
+def _linear_alone(graph: Graph, op: array.MatMul | array.Reshape) -> Term | None:
+    found = _rows(graph, op.result)
     if found is None:
         return None
     source, matrix = found
@@ -117,14 +111,14 @@ def _rows(graph: Graph, value: Value) -> tuple[Value, Value] | None:
 
 
 @reads(array.Add)
-def _batch_norm(graph: Graph, value: Value) -> Term | None:
+def _batch_norm(graph: Graph, op: array.Add) -> Term | None:
     """Normalisation by figures that were gathered in training; the channels are the second axis."""
-    type = tensor_type(value)
+    type = tensor_type(op.result)
     if type.rank < 2 or (type.rank > 2 and type.rank not in FIRST):
         return None
     row = type.with_shape((type.shape[1],))
     build = partial(nn.batch_norm, axis=1, eps=HOLES[0])
-    found = matched(graph, value, build, [type, row, row, row, row])
+    found = matched(graph, op.result, build, [type, row, row, row, row])
     if found is None:
         return None
     (source, *rows), (eps,) = found
@@ -143,9 +137,7 @@ def _batch_norm(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(nn.LayerNorm)
-def _layer_norm(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, nn.LayerNorm)
+def _layer_norm(graph: Graph, op: nn.LayerNorm) -> Term | None:
     type = tensor_type(op.source)
     if op.axis != type.rank - 1 or not op.scale or not _own(graph, *op.scale, *op.shift):
         return None
@@ -159,23 +151,19 @@ def _layer_norm(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(nn.RMSNorm)
-def _rms_norm(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, nn.RMSNorm)
+def _rms_norm(graph: Graph, op: nn.RMSNorm) -> Term | None:
     if op.axis != tensor_type(op.source).rank - 1 or not op.scale or not _own(graph, *op.scale):
         return None
     return _rms_norm_layer(graph, op.source, op.scale[0], op.eps)
 
 
 @reads(array.Multiply)
-def _rms_norm_in_parts(graph: Graph, value: Value) -> Term | None:
+def _rms_norm_in_parts(graph: Graph, op: array.Multiply) -> Term | None:
     """Rows divided by the root of their mean square, and then scaled, as PyTorch's modules write it."""
-    op = value.op
-    assert isinstance(op, array.Multiply)
     for scale, normed in (op.operands, reversed(op.operands)):
         row = scale.op
         inner = normed.op
-        if not isinstance(row, array.Broadcast) or row.axes != (tensor_type(value).rank - 1,):
+        if not isinstance(row, array.Broadcast) or row.axes != (tensor_type(op.result).rank - 1,):
             continue
         if not isinstance(inner, array.Multiply) or not _own(graph, row.source):
             continue
@@ -259,10 +247,8 @@ def _rms_norm_layer(graph: Graph, source: Value, scale: Value, eps: float) -> La
 
 
 @reads(array.Gather)
-def _embedding(graph: Graph, value: Value) -> Term | None:
+def _embedding(graph: Graph, op: array.Gather) -> Term | None:
     """Rows of a table of weights."""
-    op = value.op
-    assert isinstance(op, array.Gather)
     table = tensor_type(op.source)
     if op.axes != (0,) or table.rank != 2 or not _own(graph, op.source):
         return None

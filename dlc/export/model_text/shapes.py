@@ -35,10 +35,8 @@ Named = tuple[tuple[str, Item], ...]
 
 
 @reads(array.Reshape)
-def _kept(graph: Graph, value: Value) -> Term | None:
+def _kept(graph: Graph, op: array.Reshape) -> Term | None:
     """A reduction whose axes stay with size 1."""
-    op = value.op
-    assert isinstance(op, array.Reshape)
     inner = op.source.op
     if not isinstance(inner, array.Reduction) or not graph.is_used_only_by(op.source, {op}):
         return None
@@ -50,10 +48,8 @@ def _kept(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(array.Reshape)
-def _rows_times_matrix(graph: Graph, value: Value) -> Term | None:
+def _rows_times_matrix(graph: Graph, op: array.Reshape) -> Term | None:
     """`x @ w` where x has more axes than a matrix."""
-    op = value.op
-    assert isinstance(op, array.Reshape)
     product_op = op.source.op
     if not isinstance(product_op, array.MatMul) or not graph.is_used_only_by(op.source, {op}):
         return None
@@ -69,10 +65,8 @@ def _rows_times_matrix(graph: Graph, value: Value) -> Term | None:
 
 
 @reads(array.Reshape)
-def _element(graph: Graph, value: Value) -> Term | None:
+def _element(graph: Graph, op: array.Reshape) -> Term | None:
     """A slice that takes one place of an axis, which then goes: `x[:, 2]`."""
-    op = value.op
-    assert isinstance(op, array.Reshape)
     inner = op.source.op
     if not isinstance(inner, array.Slice) or not graph.is_used_only_by(op.source, {op}):
         return None
@@ -94,9 +88,7 @@ def _element(graph: Graph, value: Value) -> Term | None:
 
 
 @spells(array.Reshape)
-def _reshape(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Reshape)
+def _reshape(graph: Graph, op: array.Reshape) -> Term:
     origin, shape = _origin(op), op.shape
     source = tensor_type(origin).shape
     if len(source) > 2 and len(shape) == 2 and shape == (source[0], product(source[1:])):
@@ -128,13 +120,11 @@ def _with_hole(shape: Shape) -> Item:
 
 
 @spells(array.Broadcast)
-def _broadcast(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Broadcast)
-    (item,) = graph.operands([value], op.shape, all_numbers=True)
+def _broadcast(graph: Graph, op: array.Broadcast) -> Term:
+    (item,) = graph.operands([op.result], op.shape, all_numbers=True)
     if not isinstance(item, Value | Index):
-        return Call("full", (op.shape, item), _dtype_unless_natural(value, item))
-    if item is value:
+        return Call("full", (op.shape, item), _dtype_unless_natural(op.result, item))
+    if item is op.result:
         item = op.source
     return Call("broadcast", (item, op.shape))
 
@@ -146,13 +136,14 @@ def _dtype_unless_natural(value: Value, item: Item) -> Named:
 
 
 @reads(array.Transpose, array.Gather)
-def _repeated(graph: Graph, value: Value) -> Term | None:
+def _repeated(graph: Graph, op: array.Transpose | array.Gather) -> Term | None:
     """A gather of each place of an axis several times: nearest resizing by a whole number."""
-    op = value.op
     inner = op if isinstance(op, array.Gather) else op and op.operands[0].op
     if not isinstance(inner, array.Gather) or len(inner.axes) != 1:
         return None
-    order = op.axes if isinstance(op, array.Transpose) else tuple(range(tensor_type(value).rank))
+    order = (
+        op.axes if isinstance(op, array.Transpose) else tuple(range(tensor_type(op.result).rank))
+    )
     times = _times(graph, inner.indices[0], tensor_type(inner.source).shape[inner.axes[0]])
     if times is None or order != _in_place(inner):
         return None
@@ -169,10 +160,8 @@ def _times(graph: Graph, places: Value, size: Size) -> int | None:
 
 
 @reads(array.Transpose)
-def _taken(graph: Graph, value: Value) -> Term | None:
+def _taken(graph: Graph, op: array.Transpose) -> Term | None:
     """A gather along one axis, whose index stands where the axis stood."""
-    op = value.op
-    assert isinstance(op, array.Transpose)
     inner = op.source.op
     if not isinstance(inner, array.Gather) or len(inner.axes) != 1:
         return None
@@ -194,9 +183,7 @@ def _indexed(op: array.Gather) -> Term:
 
 
 @spells(array.Gather)
-def _gather(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, array.Gather)
+def _gather(graph: Graph, op: array.Gather) -> Term | None:
     if list(op.axes) != sorted(op.axes):
         return None
     order = _in_place(op)
@@ -206,9 +193,7 @@ def _gather(graph: Graph, value: Value) -> Term | None:
 
 
 @spells(array.Scatter)
-def _scatter(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, array.Scatter)
+def _scatter(graph: Graph, op: array.Scatter) -> Term | None:
     if op.axes != tuple(range(len(op.axes))):
         return None
     named: Named = (("at", tuple(op.indices)),)
@@ -217,18 +202,14 @@ def _scatter(graph: Graph, value: Value) -> Term | None:
 
 
 @spells(array.NonZero)
-def _nonzero(graph: Graph, value: Value) -> Term:
+def _nonzero(graph: Graph, op: array.NonZero) -> Term:
     """The places and how many they are."""
-    op = value.op
-    assert isinstance(op, array.NonZero)
     named: Named = () if op.bound is None else (("bound", op.bound),)
     return Call("nonzero", (op.source,), named)
 
 
 @spells(array.Transpose)
-def _transpose(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Transpose)
+def _transpose(graph: Graph, op: array.Transpose) -> Term:
     rank = len(op.axes)
     if rank >= 2 and op.axes == (*range(rank - 2), rank - 1, rank - 2):
         return Call("transpose", (op.source,))
@@ -236,9 +217,7 @@ def _transpose(graph: Graph, value: Value) -> Term:
 
 
 @spells(array.Reverse)
-def _reverse(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Reverse)
+def _reverse(graph: Graph, op: array.Reverse) -> Term:
     return Call("flip", (op.source,), (("axis", _axes(op.axes)),))
 
 
@@ -246,9 +225,7 @@ def _reverse(graph: Graph, value: Value) -> Term:
 
 
 @spells(array.Slice)
-def _slice(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Slice)
+def _slice(graph: Graph, op: array.Slice) -> Term:
     places = _cuts(op)
     while places and places[-1] == Cut():
         places.pop()
@@ -267,16 +244,12 @@ def _cuts(op: array.Slice) -> list[Cut]:
 
 
 @spells(array.Concatenate)
-def _concatenate(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Concatenate)
+def _concatenate(graph: Graph, op: array.Concatenate) -> Term:
     return Call("concat", (tuple(op.sources),), (("axis", op.axis),))
 
 
 @spells(array.Pad)
-def _pad(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, array.Pad)
+def _pad(graph: Graph, op: array.Pad) -> Term | None:
     if any(op.interior):
         return None
     number = graph.number(op.value)
@@ -286,9 +259,7 @@ def _pad(graph: Graph, value: Value) -> Term | None:
 
 
 @spells(array.Iota)
-def _iota(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Iota)
+def _iota(graph: Graph, op: array.Iota) -> Term:
     named: Named = () if op.dtype is I32 else (("dtype", op.dtype),)
     if len(op.shape) == 1:
         return Call("arange", (op.shape[0],), named)
@@ -299,9 +270,7 @@ def _iota(graph: Graph, value: Value) -> Term:
 
 
 @spells(*REDUCTIONS)
-def _reduction(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Reduction)
+def _reduction(graph: Graph, op: array.Reduction) -> Term:
     return _reduced(op)
 
 
@@ -315,35 +284,27 @@ def _reduced(op: array.Reduction, *, keepdims: bool = False) -> Term:
 
 
 @spells(*CUMULATIVE)
-def _cumulative(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.Cumulative)
+def _cumulative(graph: Graph, op: array.Cumulative) -> Term:
     flags = (("reverse", op.reverse), ("exclusive", op.exclusive))
     named = tuple([(name, flag) for name, flag in flags if flag])
     return Call(CUMULATIVE[type(op)], (op.source,), (("axis", op.axis), *named))
 
 
 @spells(array.ArgMax, array.ArgMin)
-def _arg(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.ArgMax | array.ArgMin)
+def _arg(graph: Graph, op: array.ArgMax | array.ArgMin) -> Term:
     name = "argmax" if isinstance(op, array.ArgMax) else "argmin"
     places = Call(name, (op.source,), (("axis", op.axis),))
     return places if op.dtype is I32 else Call(op.dtype.name, (places,))
 
 
 @spells(array.TopK)
-def _top_k(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.TopK)
+def _top_k(graph: Graph, op: array.TopK) -> Term:
     named: Named = (("axis", op.axis),) if op.largest else (("axis", op.axis), ("largest", False))
     return Call("top_k", (op.source, op.k), named)
 
 
 @spells(array.Sort)
-def _sort(graph: Graph, value: Value) -> Term | None:
-    op = value.op
-    assert isinstance(op, array.Sort)
+def _sort(graph: Graph, op: array.Sort) -> Term | None:
     if len(op.values) > 1:
         return None
     named: Named = (("axis", op.axis),)
@@ -355,17 +316,13 @@ def _sort(graph: Graph, value: Value) -> Term | None:
 
 
 @spells(array.MatMul)
-def _matmul(graph: Graph, value: Value) -> Term:
-    op = value.op
-    assert isinstance(op, array.MatMul)
+def _matmul(graph: Graph, op: array.MatMul) -> Term:
     return Infix("@", op.lhs, op.rhs)
 
 
 @spells(array.DotGeneral)
-def _dot_general(graph: Graph, value: Value) -> Term:
+def _dot_general(graph: Graph, op: array.DotGeneral) -> Term:
     """A product along any axes, with letters for them."""
-    op = value.op
-    assert isinstance(op, array.DotGeneral)
     letters = iter(ascii_lowercase)
     left = {axis: next(letters) for axis in range(tensor_type(op.lhs).rank)}
     shared = dict(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.elementwise import tensor_type
@@ -17,17 +18,19 @@ from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import DType, TensorType, wide
 
-Lowering = Callable[[Op, Builder], Sequence[Value]]
+OpT = TypeVar("OpT", bound=Op)
+
+Lowering: TypeAlias = "Callable[[OpT, Builder], Sequence[Value]]"
 """The results of an operation from kernels placed by the builder."""
 
-LOWERINGS: dict[type[Op], Lowering] = {}
+LOWERINGS: dict[type[Op], Lowering[Any]] = {}
 """How each operation becomes kernels; a class stands for those derived from it, too."""
 
 
-def lowers(*classes: type[Op]) -> Callable[[Lowering], Lowering]:
+def lowers(*classes: type[OpT]) -> Callable[[Lowering[OpT]], Lowering[OpT]]:
     """Register a lowering for operations of these classes."""
 
-    def apply(lowering: Lowering) -> Lowering:
+    def apply(lowering: Lowering[OpT]) -> Lowering[OpT]:
         for cls in classes:
             assert cls not in LOWERINGS, f"{cls.name} has two lowerings"
             LOWERINGS[cls] = lowering
@@ -37,8 +40,7 @@ def lowers(*classes: type[Op]) -> Callable[[Lowering], Lowering]:
 
 
 @lowers(array.Elementwise)
-def _elementwise(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Elementwise)
+def _elementwise(op: array.Elementwise, emit: Builder) -> Sequence[Value]:
     type = tensor_type(op.result)
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
@@ -49,9 +51,7 @@ def _elementwise(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Compare)
-def _compare(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Compare)
-
+def _compare(op: array.Compare, emit: Builder) -> Sequence[Value]:
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         lhs, rhs = (array.wide(indices) for array in arrays)
         return lhs.apply(scalar.Compare(lhs.value, rhs.value, op.predicate))
@@ -60,9 +60,7 @@ def _compare(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Select)
-def _select(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Select)
-
+def _select(op: array.Select, emit: Builder) -> Sequence[Value]:
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         # No arithmetic: 16-bit floats go through unconverted.
         condition, yes, no = (array[indices] for array in arrays)
@@ -72,16 +70,13 @@ def _select(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Cast)
-def _cast(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Cast)
+def _cast(op: array.Cast, emit: Builder) -> Sequence[Value]:
     shape = tensor_type(op.source).shape
     return (generic(emit, op.operands, shape, lambda at, x: x[0][at].cast(op.dtype)),)
 
 
 @lowers(array.Bitcast)
-def _bitcast(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Bitcast)
-
+def _bitcast(op: array.Bitcast, emit: Builder) -> Sequence[Value]:
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         element = arrays[0][indices]
         return element.apply(scalar.Bitcast(element.value, op.dtype))
@@ -90,8 +85,7 @@ def _bitcast(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Fill)
-def _fill(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Fill)
+def _fill(op: array.Fill, emit: Builder) -> Sequence[Value]:
     dtype = op.type.dtype
 
     def formula(_: list[Expr], arrays: list[Array]) -> Expr:
@@ -101,9 +95,7 @@ def _fill(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Broadcast)
-def _broadcast(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Broadcast)
-
+def _broadcast(op: array.Broadcast, emit: Builder) -> Sequence[Value]:
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         return arrays[0][[indices[axis] for axis in op.axes]]
 
@@ -111,8 +103,7 @@ def _broadcast(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Transpose)
-def _transpose(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Transpose)
+def _transpose(op: array.Transpose, emit: Builder) -> Sequence[Value]:
     inverse = array.inverse(op.axes)
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
@@ -122,8 +113,7 @@ def _transpose(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Reduction)
-def _reduction(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Reduction)
+def _reduction(op: array.Reduction, emit: Builder) -> Sequence[Value]:
     combiner = op.scalar.name.removeprefix("scalar.")
     return (_reduce(emit, op.source, op.axes, combiner, tensor_type(op.result)),)
 
@@ -239,8 +229,7 @@ def _reduce_in_two_stages(
 
 
 @lowers(array.MatMul)
-def _matmul(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.MatMul)
+def _matmul(op: array.MatMul, emit: Builder) -> Sequence[Value]:
     type = tensor_type(op.result)
     inner = tensor_type(op.lhs).shape[-1]
     if not type.dtype.is_float:

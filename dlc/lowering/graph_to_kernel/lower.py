@@ -5,6 +5,8 @@ Importing this module makes all of these rules known.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
@@ -51,12 +53,12 @@ KEPT = frozenset({"array.constant", "array.reshape"})
 """Operations that stay at the kernel level: constants are data, a reshape is a view."""
 
 
-def lower_one(op: Op, lowering: Lowering, rewriter: Rewriter) -> None:
+def lower_one(op: Op, lowering: Lowering[Any], rewriter: Rewriter) -> None:
     """Replace one operation by what its lowering makes."""
     values = lowering(op, rewriter.before(op))
     rewriter.replace(op, values, relation=EQUAL)
 
 
-def find_lowering(cls: type[Op]) -> Lowering | None:
+def find_lowering(cls: type[Op]) -> Lowering[Any] | None:
     """The lowering of a class or of the nearest base that has one."""
     return next((LOWERINGS[base] for base in cls.__mro__ if base in LOWERINGS), None)

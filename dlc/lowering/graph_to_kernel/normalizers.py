@@ -67,8 +67,7 @@ def in_columns(op: Op, emit: Builder, axis: int, finish: Finish) -> Value:
 
 
 @lowers(nn.Softmax)
-def _softmax(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, nn.Softmax)
+def _softmax(op: nn.Softmax, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
     if op.axis != tensor_type(op.source).rank - 1:
         return (in_columns(op, emit, op.axis, lambda below, total: below.exp() / total),)
@@ -90,8 +89,7 @@ def _below_largest(at: list[Expr], array: Array, extents: Shape) -> Element:
 
 
 @lowers(nn.LogSoftmax)
-def _log_softmax(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, nn.LogSoftmax)
+def _log_softmax(op: nn.LogSoftmax, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
     if op.axis != tensor_type(op.source).rank - 1:
         return (in_columns(op, emit, op.axis, lambda below, total: below - total.log()),)
@@ -106,8 +104,7 @@ def _log_softmax(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(nn.LayerNorm)
-def _layer_norm(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, nn.LayerNorm)
+def _layer_norm(op: nn.LayerNorm, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
 
     def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
@@ -131,8 +128,7 @@ def _layer_norm(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(nn.RMSNorm)
-def _rms_norm(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, nn.RMSNorm)
+def _rms_norm(op: nn.RMSNorm, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
 
     def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
@@ -193,8 +189,7 @@ def has_moderate_values(op: nn.Attention) -> bool:
 
 
 @lowers(nn.Attention)
-def _attention(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, nn.Attention)
+def _attention(op: nn.Attention, emit: Builder) -> Sequence[Value]:
     *_, count, width = tensor_type(op.values).shape
     sizes = count, width, op.causal, 0
     given = op.query, op.keys, op.values, op.mask

@@ -9,15 +9,14 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.interface import bounds_around
 from dlc.dialects.kernel.formulas import generic
 from dlc.ir.bounded import never_negative
-from dlc.ir.core import Builder, Op, Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.types import BOOL, I32, wide
 from dlc.lowering.graph_to_kernel.arrays import cast_all, lowers
 from dlc.lowering.graph_to_kernel.pieces import take_slice
 
 
 @lowers(array.Cumulative)
-def _cumulative(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Cumulative)
+def _cumulative(op: array.Cumulative, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
     combine = op.scalar.name.removeprefix("scalar.")
     source = cast_all(emit, op.source, wide(dtype))
@@ -26,15 +25,13 @@ def _cumulative(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Sort)
-def _sort(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Sort)
+def _sort(op: array.Sort, emit: Builder) -> Sequence[Value]:
     count = tensor_type(op.keys).shape[op.axis]
     return emit.all(kernel.Sort(op.operands, (), op.axis, count, op.descending))
 
 
 @lowers(array.TopK)
-def _top_k(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.TopK)
+def _top_k(op: array.TopK, emit: Builder) -> Sequence[Value]:
     shape, bounds = tensor_type(op.source).shape, bounds_around(op)
     extent = shape[op.axis]
     places = generic(emit, (), shape, lambda at, _: at[op.axis].cast(I32))
@@ -49,8 +46,7 @@ def _top_k(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Scatter)
-def _scatter(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Scatter)
+def _scatter(op: array.Scatter, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.target).dtype
     # 16-bit floats meet in f32 and are rounded once; those that are only put are not touched.
     meeting = dtype if op.mode == "set" else wide(dtype)
@@ -60,7 +56,6 @@ def _scatter(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.NonZero)
-def _nonzero(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.NonZero)
+def _nonzero(op: array.NonZero, emit: Builder) -> Sequence[Value]:
     chosen = cast_all(emit, op.source, BOOL)
     return emit.all(kernel.NonZero((chosen,), (), op.dim, op.limit))

@@ -10,7 +10,7 @@ from dlc.dialects.expr import Condition, Expr, all_of, select
 from dlc.dialects.interface import bounds_around
 from dlc.dialects.kernel.formulas import Array, check_index, clamp, generic, shift, size, within
 from dlc.ir.bounded import never_negative
-from dlc.ir.core import Builder, Op, Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Bounds, Shape, Size, floor_divide, product
 from dlc.ir.types import INDEX
 from dlc.lowering.graph_to_kernel.arrays import lowers
@@ -18,15 +18,12 @@ from dlc.lowering.graph_to_kernel.call_conditions import runs_always
 
 
 @lowers(array.Iota)
-def _iota(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Iota)
-
+def _iota(op: array.Iota, emit: Builder) -> Sequence[Value]:
     return (generic(emit, (), op.shape, lambda indices, _: indices[op.axis].cast(op.dtype)),)
 
 
 @lowers(array.Reverse)
-def _reverse(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Reverse)
+def _reverse(op: array.Reverse, emit: Builder) -> Sequence[Value]:
     shape = tensor_type(op.source).shape
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
@@ -40,8 +37,7 @@ def _reverse(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Slice)
-def _slice(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Slice)
+def _slice(op: array.Slice, emit: Builder) -> Sequence[Value]:
     return (take_slice(emit, op.source, op.starts, op.limits, op.steps, bounds_around(op)),)
 
 
@@ -76,8 +72,7 @@ def take_slice(
 
 
 @lowers(array.Pad)
-def _pad(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Pad)
+def _pad(op: array.Pad, emit: Builder) -> Sequence[Value]:
     shape = tensor_type(op.source).shape
     if 0 in shape:
         shape = tensor_type(op.result).shape
@@ -124,8 +119,7 @@ MAX_SELECTED = 8
 
 
 @lowers(array.Concatenate)
-def _concatenate(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Concatenate)
+def _concatenate(op: array.Concatenate, emit: Builder) -> Sequence[Value]:
     return (_concatenated(emit, op.sources, op.axis),)
 
 
@@ -195,8 +189,7 @@ def _concatenated(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
 
 
 @lowers(array.Gather)
-def _gather(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Gather)
+def _gather(op: array.Gather, emit: Builder) -> Sequence[Value]:
     source = tensor_type(op.source)
     rank = tensor_type(op.indices[0]).rank
 
@@ -215,8 +208,7 @@ def _gather(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.DynamicSlice)
-def _dynamic_slice(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.DynamicSlice)
+def _dynamic_slice(op: array.DynamicSlice, emit: Builder) -> Sequence[Value]:
     shape = tensor_type(op.source).shape
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
@@ -236,8 +228,7 @@ def _checked_start(start: Array, extent: Size, length: Size) -> Expr:
 
 
 @lowers(array.DynamicUpdateSlice)
-def _dynamic_update_slice(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.DynamicUpdateSlice)
+def _dynamic_update_slice(op: array.DynamicUpdateSlice, emit: Builder) -> Sequence[Value]:
     shape, lengths = tensor_type(op.target).shape, tensor_type(op.update).shape
     if _is_small(op):
         return (emit(kernel.Update(op.operands, ())),)
@@ -265,8 +256,7 @@ def _is_small(op: array.DynamicUpdateSlice) -> bool:
 
 
 @lowers(array.Extent)
-def _extent(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Extent)
+def _extent(op: array.Extent, emit: Builder) -> Sequence[Value]:
     type = tensor_type(op.result)
 
     return (generic(emit, (), (), lambda _indices, _arrays: size(emit, op.size).cast(type.dtype)),)

@@ -8,7 +8,7 @@ from dlc.dialects import rng
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.expr import Expr, constant, index, select
 from dlc.dialects.kernel.formulas import Array, generic, size, stage
-from dlc.ir.core import Builder, Op, Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.types import U32, U64
 from dlc.lowering.graph_to_kernel.arrays import lowers
@@ -48,9 +48,7 @@ def _choose(words: Sequence[Expr], which: Expr) -> Expr:
 
 
 @lowers(rng.Fold)
-def _fold(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, rng.Fold)
-
+def _fold(op: rng.Fold, emit: Builder) -> Sequence[Value]:
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         key, data = arrays
         high, low = _halves(data[[]].cast(U64))
@@ -61,9 +59,8 @@ def _fold(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(rng.Bits)
-def _bits(op: Op, emit: Builder) -> Sequence[Value]:
+def _bits(op: rng.Bits, emit: Builder) -> Sequence[Value]:
     """Blocks as rows of four words, each block computed once; then the words by their number."""
-    assert isinstance(op, rng.Bits)
     shape = tensor_type(op.result).shape
 
     def block(indices: list[Expr], arrays: list[Array]) -> Array:

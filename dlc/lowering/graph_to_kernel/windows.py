@@ -31,7 +31,7 @@ from dlc.dialects.kernel.formulas import (
 from dlc.dialects.kernel.products import Conv
 from dlc.ir.attributes import Dense
 from dlc.ir.bounded import never_negative
-from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import F32, F64, I64, INDEX
 from dlc.lowering.graph_to_kernel.arrays import lowers
@@ -43,8 +43,7 @@ COMBINE = {"max": "maximum", "min": "minimum", "sum": "add"}
 
 
 @lowers(array.ReduceWindow)
-def _reduce_window(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.ReduceWindow)
+def _reduce_window(op: array.ReduceWindow, emit: Builder) -> Sequence[Value]:
     result = tensor_type(op.result)
     combine = COMBINE[op.function]
     axes, extents = _window_axes(op)
@@ -91,9 +90,8 @@ def _window_element(
 
 
 @lowers(array.WindowIndex)
-def _window_index(op: Op, emit: Builder) -> Sequence[Value]:
+def _window_index(op: array.WindowIndex, emit: Builder) -> Sequence[Value]:
     """The extreme of a window, then the smallest row-major index in the source that has it."""
-    assert isinstance(op, array.WindowIndex)
     source = tensor_type(op.source)
     combine = COMBINE[op.function]
     axes, extents = _window_axes(op)
@@ -126,8 +124,7 @@ def _window_index(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 @lowers(array.Convolution)
-def _convolution(op: Op, emit: Builder) -> Sequence[Value]:
-    assert isinstance(op, array.Convolution)
+def _convolution(op: array.Convolution, emit: Builder) -> Sequence[Value]:
     if not _is_product(op):
         return _direct_convolution(op, emit)
     product = _im2col_product if op.groups == 1 and _is_wide(op) else _implicit_gemm
@@ -276,12 +273,11 @@ def _kernel_index(layout: Layout, taps: Sequence[Expr], channel: Expr, output: E
 
 
 @lowers(array.DepthwiseGradient)
-def _depthwise_gradient(op: Op, emit: Builder) -> Sequence[Value]:
+def _depthwise_gradient(op: array.DepthwiseGradient, emit: Builder) -> Sequence[Value]:
     """A two-stage reduction: over the last spatial axis, then over the batch and the other axes.
 
     A line along the last axis stays in the cache while all taps read it, so memory is read once.
     """
-    assert isinstance(op, array.DepthwiseGradient)
     source, result = tensor_type(op.source), tensor_type(op.result)
     batch, *spatial, channels = tensor_type(op.cotangent).shape
     lines = (batch, *spatial[:-1])
@@ -350,9 +346,8 @@ def _source_position(
 
 
 @lowers(array.ArgMax, array.ArgMin)
-def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
+def _arg_extreme(op: array.ArgMax | array.ArgMin, emit: Builder) -> Sequence[Value]:
     """The extreme along an axis, then the smallest index that has it."""
-    assert isinstance(op, array.ArgMax | array.ArgMin)
     source, result = tensor_type(op.source), tensor_type(op.result)
     combine = "maximum" if isinstance(op, array.ArgMax) else "minimum"
     extent = source.shape[op.axis]
