@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.log import DecisionLog
@@ -71,7 +71,9 @@ class Rewriter:
         if self._pending is not None:
             self._pending.update(dict.fromkeys(ops))
 
-    def run(self, blocks: Iterable[Block], patterns: Mapping[type[Op], Sequence[Pattern]]) -> int:
+    def run(
+        self, blocks: Iterable[Block], patterns: Mapping[type[Op], Sequence[Pattern[Any]]]
+    ) -> int:
         """Apply patterns to the operations of these blocks until none fits; how many did.
 
         Operations without users and without effect are erased on the way.
@@ -103,7 +105,7 @@ class Rewriter:
 
 
 @cache
-def _rule(pattern: Pattern) -> str:
+def _rule(pattern: Pattern[Any]) -> str:
     """What a pattern does, as its documentation begins."""
     return (pattern.__doc__ or pattern.__name__).partition("\n")[0].rstrip(".")
 
@@ -123,6 +125,7 @@ class _Watching(Builder):
         return super().place(op)
 
 
-Pattern: TypeAlias = Callable[[Op, Rewriter], bool]
+OpT = TypeVar("OpT", bound=Op)
+Pattern: TypeAlias = "Callable[[OpT, Rewriter], bool]"
 
 __all__ = ["EQUAL", "Gone", "Pattern", "Rewriter"]

@@ -55,8 +55,7 @@ def write_block(block: Block, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(loop.For)
-def _for(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.For)
+def _for(op: loop.For, text: FunctionText) -> tuple[str, ...]:
     head, body, done = text.fresh_label(), text.fresh_label(), text.fresh_label()
     before = text.label
     lower, upper, step = (text.name(v) for v in (op.lower, op.upper, op.step))
@@ -86,8 +85,7 @@ def _for(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(loop.While)
-def _while(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.While)
+def _while(op: loop.While, text: FunctionText) -> tuple[str, ...]:
     head, body, done = text.fresh_label(), text.fresh_label(), text.fresh_label()
     before = text.label
     initial = [text.name(value) for value in op.initial]
@@ -115,8 +113,7 @@ def _while(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(loop.If)
-def _if(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.If)
+def _if(op: loop.If, text: FunctionText) -> tuple[str, ...]:
     yes, no, done = text.fresh_label(), text.fresh_label(), text.fresh_label()
     text.line(f"br i1 {text.name(op.condition)}, label %{yes}, label %{no}")
     text.start(yes)
@@ -137,8 +134,7 @@ def _if(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(loop.Fail)
-def _fail(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.Fail)
+def _fail(op: loop.Fail, text: FunctionText) -> tuple[str, ...]:
     words = {
         FaultWord.TILE: text.name(op.tile),
         FaultWord.A: text.name(op.first),
@@ -152,8 +148,7 @@ def _fail(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(loop.Call)
-def _call(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.Call)
+def _call(op: loop.Call, text: FunctionText) -> tuple[str, ...]:
     text.call(op.callee, *[(llvm_type(value.type), text.name(value)) for value in op.arguments])
     return ()
 
@@ -162,8 +157,7 @@ def _call(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(loop.Buffer)
-def _buffer(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.Buffer)
+def _buffer(op: loop.Buffer, text: FunctionText) -> tuple[str, ...]:
     name = text.fresh()
     text.entry.append(f"  {name} = alloca [{op.elements} x {memory_type(op.dtype)}], align 64")
     return (name,)
@@ -175,14 +169,12 @@ def _address(text: FunctionText, pointer: Value, index: Value, type: Type) -> st
 
 
 @writes(loop.Offset)
-def _offset(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.Offset)
+def _offset(op: loop.Offset, text: FunctionText) -> tuple[str, ...]:
     return (_address(text, op.pointer, op.index, op.dtype),)
 
 
 @writes(loop.Load, vec.Load)
-def _load(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.Load | vec.Load)
+def _load(op: loop.Load | vec.Load, text: FunctionText) -> tuple[str, ...]:
     type = op.result.type
     place = _address(text, op.pointer, op.index, type)
     raw = text.assign(f"load {memory_type(type)}, ptr {place}, align {_alignment(op, type)}")
@@ -207,8 +199,7 @@ def _to_memory(text: FunctionText, value: Value) -> str:
 
 
 @writes(loop.Store, vec.Store)
-def _store(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.Store | vec.Store)
+def _store(op: loop.Store | vec.Store, text: FunctionText) -> tuple[str, ...]:
     type = op.value.type
     place = _address(text, op.pointer, op.index, type)
     raw = _to_memory(text, op.value)
@@ -223,8 +214,7 @@ def _alignment(op: Op, type: Type) -> int:
 
 
 @writes(loop.Prefetch)
-def _prefetch(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, loop.Prefetch)
+def _prefetch(op: loop.Prefetch, text: FunctionText) -> tuple[str, ...]:
     place = _address(text, op.pointer, op.index, op.dtype)
     read, near, data = ("i32", "0"), ("i32", "3"), ("i32", "1")
     text.call("llvm.prefetch.p0", ("ptr", place), read, near, data)
@@ -232,8 +222,7 @@ def _prefetch(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(vec.Gather)
-def _gather(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Gather)
+def _gather(op: vec.Gather, text: FunctionText) -> tuple[str, ...]:
     dtype, lanes = op.type.dtype, op.type.lanes
     memory = memory_type(op.type)
     result = "poison"
@@ -252,8 +241,7 @@ def _gather(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(vec.Scatter)
-def _scatter(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Scatter)
+def _scatter(op: vec.Scatter, text: FunctionText) -> tuple[str, ...]:
     type = op.value.type
     assert isinstance(type, VectorType)
     raw = _to_memory(text, op.value)
@@ -274,8 +262,7 @@ def _scatter(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(vec.Broadcast)
-def _broadcast(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Broadcast)
+def _broadcast(op: vec.Broadcast, text: FunctionText) -> tuple[str, ...]:
     return (_splat(text, text.name(op.source), op.result.type),)
 
 
@@ -289,16 +276,14 @@ def _splat(text: FunctionText, one: str, type: Type) -> str:
 
 
 @writes(vec.Ramp)
-def _ramp(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Ramp)
+def _ramp(op: vec.Ramp, text: FunctionText) -> tuple[str, ...]:
     start = _splat(text, text.name(op.start), op.result.type)
     steps = ", ".join(f"i64 {lane}" for lane in range(op.lanes))
     return (text.assign(f"add {llvm_type(op.result.type)} {start}, <{steps}>"),)
 
 
 @writes(vec.Shuffle)
-def _shuffle(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Shuffle)
+def _shuffle(op: vec.Shuffle, text: FunctionText) -> tuple[str, ...]:
     type = llvm_type(op.one.type)
     order = ", ".join(f"i32 {lane}" for lane in op.order)
     one, other = text.name(op.one), text.name(op.other)
@@ -307,8 +292,7 @@ def _shuffle(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(vec.Reduce)
-def _reduce(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Reduce)
+def _reduce(op: vec.Reduce, text: FunctionText) -> tuple[str, ...]:
     type = op.source.type
     assert isinstance(type, VectorType)
     value, lanes = text.name(op.source), type.lanes

@@ -128,8 +128,7 @@ def _fma(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(scalar.Constant)
-def _constant(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, scalar.Constant)
+def _constant(op: scalar.Constant, text: FunctionText) -> tuple[str, ...]:
     return (constant_text(op.value, op.type),)
 
 
@@ -159,8 +158,7 @@ FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "o
 
 
 @writes(scalar.Compare)
-def _compare(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, scalar.Compare)
+def _compare(op: scalar.Compare, text: FunctionText) -> tuple[str, ...]:
     type = op.lhs.type
     operands = f"{llvm_type(type)} {text.name(op.lhs)}, {text.name(op.rhs)}"
     kind = element(type).kind
@@ -177,15 +175,13 @@ def _select(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(scalar.Bitcast)
-def _bitcast(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, scalar.Bitcast)
+def _bitcast(op: scalar.Bitcast, text: FunctionText) -> tuple[str, ...]:
     source = f"{llvm_type(op.source.type)} {text.name(op.source)}"
     return (text.assign(f"bitcast {source} to {llvm_type(op.result.type)}"),)
 
 
 @writes(scalar.Cast)
-def _cast(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, scalar.Cast)
+def _cast(op: scalar.Cast, text: FunctionText) -> tuple[str, ...]:
     source, target = op.source.type, op.result.type
     name, here, there = text.name(op.source), llvm_type(source), llvm_type(target)
     old, new = element(source), element(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from dlc.dialects.scalar import element
 from dlc.ir.core import Op, Value
@@ -104,15 +105,16 @@ class FunctionText:
         return self.names[value]
 
 
-Write = Callable[[Op, FunctionText], tuple[str, ...]]
-WRITERS: dict[type[Op], Write] = {}
+OpT = TypeVar("OpT", bound=Op)
+Write: TypeAlias = "Callable[[OpT, FunctionText], tuple[str, ...]]"
+WRITERS: dict[type[Op], Write[Any]] = {}
 """The writer of each class of operations, which returns the names of the results."""
 
 
-def writes(*classes: type[Op]) -> Callable[[Write], Write]:
+def writes(*classes: type[OpT]) -> Callable[[Write[OpT]], Write[OpT]]:
     """Register a writer for operations of these classes."""
 
-    def apply(write: Write) -> Write:
+    def apply(write: Write[OpT]) -> Write[OpT]:
         WRITERS.update(dict.fromkeys(classes, write))
         return write
 

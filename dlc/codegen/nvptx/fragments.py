@@ -46,8 +46,7 @@ def _parts(text: FunctionText, whole: str, type: str, count: int) -> tuple[str, 
 
 
 @writes(simt.Load)
-def _load(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.Load)
+def _load(op: simt.Load, text: FunctionText) -> tuple[str, ...]:
     type, size = f"<{op.count} x {llvm_type(op.dtype)}>", op.count * op.dtype.bytes
     place = _place(text, op.pointer, op.index, op.dtype)
     whole = text.assign(f"load {type}, ptr {place}, align {size}")
@@ -55,8 +54,7 @@ def _load(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(simt.Store)
-def _store(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.Store)
+def _store(op: simt.Store, text: FunctionText) -> tuple[str, ...]:
     dtype, count = element(op.values[0].type), len(op.values)
     type, whole = f"<{count} x {llvm_type(dtype)}>", "poison"
     for k, value in enumerate(op.values):
@@ -71,9 +69,8 @@ def _store(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(simt.Copy)
-def _copy(op: Op, text: FunctionText) -> tuple[str, ...]:
+def _copy(op: simt.Copy, text: FunctionText) -> tuple[str, ...]:
     """`cp.async`: the number of bytes to read is an operand; the remaining bytes are filled with zeros."""
-    assert isinstance(op, simt.Copy)
     size = op.count * op.dtype.bytes
     source = _within(text, _place(text, op.source, op.source_index, op.dtype), GLOBAL)
     target = _within(text, _place(text, op.target, op.target_index, op.dtype), SHARED)
@@ -96,8 +93,7 @@ def _commit(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(simt.Wait)
-def _wait(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.Wait)
+def _wait(op: simt.Wait, text: FunctionText) -> tuple[str, ...]:
     text.call("llvm.nvvm.cp.async.wait.group", ("i32", str(op.pending)))
     return ()
 
@@ -106,8 +102,7 @@ def _wait(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(simt.LoadMatrix)
-def _load_matrix(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.LoadMatrix)
+def _load_matrix(op: simt.LoadMatrix, text: FunctionText) -> tuple[str, ...]:
     place = _within(text, _place(text, op.pointer, op.index, op.dtype), SHARED)
     turned = ".trans" if op.transposed else ""
     name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{turned}.b16.p3"
@@ -122,8 +117,7 @@ def _load_matrix(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(simt.Mma)
-def _multiply_add(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.Mma)
+def _multiply_add(op: simt.Mma, text: FunctionText) -> tuple[str, ...]:
     dtype = element(op.lhs[0].type)
     factors = [_factor(text, value, dtype) for value in (*op.lhs, *op.rhs)]
     sums: Sequence[tuple[str, str]] = [("float", text.name(sum)) for sum in op.sums]
@@ -141,8 +135,7 @@ def _factor(text: FunctionText, value: Value, dtype: DType) -> tuple[str, str]:
 
 
 @writes(simt.Join)
-def _join(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.Join)
+def _join(op: simt.Join, text: FunctionText) -> tuple[str, ...]:
     whole = "poison"
     for k, value in enumerate(op.operands):
         whole = text.assign(f"insertelement <2 x i16> {whole}, i16 {text.name(value)}, i64 {k}")

@@ -43,8 +43,7 @@ def kernel_text(function: simt.Func, name: str) -> str:
 
 
 @writes(simt.Shared)
-def _shared(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.Shared)
+def _shared(op: simt.Shared, text: FunctionText) -> tuple[str, ...]:
     room = f"@{text.function}.{text.fresh()[1:]}"
     type = f"[{op.elements} x {memory_type(op.dtype)}]"
     text.declarations[
@@ -60,8 +59,7 @@ def _barrier(op: Op, text: FunctionText) -> tuple[str, ...]:
 
 
 @writes(simt.ShuffleXor)
-def _exchange(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.ShuffleXor)
+def _exchange(op: simt.ShuffleXor, text: FunctionText) -> tuple[str, ...]:
     type, name = op.value.type, text.name(op.value)
     assert isinstance(type, DType)
     spelled, distance = llvm_type(type), op.distance

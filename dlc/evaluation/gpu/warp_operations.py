@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,8 @@ def compute(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) ->
     return (result,)
 
 
-Handler = Callable[[WarpMemory, Op, Sequence[Array], Active], tuple[Array, ...]]
+Handler = Callable[[WarpMemory, Any, Sequence[Array], Active], tuple[Array, ...]]
+"""The results of an operation of the class that the handler is entered for."""
 
 
 def _addresses(pointer: Array, index: Array, dtype: DType) -> Numbers:
@@ -37,22 +39,23 @@ def _addresses(pointer: Array, index: Array, dtype: DType) -> Numbers:
     return pointer.astype(np.int64) + index.astype(np.int64) * dtype.bytes
 
 
-def _offset(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, loop.Offset)
+def _offset(
+    warp: WarpMemory, op: loop.Offset, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     pointer, index = inputs
     return (_addresses(pointer, index, op.dtype),)
 
 
-def _load(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, loop.Load)
+def _load(
+    warp: WarpMemory, op: loop.Load, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     pointer, index = inputs
     return (warp.read(op, _addresses(pointer, index, op.dtype), op.dtype, 1, lanes)[:, 0],)
 
 
 def _load_register(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
+    warp: WarpMemory, op: vec.Load, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
-    assert isinstance(op, vec.Load)
     (pointer, index), dtype, count = inputs, op.type.dtype, op.type.lanes
     addresses, aligned = _addresses(pointer, index, dtype), op.alignment == count * dtype.bytes
     return (warp.read(op, addresses, dtype, count, lanes, aligned=aligned),)
@@ -66,9 +69,8 @@ def _store(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> 
 
 
 def _store_register(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
+    warp: WarpMemory, op: vec.Store, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
-    assert isinstance(op, vec.Store)
     value, pointer, index = inputs
     dtype = element(op.value.type)
     aligned = op.alignment == value.shape[1] * dtype.bytes
@@ -76,8 +78,9 @@ def _store_register(
     return ()
 
 
-def _gather(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, vec.Gather)
+def _gather(
+    warp: WarpMemory, op: vec.Gather, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     (pointer, indices), dtype = inputs, op.type.dtype
     elements = [
         warp.read(op, _addresses(pointer, index, dtype), dtype, 1, lanes)[:, 0]
@@ -94,18 +97,21 @@ def _scatter(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -
     return ()
 
 
-def _buffer(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, loop.Buffer)
+def _buffer(
+    warp: WarpMemory, op: loop.Buffer, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     return (warp.buffer(op),)
 
 
-def _shared(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, simt.Shared)
+def _shared(
+    warp: WarpMemory, op: simt.Shared, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     return (np.full(WARP, warp.block.shared(op), np.int64),)
 
 
-def _fail(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, loop.Fail)
+def _fail(
+    warp: WarpMemory, op: loop.Fail, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     first = [array[lanes.mask][0] for array in inputs]
     failures = warp.block.launch.failures
     if failures is None:
@@ -124,9 +130,8 @@ def _shuffle_xor(
 
 
 def _load_several(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
+    warp: WarpMemory, op: simt.Load, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
-    assert isinstance(op, simt.Load)
     pointer, index = inputs
     addresses = _addresses(pointer, index, op.dtype)
     return tuple(warp.read(op, addresses, op.dtype, op.count, lanes, aligned=True).T)
@@ -141,8 +146,9 @@ def _store_several(
     return ()
 
 
-def _copy(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, simt.Copy)
+def _copy(
+    warp: WarpMemory, op: simt.Copy, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     source, source_index, target, target_index, predicate = inputs
     dtype, reading = op.dtype, active(lanes.mask & predicate.astype(np.bool_))
     data = np.zeros((WARP, op.count * dtype.bytes), np.uint8)
@@ -160,18 +166,18 @@ def _commit(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) ->
     return ()
 
 
-def _wait(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, simt.Wait)
+def _wait(
+    warp: WarpMemory, op: simt.Wait, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     warp.refuse_divergence(op, lanes)
     warp.finish_copies(op, op.pending)
     return ()
 
 
 def _load_matrix(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
+    warp: WarpMemory, op: simt.LoadMatrix, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
     """Each thread reads the elements that it receives, from the row addresses that the threads give."""
-    assert isinstance(op, simt.LoadMatrix)
     warp.refuse_divergence(op, lanes)
     (pointer, index), dtype = inputs, op.dtype
     rows = _addresses(pointer, index, dtype)
@@ -184,17 +190,17 @@ def _load_matrix(
     return tuple(registers)
 
 
-def _mma(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
-    assert isinstance(op, simt.Mma)
+def _mma(
+    warp: WarpMemory, op: simt.Mma, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     warp.refuse_divergence(op, lanes)
     dtype = element(op.operands[0].type)
     return tuple(fragments.mma(inputs[:4], inputs[4:6], inputs[6:], dtype))
 
 
 def _constant(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
+    warp: WarpMemory, op: scalar.Constant, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
-    assert isinstance(op, scalar.Constant)
     return (warp.block.launch.constant(op, warp),)
 
 
@@ -228,18 +234,15 @@ def _evaluate(warp: WarpMemory, op: Op, *inputs: Array) -> Array:
     return result
 
 
-def _broadcast(warp: WarpMemory, op: Op, *inputs: Array) -> Array:
-    assert isinstance(op, vec.Broadcast)
+def _broadcast(warp: WarpMemory, op: vec.Broadcast, *inputs: Array) -> Array:
     return np.repeat(inputs[0][:, None], op.lanes, axis=1)
 
 
-def _ramp(warp: WarpMemory, op: Op, *inputs: Array) -> Array:
-    assert isinstance(op, vec.Ramp)
+def _ramp(warp: WarpMemory, op: vec.Ramp, *inputs: Array) -> Array:
     return inputs[0].astype(np.int64)[:, None] + np.arange(op.lanes, dtype=np.int64)
 
 
-def _reduce(warp: WarpMemory, op: Op, *inputs: Array) -> Array:
-    assert isinstance(op, vec.Reduce)
+def _reduce(warp: WarpMemory, op: vec.Reduce, *inputs: Array) -> Array:
     (elements,) = inputs
     combine = COMBINERS[op.combine].function
     while elements.shape[1] > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlc.dialects import array, func
 from dlc.dialects.array import tensor_type
@@ -17,7 +17,7 @@ from dlc.passes.graph.integer_range import integer_range
 
 def tidy(function: func.Func) -> None:
     """Drop identities and compute what is known, such as that no index of `arange` is negative."""
-    rules: dict[type[Op], list[Pattern]] = {
+    rules: dict[type[Op], list[Pattern[Any]]] = {
         kind: [OTHERWISE.get(rule, rule) for rule in found]
         for kind, found in folding_rules().items()
     }
@@ -34,24 +34,23 @@ def _fold_unless_table(op: Op, rewriter: Rewriter) -> bool:
     return not (isinstance(folded, Dense) and not folded.is_splat) and fold(op, rewriter)
 
 
-def _reshape_of_number(op: Op, rewriter: Rewriter) -> bool:
+def _reshape_of_number(op: array.Reshape, rewriter: Rewriter) -> bool:
     """A reshape of a number in all places.
 
     Others stay as they are: a reading of rows times a matrix needs the reshapes around the product.
     """
-    return isinstance(op.operands[0].op, array.Fill) and merge_reshapes(op, rewriter)
+    return isinstance(op.source.op, array.Fill) and merge_reshapes(op, rewriter)
 
 
-OTHERWISE: dict[Pattern, Pattern] = {
+OTHERWISE: dict[Pattern[Any], Pattern[Any]] = {
     fold: _fold_unless_table,
     merge_reshapes: _reshape_of_number,
 }
 """Rules of the pass that are other ones here."""
 
 
-def _known_sign(op: Op, rewriter: Rewriter) -> bool:
+def _known_sign(op: array.Compare, rewriter: Rewriter) -> bool:
     """What counts from 0 is never negative."""
-    assert isinstance(op, array.Compare)
     if op.predicate not in ("lt", "ge") or number(op.rhs) != 0 or _counted(op.lhs) is None:
         return False
     known = array.Fill(op.predicate == "ge", tensor_type(op.result))
@@ -81,9 +80,8 @@ def _within(op: Op, rewriter: Rewriter) -> bool:
     return inside
 
 
-def _all_places(op: Op, rewriter: Rewriter) -> bool:
+def _all_places(op: array.Gather, rewriter: Rewriter) -> bool:
     """A gather of all elements along axes, each in its place, only moves these axes."""
-    assert isinstance(op, array.Gather)
     source = tensor_type(op.source)
     counted = [_counted(index) for index in op.indices]
     front = tensor_type(op.indices[0]).rank
@@ -106,9 +104,8 @@ def _all_places(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def _squeezed(op: Op, rewriter: Rewriter) -> bool:
+def _squeezed(op: array.Broadcast, rewriter: Rewriter) -> bool:
     """A broadcast of a reshape that only adds axes of size 1."""
-    assert isinstance(op, array.Broadcast)
     inner = op.source.op
     if not isinstance(inner, array.Reshape):
         return False
@@ -122,7 +119,7 @@ def _squeezed(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-OWN: dict[type[Op], Pattern] = {
+OWN: dict[type[Op], Pattern[Any]] = {
     array.Broadcast: _squeezed,
     array.Compare: _known_sign,
     array.And: _neutral,

@@ -29,9 +29,8 @@ ROUNDS = 50
 """Approximate number of compare-and-swap rounds of a row, for the cost."""
 
 
-def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_sort(op: kernel.Sort, context: Context) -> Lowered:
     """The function for a sort in destination form."""
-    assert isinstance(op, kernel.Sort)
     return _Sort(op, gpu_of(context.options)).lower()
 
 

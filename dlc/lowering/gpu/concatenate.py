@@ -24,9 +24,8 @@ from dlc.target import gpu_of
 from dlc.target.work import nanoseconds
 
 
-def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_concatenate(op: Concatenate, context: Context) -> Lowered:
     """The function for one concatenation."""
-    assert isinstance(op, Concatenate)
     (result,) = op.result_types()
     widths = [kernel.array_type(value).shape[1] for value in op.inputs]
     group = whole_stores(op.outs[0])

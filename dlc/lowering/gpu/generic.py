@@ -21,9 +21,8 @@ LONG = 64
 """Steps of a fold that are worth a warp."""
 
 
-def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_generic(op: kernel.Generic, context: Context) -> Lowered:
     """The function for one generic kernel in destination form."""
-    assert isinstance(op, kernel.Generic)
     gpu = gpu_of(context.options)
     if has_stage(op.body) or kernel.reduces_along_memory(op):
         shape = row_shape(op)

@@ -33,9 +33,8 @@ from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target import gpu_of
 
 
-def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
+def _lower_convolution(op: Conv, context: Context) -> Lowered:
     """A convolution channel by channel, or as a product."""
-    assert isinstance(op, Conv)
     return (
         lower_depthwise(op, gpu_of(context.options))
         if op.is_depthwise

@@ -28,9 +28,8 @@ EACH = 4
 """Neighbours that a thread looks at, at a time."""
 
 
-def lower_nonzero(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_nonzero(op: kernel.NonZero, context: Context) -> Lowered:
     """The function for the places of true elements in destination form."""
-    assert isinstance(op, kernel.NonZero)
     return _NonZero(op, gpu_of(context.options)).lower()
 
 

@@ -27,9 +27,8 @@ EACH = 4
 """Neighbours that a thread has at a time."""
 
 
-def lower_running(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_running(op: kernel.PrefixScan, context: Context) -> Lowered:
     """The function for running totals in destination form."""
-    assert isinstance(op, kernel.PrefixScan)
     running = _Running(op, gpu_of(context.options))
     return running.columns() if running.by_columns else running.rows()
 

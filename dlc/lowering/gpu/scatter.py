@@ -38,9 +38,8 @@ MIN_RANGE = 64
 """The fewest positions of a block."""
 
 
-def lower_scatter(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_scatter(op: kernel.Scatter, context: Context) -> Lowered:
     """The function for a scatter in destination form."""
-    assert isinstance(op, kernel.Scatter)
     return _Scatter(op, gpu_of(context.options)).lower()
 
 

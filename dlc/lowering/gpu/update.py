@@ -32,9 +32,8 @@ from dlc.target.gpu import GpuTarget
 from dlc.target.work import nanoseconds
 
 
-def lower_update(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_update(op: kernel.Update, context: Context) -> Lowered:
     """The function for an update in destination form."""
-    assert isinstance(op, kernel.Update)
     return _Update(op, gpu_of(context.options)).lower()
 
 

@@ -8,7 +8,7 @@ networks have many, are written once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
@@ -27,8 +27,8 @@ from dlc.planning.buffer_assignment import in_place_operands
 from dlc.target import cpu_of
 from dlc.target.gpu import THREAD
 
-Lowering: TypeAlias = Callable[[kernel.Kernel, Context], Lowered]
-"""Writes the function of a kernel in destination form."""
+Lowering: TypeAlias = Callable[[Any, Context], Lowered]
+"""Writes the function of a kernel, of the class that it is entered for, in destination form."""
 
 
 def lower_kernels(

@@ -7,6 +7,8 @@ it does not read.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dlc.dialects import array
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.core import Op, Value
@@ -23,19 +25,9 @@ def algebra(module: Op, context: Context) -> None:
     context.rewriter.run(graph_blocks(module), RULES)
 
 
-def merge_factors(op: Op, rewriter: Rewriter) -> bool:
-    """`(x * a) * b` is `x * (a * b)`."""
-    return _merge(op, rewriter, array.Multiply)
-
-
-def merge_terms(op: Op, rewriter: Rewriter) -> bool:
-    """`(x + a) + b` is `x + (a + b)`."""
-    return _merge(op, rewriter, array.Add)
-
-
-def _merge(op: Op, rewriter: Rewriter, kind: type[array.Multiply | array.Add]) -> bool:
-    assert isinstance(op, kind)
-    inner = op.lhs.op
+def merge_constants(op: array.Multiply | array.Add, rewriter: Rewriter) -> bool:
+    """`(x * a) * b` is `x * (a * b)`, and `(x + a) + b` is `x + (a + b)`."""
+    inner, kind = op.lhs.op, type(op)
     if not isinstance(inner, kind) or number(op.rhs) is None or number(inner.rhs) is None:
         return False
     combined = kind(inner.rhs, op.rhs)
@@ -48,9 +40,8 @@ def _merge(op: Op, rewriter: Rewriter, kind: type[array.Multiply | array.Add]) -
     return True
 
 
-def factor_out_constant(op: Op, rewriter: Rewriter) -> bool:
+def factor_out_constant(op: array.Multiply, rewriter: Rewriter) -> bool:
     """`(x * a) * y` is `(x * y) * a`, so that factors meet."""
-    assert isinstance(op, array.Multiply)
     for side, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         inner = side.op
         if (
@@ -66,9 +57,8 @@ def factor_out_constant(op: Op, rewriter: Rewriter) -> bool:
     return False
 
 
-def small_power(op: Op, rewriter: Rewriter) -> bool:
+def small_power(op: array.Power, rewriter: Rewriter) -> bool:
     """`x ** 2` is `x * x`, `x ** 3` is `x * x * x`, `x ** -1` is `1 / x`, `x ** 0.5` is the root."""
-    assert isinstance(op, array.Power)
     emit = rewriter.before(op)
     x = op.lhs
     new: Value
@@ -85,13 +75,12 @@ def small_power(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def divide_by_constant(op: Op, rewriter: Rewriter) -> bool:
+def divide_by_constant(op: array.Divide, rewriter: Rewriter) -> bool:
     """`x / a` is `x * (1 / a)` for floats where 1/a is finite and not denormal.
 
     A single number is divided: nothing is gained. So is one that is rounded to an integer next, as where
     numbers are quantised: its last bit decides on which side of a half it is.
     """
-    assert isinstance(op, array.Divide)
     divisor = number(op.rhs)
     if not isinstance(divisor, float) or not 1e-30 < abs(divisor) < 1e30:
         return False
@@ -111,9 +100,9 @@ def _rounds(op: Op) -> bool:
     return isinstance(op, array.Round | array.Floor | array.Ceil | array.Trunc)
 
 
-RULES: dict[type[Op], list[Pattern]] = {
-    array.Multiply: [merge_factors, factor_out_constant, scale_scattered],
-    array.Add: [twice, merge_terms, add_scattered],
+RULES: dict[type[Op], list[Pattern[Any]]] = {
+    array.Multiply: [merge_constants, factor_out_constant, scale_scattered],
+    array.Add: [twice, merge_constants, add_scattered],
     array.Subtract: [subtract_scattered],
     array.Power: [small_power],
     array.Divide: [divide_by_constant],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,14 +20,16 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.ir.types import TensorType
 
-RULES: dict[type[Op], list[Pattern]] = {}
+OpT = TypeVar("OpT", bound=Op)
+
+RULES: dict[type[Op], list[Pattern[Any]]] = {}
 """The rules of this pass, by the operation that they look at."""
 
 
-def rule(*classes: type[Op]) -> Callable[[Pattern], Pattern]:
+def rule(*classes: type[OpT]) -> Callable[[Pattern[OpT]], Pattern[OpT]]:
     """Register a rule for operations of exactly these classes."""
 
-    def apply(pattern: Pattern) -> Pattern:
+    def apply(pattern: Pattern[OpT]) -> Pattern[OpT]:
         for cls in classes:
             RULES.setdefault(cls, []).append(pattern)
         return pattern
@@ -45,7 +48,7 @@ def graph_blocks(module: Op) -> list[Block]:
     return [region for op in module.walk() for region in op.regions if op is not module]
 
 
-def folding_rules() -> dict[type[Op], list[Pattern]]:
+def folding_rules() -> dict[type[Op], list[Pattern[Any]]]:
     """The rules of this pass, and those of operations that fold themselves."""
     folding = {cls: (fold,) for cls in OPS.values() if cls.fold is not Op.fold}
     return {cls: [*RULES.get(cls, ()), *folding.get(cls, ())] for cls in {**RULES, **folding}}
@@ -84,9 +87,8 @@ def number(value: Value) -> bool | int | float | None:
 
 
 @rule(array.Constant)
-def splat_is_fill(op: Op, rewriter: Rewriter) -> bool:
+def splat_is_fill(op: array.Constant, rewriter: Rewriter) -> bool:
     """A constant with one number everywhere is a fill."""
-    assert isinstance(op, array.Constant)
     new = constant(op.value)
     if not isinstance(new, array.Fill):
         return False
@@ -251,9 +253,8 @@ def _grow_exactly(inner: float, outer: float) -> bool:
 
 
 @rule(array.Select)
-def known_condition(op: Op, rewriter: Rewriter) -> bool:
+def known_condition(op: array.Select, rewriter: Rewriter) -> bool:
     """A choice whose condition is known everywhere."""
-    assert isinstance(op, array.Select)
     condition = number(op.condition)
     if condition is None:
         return False
@@ -262,9 +263,8 @@ def known_condition(op: Op, rewriter: Rewriter) -> bool:
 
 
 @rule(array.Reshape)
-def merge_reshapes(op: Op, rewriter: Rewriter) -> bool:
+def merge_reshapes(op: array.Reshape, rewriter: Rewriter) -> bool:
     """A reshape of a reshape, of a fill, or of a small constant."""
-    assert isinstance(op, array.Reshape)
     emit = rewriter.before(op)
     match op.source.op:
         case array.Reshape(source=origin):
@@ -280,9 +280,8 @@ def merge_reshapes(op: Op, rewriter: Rewriter) -> bool:
 
 
 @rule(array.Transpose)
-def merge_transposes(op: Op, rewriter: Rewriter) -> bool:
+def merge_transposes(op: array.Transpose, rewriter: Rewriter) -> bool:
     """A transpose of a transpose or of a fill; one that moves only axes of size 1 is a reshape."""
-    assert isinstance(op, array.Transpose)
     emit = rewriter.before(op)
     shape = tensor_type(op.source).shape
     long = [axis for axis in op.axes if shape[axis] != 1]
@@ -300,9 +299,8 @@ def merge_transposes(op: Op, rewriter: Rewriter) -> bool:
 
 
 @rule(array.Broadcast)
-def merge_broadcasts(op: Op, rewriter: Rewriter) -> bool:
+def merge_broadcasts(op: array.Broadcast, rewriter: Rewriter) -> bool:
     """A broadcast of a broadcast or of a fill; one that only adds axes of size 1 is a reshape."""
-    assert isinstance(op, array.Broadcast)
     emit = rewriter.before(op)
     match op.source.op:
         case array.Fill(value=value):
@@ -319,9 +317,8 @@ def merge_broadcasts(op: Op, rewriter: Rewriter) -> bool:
 
 
 @rule(array.ReduceSum)
-def sum_of_one(op: Op, rewriter: Rewriter) -> bool:
+def sum_of_one(op: array.ReduceSum, rewriter: Rewriter) -> bool:
     """A sum along axes of size 1 is a reshape."""
-    assert isinstance(op, array.ReduceSum)
     shape = tensor_type(op.source).shape
     if any(shape[axis] != 1 for axis in op.axes):
         return False

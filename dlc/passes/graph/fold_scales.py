@@ -10,6 +10,8 @@ source, so what they emit is computed when weights are loaded, whatever the size
 
 from __future__ import annotations
 
+from typing import Any
+
 from dlc.dialects import array
 from dlc.dialects.array.convolution import LAYOUTS
 from dlc.dialects.array.elementwise import tensor_type
@@ -41,7 +43,7 @@ class _Weights:
             if isinstance(op, array.Broadcast) and op.source in self.from_weights
         )
 
-    def rules(self) -> dict[type[Op], list[Pattern]]:
+    def rules(self) -> dict[type[Op], list[Pattern[Any]]]:
         """The rules by operation."""
         return {
             array.Multiply: [self.shift_out_of_scale, self.merge_scales, self.scale_into_kernel],

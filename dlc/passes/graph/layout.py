@@ -8,6 +8,7 @@ and both cancel. Layout is never part of a type: the transposes that remain are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dlc.dialects import array
 from dlc.dialects.array.convolution import LAYOUTS
@@ -25,7 +26,9 @@ Axes = tuple[int, ...]
 @define_pass("layout")
 def layout(module: Op, context: Context) -> None:
     """Store pictures with channels last, and sink transposes until they cancel."""
-    patterns: dict[type[Op], list[Pattern]] = {cls: [*rules] for cls, rules in CANONICAL.items()}
+    patterns: dict[type[Op], list[Pattern[Any]]] = {
+        cls: [*rules] for cls, rules in CANONICAL.items()
+    }
     for cls, rules in RULES.items():
         patterns.setdefault(cls, []).extend(rules)
     for cls in (array.Transpose, array.Reshape, array.Broadcast):
@@ -33,9 +36,8 @@ def layout(module: Op, context: Context) -> None:
     context.rewriter.run(graph_blocks(module), patterns)
 
 
-def channels_last(op: Op, rewriter: Rewriter) -> bool:
+def channels_last(op: array.Convolution, rewriter: Rewriter) -> bool:
     """Replace a convolution with channels first by one with channels last."""
-    assert isinstance(op, array.Convolution)
     kind = LAYOUTS[op.dims]
     if kind.channels_last:
         return False
@@ -107,9 +109,8 @@ def sink_through_elements(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def sink_through_windows(op: Op, rewriter: Rewriter) -> bool:
+def sink_through_windows(op: array.ReduceWindow, rewriter: Rewriter) -> bool:
     """A pooling of a transposed picture."""
-    assert isinstance(op, array.ReduceWindow)
     if not isinstance(op.source.op, array.Transpose):
         return False
     emit, axes = rewriter.before(op), op.source.op.axes
@@ -128,9 +129,8 @@ def sink_through_windows(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def sink_through_concatenation(op: Op, rewriter: Rewriter) -> bool:
+def sink_through_concatenation(op: array.Concatenate, rewriter: Rewriter) -> bool:
     """A concatenation of tensors that are all transposed in the same way."""
-    assert isinstance(op, array.Concatenate)
     axes = _axes_of(op.operands)
     if axes is None:
         return False
@@ -144,9 +144,8 @@ def sink_through_concatenation(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def sink_through_pad(op: Op, rewriter: Rewriter) -> bool:
+def sink_through_pad(op: array.Pad, rewriter: Rewriter) -> bool:
     """A transposed tensor with a border."""
-    assert isinstance(op, array.Pad)
     if not isinstance(op.source.op, array.Transpose):
         return False
     emit, axes = rewriter.before(op), op.source.op.axes
@@ -158,9 +157,8 @@ def sink_through_pad(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def sink_through_slice(op: Op, rewriter: Rewriter) -> bool:
+def sink_through_slice(op: array.Slice, rewriter: Rewriter) -> bool:
     """A part of a transposed tensor."""
-    assert isinstance(op, array.Slice)
     if not isinstance(op.source.op, array.Transpose):
         return False
     emit, axes = rewriter.before(op), op.source.op.axes
@@ -172,9 +170,8 @@ def sink_through_slice(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def sink_through_reduction(op: Op, rewriter: Rewriter) -> bool:
+def sink_through_reduction(op: array.Reduction, rewriter: Rewriter) -> bool:
     """A reduction of a transposed tensor: the axes that are left may stand in another order."""
-    assert isinstance(op, array.Reduction)
     if not isinstance(op.source.op, array.Transpose):
         return False
     emit, axes = rewriter.before(op), op.source.op.axes
@@ -186,7 +183,7 @@ def sink_through_reduction(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-RULES: dict[type[Op], list[Pattern]] = {
+RULES: dict[type[Op], list[Pattern[Any]]] = {
     array.Convolution: [channels_last],
     array.ReduceWindow: [sink_through_windows],
     array.Concatenate: [sink_through_concatenation],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dlc.dialects import array
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import reshape
-from dlc.ir.core import Builder, Op, Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import I64, TensorType
@@ -17,9 +17,8 @@ from dlc.ir.types import I64, TensorType
 __all__ = ["onehot_to_gather"]
 
 
-def onehot_to_gather(op: Op, rewriter: Rewriter) -> bool:
+def onehot_to_gather(op: array.MatMul, rewriter: Rewriter) -> bool:
     """Replace a product with one-hot rows by a gather."""
-    assert isinstance(op, array.MatMul)
     ids = _ids_of(op.lhs)
     if ids is None or tensor_type(op.lhs).rank != 2 or tensor_type(op.rhs).rank != 2:
         return False

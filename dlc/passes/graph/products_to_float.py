@@ -7,6 +7,8 @@ at most: a sum of 258 such products fits into f32, one of 2^37 into f64.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dlc.dialects import array, nn
 from dlc.dialects.array.elementwise import MANTISSA, tensor_type
 from dlc.ir.core import Builder, Op, Value
@@ -32,9 +34,8 @@ def products_to_float(module: Op, context: Context) -> None:
     context.rewriter.run(graph_blocks(module), RULES)
 
 
-def _matmul(op: Op, rewriter: Rewriter) -> bool:
+def _matmul(op: array.MatMul, rewriter: Rewriter) -> bool:
     """A matrix product of integers is one of floats."""
-    assert isinstance(op, array.MatMul)
     most = _largest_sum(op.lhs, op.rhs, tensor_type(op.lhs).shape[-1])
     if most is None:
         return False
@@ -49,9 +50,8 @@ def _matmul(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def _convolution(op: Op, rewriter: Rewriter) -> bool:
+def _convolution(op: array.Convolution | nn.Conv, rewriter: Rewriter) -> bool:
     """A convolution of integers is one of floats; a bias is added to the integers."""
-    assert isinstance(op, array.Convolution | nn.Conv)
     layout, shape = array.LAYOUTS[op.dims], tensor_type(op.kernel).shape
     terms = product(size for axis, size in enumerate(shape) if axis != layout.kernel_out)
     most = _largest_sum(op.source, op.kernel, terms)
@@ -101,7 +101,7 @@ def _as_integers(emit: Builder, sums: Value, op: Op, most: int) -> Value:
     return emit(array.Cast(sums if signed else emit(array.Cast(sums, I64)), dtype))
 
 
-RULES: dict[type[Op], list[Pattern]] = {
+RULES: dict[type[Op], list[Pattern[Any]]] = {
     array.MatMul: [_matmul],
     array.Convolution: [_convolution],
     nn.Conv: [_convolution],

@@ -18,9 +18,8 @@ from dlc.passes.graph.canonicalize import number
 __all__ = ["add_scattered", "scale_scattered", "subtract_scattered"]
 
 
-def add_scattered(op: Op, rewriter: Rewriter) -> bool:
+def add_scattered(op: array.Add, rewriter: Rewriter) -> bool:
     """`x + scatter(0, u)` is `scatter(x, u)`."""
-    assert isinstance(op, array.Add)
     for scattered, target in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
         scatter = _into_zeros(scattered)
         if scatter is not None:
@@ -28,9 +27,8 @@ def add_scattered(op: Op, rewriter: Rewriter) -> bool:
     return False
 
 
-def subtract_scattered(op: Op, rewriter: Rewriter) -> bool:
+def subtract_scattered(op: array.Subtract, rewriter: Rewriter) -> bool:
     """`x - scatter(0, u)` is `scatter(x, -u)`."""
-    assert isinstance(op, array.Subtract)
     scatter = _into_zeros(op.rhs)
     if scatter is None:
         return False
@@ -38,9 +36,8 @@ def subtract_scattered(op: Op, rewriter: Rewriter) -> bool:
     return _put(op, rewriter, scatter, op.lhs, updates)
 
 
-def scale_scattered(op: Op, rewriter: Rewriter) -> bool:
+def scale_scattered(op: array.Multiply, rewriter: Rewriter) -> bool:
     """`scatter(0, u) * a` is `scatter(0, u * a)` for a finite constant."""
-    assert isinstance(op, array.Multiply)
     scatter, factor = _into_zeros(op.lhs), number(op.rhs)
     if scatter is None or factor is None or not math.isfinite(factor):
         return False

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel
 from dlc.dialects.expr import Expr, Pointer, constant, fma, maximum, minimum, select
 from dlc.dialects.kernel.attention import Attention
 from dlc.ir.passes import Context
@@ -30,9 +29,8 @@ THREADS = 128
 """Threads of a block, and keys of one step."""
 
 
-def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_attention(op: Attention, context: Context) -> Lowered:
     """The function for one attention in destination form."""
-    assert isinstance(op, Attention)
     assert not op.panel, "operands of attention are in panels for CPUs only"
     cls = MatrixAttention if by_matrices(op, context.options) else _Attention
     return cls(op, gpu_of(context.options)).lower()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel
 from dlc.dialects.expr import Expr, Pointer, constant, fma, minimum
 from dlc.dialects.kernel.attention import AttentionGradient
 from dlc.ir.passes import Context
@@ -33,9 +32,8 @@ FEW = 64
 """Elements of a head up to which shared memory has room for tiles of 32 x 32."""
 
 
-def lower_attention_gradient(op: kernel.Kernel, context: Context) -> Lowered:
+def lower_attention_gradient(op: AttentionGradient, context: Context) -> Lowered:
     """The function for one gradient in destination form."""
-    assert isinstance(op, AttentionGradient)
     cls = MatrixAttentionGradient if by_matrices(op, context.options) else _Gradient
     return cls(op, gpu_of(context.options)).lower()
 
