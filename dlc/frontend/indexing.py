@@ -21,6 +21,7 @@ from dlc.frontend.elaboration.tensors import (
     broadcast_to,
     convert,
     dtype_of,
+    size_tensor,
     tensor_type,
     unify,
 )
@@ -30,7 +31,7 @@ from dlc.frontend.modules.chains import Chain
 from dlc.frontend.modules.instances import Stack
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, interval
-from dlc.ir.types import BOOL, I64
+from dlc.ir.types import BOOL, I64, TensorType
 from dlc.text.model import ast
 from dlc.text.source import Span
 
@@ -340,6 +341,9 @@ def updated(
             help=f"convert it: {dtype_of(target).name}(...)",
         )
     part = places.stretched(part)
+    if mode == "set" and places.is_slice:
+        part = reshape(at, part, places.slice_shape)
+        return at(array.DynamicUpdateSlice(target, part, places.starts()))
     axes = tuple(range(tensor_type(target).rank))
     indices = [places.along(axis) for axis in axes]
     return at(array.Scatter(target, part, indices, axes, mode, not chosen.tensors))
@@ -364,6 +368,33 @@ class _Places:
             if lead == axis:
                 self.shape += self._sizes(axis)
 
+    @property
+    def is_single(self) -> bool:
+        """Whether the indices that are computed are numbers."""
+        return all(not tensor_type(index).rank for index in self.indices.values())
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether the places are neighbours from places on that are computed."""
+        plain = all(step == 1 for step in self.chosen.steps) and not self.chosen.reversed
+        return bool(self.indices) and self.is_single and plain
+
+    @property
+    def slice_shape(self) -> tuple[Size, ...]:
+        """The shape of neighbouring places, with an axis for each of the target."""
+        axes = range(len(self.chosen.starts))
+        return tuple([1 if axis in self.indices else self._sizes(axis)[0] for axis in axes])
+
+    def starts(self) -> tuple[Value, ...]:
+        """The first place along each axis, where the places are neighbours: an i64."""
+        known = [self._start(start) for start in self.chosen.starts]
+        return tuple([self.indices.get(axis, start) for axis, start in enumerate(known)])
+
+    def _start(self, start: Size) -> Value:
+        if isinstance(start, Dim):
+            return size_tensor(self.at, start, I64)
+        return array.fill(self.at, start, TensorType(I64))
+
     def _sizes(self, axis: int) -> Sequence[Size]:
         """The sizes of the places for an axis; a single place has one too, which any value fits."""
         index = self.indices.get(axis)
@@ -373,8 +404,9 @@ class _Places:
         return [(self.chosen.limits[axis] - self.chosen.starts[axis] + (step - 1)) // step]
 
     def stretched(self, part: Value) -> Value:
-        """The value in the shape of the places, in which axes named by a number have size 1."""
-        single = {self.first[axis] for axis in self.chosen.dropped}
+        """The value, as `x[place]` gives it, with axes of size 1 for those named by a number."""
+        named = [*self.chosen.dropped, *(self.indices if self.is_single else ())]
+        single = {self.first[axis] for axis in named}
         open_axes = [k for k in range(len(self.shape)) if k not in single]
         own = list(tensor_type(part).shape)
         if len(own) > len(open_axes):

@@ -42,6 +42,13 @@ PAGES: dict[str, Page] = {
         "`out=` takes arrays that are written in place: of the exact dtype and shape, C-contiguous, "
         "aligned, writable, and apart in memory from the inputs and from each other.",
     ),
+    "D0820": Page(
+        "an array that cannot be changed in place",
+        "A call changes the arrays that are passed for the `inout` parameters of the text, where they are. "
+        "So these must be arrays that can be written, C-contiguous and aligned; a list, a number or a "
+        "transposed view would be copied, and the change lost. A session (`model.session()`) holds such "
+        "arrays itself.",
+    ),
     "D0807": Page(
         "an index is out of range",
         "An index that was computed while the model ran lies outside the axis it indexes, or the sizes of "
