@@ -21,6 +21,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.entry import EntryPoint, Runner
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
+from dlc.runtime.session import Session, SessionArrays, saved_arrays
 from dlc.runtime.system.buffers import as_bytes
 from dlc.runtime.system.device_names import device_or_none
 from dlc.runtime.system.gc_pause import without_collections
@@ -83,6 +84,8 @@ class Model:
         for entry in entries.values():
             entry.check_at_bounds()
         spent = (time.perf_counter() - began) * 1e3
+        self._session_arrays: SessionArrays | None = None
+        """What sessions hold, once there is one."""
         self._load_ms = artifact.timings.read_ms + spent
 
     def __reduce__(self) -> tuple[Callable[..., Model], tuple[object, ...]]:
@@ -209,6 +212,23 @@ class Model:
             device=self._wanted_device,
             _shared=self._loaded,
         )
+
+    @memory_needed()
+    def session(self, saved: str | os.PathLike[str] | None = None, /, **given: object) -> Session:
+        """The arrays of the `inout` parameters, for one stream of calls; see `Session`.
+
+        They are zeros, or the first values that the text gives them, at sizes given by name; or arrays
+        given by name, which are used as they are; or those of a file that `Session.save` wrote. Raises
+        UsageError (D0927) where nothing is `inout`, CallError for arrays and sizes that do not fit.
+        """
+        if self._session_arrays is None:
+            device = "cpu" if self.gpu is None else self.device
+            self._session_arrays = SessionArrays(self.name, self._entry_points, device)
+        kinds = self._session_arrays
+        arrays, sizes = kinds.sorted(given)
+        if saved is not None:
+            arrays = {**saved_arrays(saved, kinds.items), **arrays}
+        return Session(kinds, kinds.held(arrays, sizes))
 
     @memory_needed()
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -49,6 +49,12 @@ PAGES: dict[str, Page] = {
         "transposed view would be copied, and the change lost. A session (`model.session()`) holds such "
         "arrays itself.",
     ),
+    "D0821": Page(
+        "two calls of one session at once",
+        "The calls of a session change its arrays one after the other. Each stream of calls needs a "
+        "session of its own: `model.session()` makes another one, `session.copy()` one that goes on from "
+        "the same place.",
+    ),
     "D0807": Page(
         "an index is out of range",
         "An index that was computed while the model ran lies outside the axis it indexes, or the sizes of "
