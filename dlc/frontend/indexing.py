@@ -349,6 +349,18 @@ def updated(
     return at(array.Scatter(target, part, indices, axes, mode, not chosen.tensors))
 
 
+def _first_of_consecutive(index: Value) -> Value | None:
+    """The scalar of `scalar + arange(n)`, an index of neighbouring places; None for any other index."""
+    if tensor_type(index).rank != 1 or not isinstance(index.op, array.Add):
+        return None
+    operands = list(index.op.operands)
+    counted = [value for value in operands if isinstance(value.op, array.Iota)]
+    spread = [value.op.source for value in operands if isinstance(value.op, array.Broadcast)]
+    if len(counted) != 1 or len(spread) != 1 or tensor_type(spread[0]).rank:
+        return None
+    return spread[0]
+
+
 class _Places:
     """The places of an update: their shape, and where in it each axis of the target lies.
 
@@ -359,6 +371,7 @@ class _Places:
         self.at, self.chosen = at, chosen
         wide = {axis: convert(at, index, I64) for axis, index in chosen.tensors.items()}
         self.indices = dict(zip(wide, unify(at, [*wide.values()]), strict=True))
+        self.first_index = self._first_index()
         self.shape: list[Size] = []
         self.first: dict[int, int] = {}
         """The position in the shape at which an axis begins."""
@@ -377,18 +390,28 @@ class _Places:
     def is_slice(self) -> bool:
         """Whether the places are neighbours from places on that are computed."""
         plain = all(step == 1 for step in self.chosen.steps) and not self.chosen.reversed
-        return bool(self.indices) and self.is_single and plain
+        return bool(self.first_index) and plain
+
+    def _first_index(self) -> dict[int, Value]:
+        """The first place along each axis with an index, if the places there are neighbours; else none."""
+        if self.is_single:
+            return self.indices
+        if len(self.indices) > 1:
+            return {}
+        ((axis, index),) = self.chosen.tensors.items()
+        first = _first_of_consecutive(index)
+        return {} if first is None else {axis: convert(self.at, first, I64)}
 
     @property
     def slice_shape(self) -> tuple[Size, ...]:
         """The shape of neighbouring places, with an axis for each of the target."""
         axes = range(len(self.chosen.starts))
-        return tuple([1 if axis in self.indices else self._sizes(axis)[0] for axis in axes])
+        return tuple([self._sizes(axis)[0] for axis in axes])
 
     def starts(self) -> tuple[Value, ...]:
         """The first place along each axis, where the places are neighbours: an i64."""
         known = [self._start(start) for start in self.chosen.starts]
-        return tuple([self.indices.get(axis, start) for axis, start in enumerate(known)])
+        return tuple([self.first_index.get(axis, start) for axis, start in enumerate(known)])
 
     def _start(self, start: Size) -> Value:
         if isinstance(start, Dim):

@@ -108,6 +108,9 @@ CUBE = np.arange(2 * 4 * 5 * 3, dtype=np.float32).reshape(2, 4, 5, 3)
         ("[p, .., 1:3]", np.s_[1, ..., 1:3]),
         ("[p, q, -1]", np.s_[1, 3, -1]),
         ("[p, ::2]", np.s_[1, ::2]),
+        ("[:, p + arange(3)]", np.s_[:, 1:4]),
+        ("[:, arange(3) + p, 2]", np.s_[:, 1:4, 2]),
+        ("[:, p + arange(3), q]", np.s_[:, 1:4, 3]),
     ],
 )
 @pytest.mark.parametrize("mode", ["set", "add"])
