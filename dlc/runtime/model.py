@@ -185,7 +185,8 @@ class Model:
         """The same model with other weights, from a safetensors or npz file or a mapping of arrays.
 
         Nothing is compiled: the code is shared, and weights are prepared again on the first call.
-        Every weight must be there, by its path or by its names in checkpoints; tensors that the text
+        Every weight must be there, by its path or by its names in checkpoints. Floats are widened where
+        the model has wider ones, and rounded where the path begins with `narrow:`. Tensors that the text
         itself takes from a file (`const`) stay. Raises ModelError for missing names and other types,
         UsageError for a file that cannot be read.
         """
@@ -200,7 +201,11 @@ class Model:
             find = weight_tables.from_mapping(weights, manifest.weights)
         else:
             check_path("weights are a file or arrays by name", weights)
-            find = weight_tables.from_file(open_weights(weights))
+            path = os.fspath(weights)
+            narrow = path.startswith("narrow:")
+            find = weight_tables.from_file(
+                open_weights(path.removeprefix("narrow:")), narrow=narrow
+            )
         own = self.weights
         block = weight_tables.fill(
             manifest.weights, lambda row: own.tensor(row.name) if row.constant else find(row)
