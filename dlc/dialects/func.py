@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects.interface import Interface, check_interface
+from dlc.dialects.interface import HIDDEN, Interface, check_interface
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operands
@@ -57,6 +57,15 @@ class Func(Interface):
     def results_returned(self) -> tuple[Value, ...]:
         """The values of its return."""
         return self.body.terminator.operands
+
+    def forget_updates(self) -> None:
+        """Make `inout` parameters inputs like any others: what they become is returned no more."""
+        hidden = self.hidden_results
+        if not hidden:
+            return
+        del self.attributes["dlc.updates"], self.attributes[HIDDEN]
+        self.body.terminator.set_operands(self.results_returned[:-hidden])
+        self.retype()
 
     def retype(self) -> None:
         """Make the type say what the body takes and returns now."""

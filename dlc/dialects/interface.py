@@ -5,7 +5,8 @@
 string where there is none), `dlc.updates` for each result the argument whose memory it takes over (an
 empty string for memory of its own), `dlc.needs` the sizes that a call must not make negative (each with
 the code, the message and the place of the error, and the size that it must equal instead, if any),
-`dlc.hidden` how many of the last results are sizes that the call measures and the caller does not see,
+`dlc.hidden` how many of the last results the caller does not see: what is written over `inout`
+parameters, then sizes that the call measures,
 `dlc.doc` the documentation.
 """
 
@@ -66,7 +67,7 @@ class Interface(Op):
 
     @property
     def hidden_results(self) -> int:
-        """How many of the last results are counts that the caller does not see."""
+        """How many of the last results the caller does not see: new values of arguments, then counts."""
         count = self.attributes.get(HIDDEN, 0)
         return count if isinstance(count, int) else 0
 

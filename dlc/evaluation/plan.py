@@ -21,7 +21,7 @@ from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.types import TensorType, ViewType
 from dlc.lowering.kernel_code.writer import Function
 from dlc.planning.arena import align
-from dlc.planning.buffer_assignment import overwritable_operands
+from dlc.planning.overwriting import overwritable_operands
 from dlc.runtime.abi import Status
 from dlc.runtime.calling.status import failure
 

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dlc.dialects import array, func
-from dlc.dialects.interface import NEEDS, bounds_attribute
+from dlc.dialects.interface import HIDDEN, NEEDS, bounds_attribute
 from dlc.errors import Diagnostic, ModelError, SourceLocation
 from dlc.frontend.elaboration.calls import Function, check_result
 from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.inout import final_values
 from dlc.frontend.elaboration.keys import seed_default
 from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.tensors import as_tensor, tensor_type
-from dlc.frontend.elaboration.trace import Frame, Trace
+from dlc.frontend.elaboration.trace import Frame, Inout, Trace
 from dlc.frontend.elaboration.types import declared_type, dtype_named
 from dlc.frontend.elaboration.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.attributes import Attribute, Dense
@@ -48,10 +49,11 @@ def entry_point(ev: Evaluator, function: Function, dims: Mapping[str, Dim]) -> f
         with at.on(None if declaration.device is None else declaration.device.called):
             result = ev.eval(declaration.body, scope)
         results = _results(ev, declaration, result, scope)
+        updates = final_values(ev, [*at.inouts.values()])
         if len(at.problems.errors) > before:
             return None
         _warn_of_hidden(ev, declaration)
-        exported = finish(ev, declaration.name, declaration.name_span, defaults, results)
+        exported = finish(ev, declaration.name, declaration.name_span, defaults, results, updates)
         if declaration.docs:
             exported.attributes["dlc.doc"] = declaration.docs
         return exported
@@ -96,6 +98,8 @@ def _inputs(ev: Evaluator, declaration: ast.Fn, scope: Scope) -> list[Attribute]
         value = ev.at.top.add_argument(type, parameter.name)
         scope.names[parameter.name] = value
         ev.at.called(value, parameter.name, parameter.name_span)
+        if parameter.inout:
+            ev.at.inouts[parameter.name] = Inout(parameter, value)
         defaults.append(_default(ev, parameter, type, scope))
     return defaults
 
@@ -241,6 +245,7 @@ def begin(ev: Evaluator, frame: Frame, span: Span) -> None:
     at.top = at.block = Block()
     at.gets, at.conditions = {}, {}
     at.base_key, at.implicit_seed, at.brought = None, False, set()
+    at.inouts = {}
     at.stand(span)
 
 
@@ -250,13 +255,17 @@ def finish(
     span: Span,
     defaults: Sequence[Attribute],
     results: Sequence[tuple[str, Value]],
+    updates: Sequence[tuple[str, Value]] = (),
 ) -> func.Func:
-    """The function that was begun, with these defaults of its inputs and these named results."""
+    """The function that was begun, with these defaults of its inputs and these named results.
+
+    `updates` are the inputs that a call overwrites, and what it writes there.
+    """
     at = ev.at
     body = at.top
     if at.implicit_seed:
         defaults = [*defaults, seed_default()]
-    values = [value for _, value in results]
+    values = [value for _, value in (*results, *updates)]
     at.stand(span)
     at.place(func.Return(tuple(values)))
     function = func.Func(body, name, func.signature(body, values))
@@ -272,6 +281,9 @@ def finish(
     attributes["dlc.inputs"] = tuple([argument.name or "" for argument in body.arguments])
     if any(name for name, _ in results):
         attributes["dlc.results"] = tuple([name for name, _ in results])
+    if updates:
+        attributes["dlc.updates"] = ("",) * len(results) + tuple([name for name, _ in updates])
+        attributes[HIDDEN] = len(updates)
     if any(default != "" for default in defaults):
         attributes["dlc.defaults"] = tuple(defaults)
     return function

@@ -21,6 +21,7 @@ from dlc.frontend.elaboration.tensors import (
     broadcast_to,
     convert,
     dtype_of,
+    size_tensor,
     tensor_type,
     unify,
 )
@@ -30,7 +31,7 @@ from dlc.frontend.modules.chains import Chain
 from dlc.frontend.modules.instances import Stack
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, interval
-from dlc.ir.types import BOOL, I64
+from dlc.ir.types import BOOL, I64, TensorType
 from dlc.text.model import ast
 from dlc.text.source import Span
 
@@ -340,9 +341,24 @@ def updated(
             help=f"convert it: {dtype_of(target).name}(...)",
         )
     part = places.stretched(part)
+    if mode == "set" and places.is_slice:
+        part = reshape(at, part, places.slice_shape)
+        return at(array.DynamicUpdateSlice(target, part, places.starts()))
     axes = tuple(range(tensor_type(target).rank))
     indices = [places.along(axis) for axis in axes]
     return at(array.Scatter(target, part, indices, axes, mode, not chosen.tensors))
+
+
+def _first_of_consecutive(index: Value) -> Value | None:
+    """The scalar of `scalar + arange(n)`, an index of neighbouring places; None for any other index."""
+    if tensor_type(index).rank != 1 or not isinstance(index.op, array.Add):
+        return None
+    operands = list(index.op.operands)
+    counted = [value for value in operands if isinstance(value.op, array.Iota)]
+    spread = [value.op.source for value in operands if isinstance(value.op, array.Broadcast)]
+    if len(counted) != 1 or len(spread) != 1 or tensor_type(spread[0]).rank:
+        return None
+    return spread[0]
 
 
 class _Places:
@@ -355,6 +371,7 @@ class _Places:
         self.at, self.chosen = at, chosen
         wide = {axis: convert(at, index, I64) for axis, index in chosen.tensors.items()}
         self.indices = dict(zip(wide, unify(at, [*wide.values()]), strict=True))
+        self.first_index = self._first_index()
         self.shape: list[Size] = []
         self.first: dict[int, int] = {}
         """The position in the shape at which an axis begins."""
@@ -363,6 +380,43 @@ class _Places:
             self.first[axis] = self.first.get(lead, len(self.shape))
             if lead == axis:
                 self.shape += self._sizes(axis)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the indices that are computed are numbers."""
+        return all(not tensor_type(index).rank for index in self.indices.values())
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether the places are neighbours from places on that are computed."""
+        plain = all(step == 1 for step in self.chosen.steps) and not self.chosen.reversed
+        return bool(self.first_index) and plain
+
+    def _first_index(self) -> dict[int, Value]:
+        """The first place along each axis with an index, if the places there are neighbours; else none."""
+        if self.is_single:
+            return self.indices
+        if len(self.indices) > 1:
+            return {}
+        ((axis, index),) = self.chosen.tensors.items()
+        first = _first_of_consecutive(index)
+        return {} if first is None else {axis: convert(self.at, first, I64)}
+
+    @property
+    def slice_shape(self) -> tuple[Size, ...]:
+        """The shape of neighbouring places, with an axis for each of the target."""
+        axes = range(len(self.chosen.starts))
+        return tuple([self._sizes(axis)[0] for axis in axes])
+
+    def starts(self) -> tuple[Value, ...]:
+        """The first place along each axis, where the places are neighbours: an i64."""
+        known = [self._start(start) for start in self.chosen.starts]
+        return tuple([self.first_index.get(axis, start) for axis, start in enumerate(known)])
+
+    def _start(self, start: Size) -> Value:
+        if isinstance(start, Dim):
+            return size_tensor(self.at, start, I64)
+        return array.fill(self.at, start, TensorType(I64))
 
     def _sizes(self, axis: int) -> Sequence[Size]:
         """The sizes of the places for an axis; a single place has one too, which any value fits."""
@@ -373,8 +427,9 @@ class _Places:
         return [(self.chosen.limits[axis] - self.chosen.starts[axis] + (step - 1)) // step]
 
     def stretched(self, part: Value) -> Value:
-        """The value in the shape of the places, in which axes named by a number have size 1."""
-        single = {self.first[axis] for axis in self.chosen.dropped}
+        """The value, as `x[place]` gives it, with axes of size 1 for those named by a number."""
+        named = [*self.chosen.dropped, *(self.indices if self.is_single else ())]
+        single = {self.first[axis] for axis in named}
         open_axes = [k for k in range(len(self.shape)) if k not in single]
         own = list(tensor_type(part).shape)
         if len(own) > len(open_axes):

@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.comm import HOST
 from dlc.dialects.kernel.pieces import Join, Subview
-from dlc.dialects.kernel.product_schedule import Packed, PackInline, Winograd
-from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
 from dlc.planning.aliases import computed, reshaped_strides, whole_of
+from dlc.planning.overwriting import overwritable_operands
 from dlc.planning.waves import Choice, Item, Lifetimes, Loop, Origins, Wave
 
 
@@ -182,26 +181,72 @@ class _Assignment:
 
     def run(self, items: list[Item]) -> BufferAssignment:
         arguments, updates = self.function.body.arguments, self.function.updates
-        kernels = _kernels(items)
         for index, argument in enumerate(arguments):
             self._allocate_fixed(argument, "input", index)
         for index, value in enumerate(self.function.results_returned):
             if index in updates:
-                self._update(kernels, value, arguments[updates[index]])
+                self._update(items, value, arguments[updates[index]])
             else:
                 self._allocate_fixed(self.origins[value], "output", index)
         self._assign_items(items)
         return self.assignment
 
-    def _update(self, kernels: set[Op], value: Value, argument: Value) -> None:
+    def _update(self, items: list[Item], value: Value, argument: Value) -> None:
         """Write a result over the argument that it updates: as it is computed, or by a copy at the end."""
         last_wave = self.waves - 1
-        if self._may_write_in_place(kernels, -1, last_wave, value, argument):
+        why = self._why_copied(items, value, argument)
+        if why is None:
             self.assignment.allocations[self.origins[value]] = self.assignment.allocations[argument]
             self.log.did("update in place", value, over=argument.name or "an input")
         else:
             self.assignment.copies.setdefault(last_wave, []).append((value, argument))
             self.lives.last[self.origins[value]] = last_wave
+            over = argument.name or "an input"
+            self.log.refused(f"update in place: {why}", value, over=over)
+
+    def _why_copied(self, items: list[Item], value: Value, argument: Value) -> str | None:
+        """Why a result cannot be computed in the memory of the argument that it updates; None if it can."""
+        loop = next((i for i in items if isinstance(i, Loop) and value in i.op.results), None)
+        if loop is not None:
+            return self._why_loop_copies(loop, loop.op.results.index(value), argument)
+        if self._may_write_in_place(_kernels(items), -1, self.waves - 1, value, argument):
+            return None
+        if self.origins[value] in self.assignment.allocations:
+            return "its memory is that of another result"
+        if not isinstance(self.origins[value].op, kernel.Kernel):
+            return "it is no result of a kernel"
+        return "the value from before the call is read later"
+
+    def _why_loop_copies(self, loop: Loop, number: int, argument: Value) -> str | None:
+        """The same for a result of a loop: a carried value that begins with the argument, or a stack of
+        what each iteration writes over its slice of the argument."""
+        op = loop.op
+        carried = len(op.initial)
+        if number < carried:
+            passed, inside = number, None
+        else:
+            assert isinstance(op, flow.Scan)
+            axis = op.y_axes[number - carried]
+            slices = zip(op.xs, op.x_axes, strict=True)
+            position = next(
+                (k for k, (x, along) in enumerate(slices) if x is argument and along == axis), None
+            )
+            if position is None:
+                return "the loop does not iterate over the value from before the call"
+            passed, inside = carried + position, op.body.arguments[1 + carried + position]
+        if op.operands[passed] is not argument:
+            return "the loop does not begin with the value from before the call"
+        if sum(self.origins[operand] is argument for operand in op.operands) > 1:
+            return "the loop reads the value from before the call in other iterations, too"
+        reads = self.lives.reads.get(argument, [])
+        if any(read_in > loop.leave for read_in, _ in reads):
+            return "the value from before the call is read after the loop"
+        yielded = op.body.terminator.operands[number]
+        if inside is not None and not self._may_write_in_place(
+            _kernels(loop.body), loop.enter, loop.leave, yielded, inside
+        ):
+            return "an iteration reads the value from before the call after it has computed the new one"
+        return None
 
     def _allocate_fixed(self, value: Value, kind: str, index: int) -> None:
         self.assignment.allocations[value] = self._allocate(kind, index, value, 0, self.waves)
@@ -313,7 +358,8 @@ class _Assignment:
         kernels = _kernels(item.body)
         for k, value in enumerate(op.initial):
             argument = op.body.arguments[lead + k]
-            self.assignment.copies[item.enter].append((value, argument))
+            if self._allocation(value) != self._allocation(argument):
+                self.assignment.copies[item.enter].append((value, argument))
             if self._may_write_in_place(kernels, item.enter, item.leave, next_values[k], argument):
                 self.assignment.allocations[self.origins[next_values[k]]] = (
                     self.assignment.allocations[op.results[k]]
@@ -393,46 +439,3 @@ class _Assignment:
 def _kernels(items: list[Item]) -> set[Op]:
     """The kernels of these items, without those in loops and branches."""
     return {op for wave in items if isinstance(wave, Wave) for op in wave.kernels}
-
-
-def overwritable_operands(op: kernel.Kernel) -> list[int]:
-    """The indices of the operands that a result may overwrite as it is computed."""
-    match op:
-        case kernel.Generic() if not _has_rows(op):
-            return _own_elements(op)
-        case Gemm(schedule=Packed() | PackInline()) | Conv(schedule=Packed() | Winograd()):
-            return _own_elements(op)
-        case kernel.Scatter() | kernel.Update():
-            return [0]
-        case _:
-            return []
-
-
-def in_place_operands(op: kernel.Kernel) -> list[int]:
-    """The indices of the operands that a result of a kernel in destination-passing form may overwrite."""
-    types = [kernel.array_type(target) for target in op.targets]
-    return [k for k in overwritable_operands(op) if kernel.array_type(op.operands[k]) in types]
-
-
-def _has_rows(op: kernel.Generic) -> bool:
-    """Whether a kernel writes whole rows before it has read all of its inputs."""
-    return any(isinstance(value.op, kernel.Stage) for value in op.body.terminator.operands)
-
-
-def _own_elements(op: kernel.Generic | Product) -> list[int]:
-    """The operands of which the formula reads only the element that it computes."""
-    reads = op.segments[-2]
-    first = len(op.operands) - reads - op.segments[-1]
-    arguments = op.formula.arguments[len(op.formula.arguments) - reads :] if reads else []
-    return [
-        first + k for k, argument in enumerate(arguments) if reads_only_own_element(op, argument)
-    ]
-
-
-def reads_only_own_element(op: kernel.Generic | Product, argument: Value) -> bool:
-    """Whether every load of an input is at the index of the element that is computed."""
-    indices = op.formula.arguments[: len(op.domain)]
-    return all(
-        isinstance(use, kernel.Load) and list(use.indices) == indices and use.parent is op.formula
-        for use in argument.uses
-    )

@@ -33,7 +33,9 @@ def insert_copies(function: func.Func) -> None:
                 _copy_foreign_yields(op.otherwise, {})
             case _:
                 pass
-    _copy_foreign_yields(function.body, {})
+    updated = function.updates
+    order = sorted(range(len(function.results_returned)), key=lambda number: number not in updated)
+    _copy_foreign_yields(function.body, {}, order)
 
 
 def copy(emit: Builder, value: Value) -> Value:
@@ -42,12 +44,18 @@ def copy(emit: Builder, value: Value) -> Value:
     return generic(emit, (value,), type.shape, lambda at, arrays: arrays[0][at])
 
 
-def _copy_foreign_yields(block: Block, stacked: dict[Value, int]) -> None:
-    """Copy values that a block yields but does not compute, or yields twice."""
+def _copy_foreign_yields(
+    block: Block, stacked: dict[Value, int], order: Sequence[int] | None = None
+) -> None:
+    """Copy values that a block yields but does not compute, or yields twice.
+
+    The first in `order` (without it, that of the operands) remains the value itself.
+    """
     terminator = block.terminator
     yielded_origins: set[Value] = set()
-    yields: list[Value] = []
-    for value in terminator.operands:
+    yields = list(terminator.operands)
+    for number in range(len(yields)) if order is None else order:
+        value = yields[number]
         origin = computed(value)
         is_own_value = origin.block is block and isinstance(
             origin.op, kernel.Kernel | flow.Scan | flow.While | flow.If | Join
@@ -55,7 +63,7 @@ def _copy_foreign_yields(block: Block, stacked: dict[Value, int]) -> None:
         if not is_own_value or origin in yielded_origins or not _fits_stack(value, origin, stacked):
             value = origin = copy(Builder.before_op(terminator), value)
         yielded_origins.add(origin)
-        yields.append(value)
+        yields[number] = value
     terminator.set_operands(yields)
 
 

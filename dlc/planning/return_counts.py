@@ -27,7 +27,7 @@ def return_counts(function: func.Func) -> None:
     ]
     if missing:
         function.body.terminator.set_operands([*function.results_returned, *missing])
-        function.attributes[HIDDEN] = len(missing)
+        function.attributes[HIDDEN] = function.hidden_results + len(missing)
         function.retype()
 
 

@@ -140,7 +140,8 @@ class Scheduler:
 
     def _overwrites(self, op: kernel.Kernel, wave: Wave) -> bool:
         """Whether a kernel updates an argument whose old value a kernel of a wave reads."""
-        updated = {self._updates[value] for value in op.results if value in self._updates}
+        overwritten = [self._updates[value] for value in op.results if value in self._updates]
+        updated = {self.origins[value] for value in overwritten}
         return bool(updated) and any(
             self.origins[value] in updated for other in wave.kernels for value in self._reads(other)
         )
@@ -161,11 +162,22 @@ class Scheduler:
             # Slices share the memory of the arrays sliced, constants that of the values passed.
             for argument, operand in zip(arguments[carried:], op.operands[carried:], strict=True):
                 self.origins.share(argument, operand)
+        if isinstance(op, flow.Scan):
+            self._note_updates(op)
         self._depth += 1
         condition = self.schedule(op.condition) if isinstance(op, flow.While) else []
         body = self.schedule(op.body)
         self._depth -= 1
         return Loop(op, counter, enter, condition, body, self._next_wave())
+
+    def _note_updates(self, op: flow.Scan) -> None:
+        """Note what each iteration writes over its slice of an argument that the scan updates."""
+        carried = len(op.initial)
+        slices = {value: 1 + carried + k for k, value in enumerate(op.xs)}
+        for result, yielded in zip(op.results, op.body.terminator.operands, strict=True):
+            argument = self._updates.get(result)
+            if argument in slices and result in op.results[carried:]:
+                self._updates[computed(yielded)] = op.body.arguments[slices[argument]]
 
     def _schedule_choice(self, op: flow.If) -> Choice:
         for region in op.regions:

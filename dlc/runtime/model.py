@@ -21,6 +21,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.entry import EntryPoint, Runner
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
+from dlc.runtime.session import Session, SessionArrays, saved_arrays
 from dlc.runtime.system.buffers import as_bytes
 from dlc.runtime.system.device_names import device_or_none
 from dlc.runtime.system.gc_pause import without_collections
@@ -83,6 +84,8 @@ class Model:
         for entry in entries.values():
             entry.check_at_bounds()
         spent = (time.perf_counter() - began) * 1e3
+        self._session_arrays: SessionArrays | None = None
+        """What sessions hold, once there is one."""
         self._load_ms = artifact.timings.read_ms + spent
 
     def __reduce__(self) -> tuple[Callable[..., Model], tuple[object, ...]]:
@@ -182,7 +185,8 @@ class Model:
         """The same model with other weights, from a safetensors or npz file or a mapping of arrays.
 
         Nothing is compiled: the code is shared, and weights are prepared again on the first call.
-        Every weight must be there, by its path or by its names in checkpoints; tensors that the text
+        Every weight must be there, by its path or by its names in checkpoints. Floats are widened where
+        the model has wider ones, and rounded where the path begins with `narrow:`. Tensors that the text
         itself takes from a file (`const`) stay. Raises ModelError for missing names and other types,
         UsageError for a file that cannot be read.
         """
@@ -197,7 +201,11 @@ class Model:
             find = weight_tables.from_mapping(weights, manifest.weights)
         else:
             check_path("weights are a file or arrays by name", weights)
-            find = weight_tables.from_file(open_weights(weights))
+            path = os.fspath(weights)
+            narrow = path.startswith("narrow:")
+            find = weight_tables.from_file(
+                open_weights(path.removeprefix("narrow:")), narrow=narrow
+            )
         own = self.weights
         block = weight_tables.fill(
             manifest.weights, lambda row: own.tensor(row.name) if row.constant else find(row)
@@ -209,6 +217,23 @@ class Model:
             device=self._wanted_device,
             _shared=self._loaded,
         )
+
+    @memory_needed()
+    def session(self, saved: str | os.PathLike[str] | None = None, /, **given: object) -> Session:
+        """The arrays of the `inout` parameters, for one stream of calls; see `Session`.
+
+        They are zeros, or the first values that the text gives them, at sizes given by name; or arrays
+        given by name, which are used as they are; or those of a file that `Session.save` wrote. Raises
+        UsageError (D0927) where nothing is `inout`, CallError for arrays and sizes that do not fit.
+        """
+        if self._session_arrays is None:
+            device = "cpu" if self.gpu is None else self.device
+            self._session_arrays = SessionArrays(self.name, self._entry_points, device)
+        kinds = self._session_arrays
+        arrays, sizes = kinds.sorted(given)
+        if saved is not None:
+            arrays = {**saved_arrays(saved, kinds.items), **arrays}
+        return Session(kinds, kinds.held(arrays, sizes))
 
     @memory_needed()
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -156,6 +156,7 @@ def test_a_model_is_described_by_fields(dlc: Command, files: Path) -> None:
             "doc": "",
             "optional": False,
             "default": None,
+            "inout": False,
         },
         {
             "name": "y",
@@ -164,6 +165,7 @@ def test_a_model_is_described_by_fields(dlc: Command, files: Path) -> None:
             "doc": "",
             "optional": True,
             "default": [1.0, 2.0, 3.0],
+            "inout": False,
         },
     ]
     assert entry["results"] == [

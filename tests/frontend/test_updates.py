@@ -95,3 +95,35 @@ def test_an_update_of_another_mode_is_refused(mode: str) -> None:
     text = f"dlc 1\nexport fn f(x: f32[3]) -> f32[3] = update(x, 1, at=[0], mode={mode})\n"
     with pytest.raises(ModelError, match=r"(?s)D0208.*no mode .*set, add, multiply, max, min"):
         elaborate("f.dlm", text=text)
+
+
+CUBE = np.arange(2 * 4 * 5 * 3, dtype=np.float32).reshape(2, 4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [
+        ("[:, p]", np.s_[:, 1]),
+        ("[p, :, q]", np.s_[1, :, 3]),
+        ("[p, .., 1:3]", np.s_[1, ..., 1:3]),
+        ("[p, q, -1]", np.s_[1, 3, -1]),
+        ("[p, ::2]", np.s_[1, ::2]),
+        ("[:, p + arange(3)]", np.s_[:, 1:4]),
+        ("[:, arange(3) + p, 2]", np.s_[:, 1:4, 2]),
+        ("[:, p + arange(3), q]", np.s_[:, 1:4, 3]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["set", "add"])
+def test_a_computed_place_takes_what_an_index_there_gives(
+    place: str, where: slice, mode: str
+) -> None:
+    value = -CUBE[where]
+    text = (
+        "dlc 1\ndim S = 1..64\n"
+        "export fn f(x: f32[2, S, 5, 3], p: i32, q: i32) -> f32[2, S, 5, 3] "
+        f'= update(x, -x{place}, at={place}, mode="{mode}")\n'
+    )
+    wanted = CUBE.copy()
+    wanted[where] = value if mode == "set" else wanted[where] + value
+    found = dlc.compile(text=text).entry_points["f"](CUBE, np.int32(1), np.int32(3))
+    assert np.asarray(found).tolist() == wanted.tolist()

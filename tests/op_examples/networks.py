@@ -9,7 +9,7 @@ import numpy as np
 from dlc.dialects import nn
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import symbol
-from dlc.ir.types import BF16, BOOL, F32, F64, I32, U8
+from dlc.ir.types import BF16, BOOL, F32, F64, I32, I64, U8
 from tests.op_examples.example import Example, Numbers, drawn, examples, given
 from tests.op_examples.linear import convolution, matmul
 
@@ -176,6 +176,30 @@ examples(
             weighted(query, keys, values, np.ones((3, 4))),
             log_sum_exp(matmul(query, keys.T) / 2),
         ),
+    ),
+)
+
+
+def over_a_cache(query: Value, keys: Value, values: Value, position: Value) -> Op:
+    return nn.CachedAttention(query, keys, values, position, 0.5)
+
+
+def grouped(query: Numbers, keys: Numbers, values: Numbers, position: Numbers) -> Numbers:
+    seen = np.tri(query.shape[-2], keys.shape[-2], int(position))
+    return np.stack([weighted(each, keys[0], values[0], seen) for each in query])
+
+
+examples(
+    "nn.cached_attention",
+    Example(
+        over_a_cache,
+        [
+            drawn(F64, (2, 3, 2)),
+            drawn(F64, (1, 6, 2), seed=1),
+            drawn(F64, (1, 6, 4), seed=2),
+            given(I64, 1),
+        ],
+        grouped,
     ),
 )
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc.dialects.kernel.generic import Kernel, array_type
+from dlc.dialects.kernel.generic import Access, Kernel, array_type
 from dlc.dialects.kernel.products import panel_count, unpanelled
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Array, Evaluation, Value
@@ -81,6 +81,43 @@ class Attention(Kernel):
             logarithms = np.add(np.log(totals), largest)
             logarithms[largest == -np.inf] = -np.inf
         return (result, logarithms[..., 0]) if self.logarithms else (result,)
+
+
+@op("kernel.cached_attention")
+class CachedAttention(Kernel):
+    """`nn.cached_attention`, which reads the keys and values that a query sees where they lie.
+
+    query is [.., m, d], keys [.., n, d], values [.., n, e], with leading axes that are those of the query
+    or 1; position is an i64 scalar.
+    """
+
+    inputs: Sequence[Value] = operands(doc="query, keys, values and position")
+    outs: Sequence[Value] = operands()
+    scale: float = attribute()
+
+    def reads(self, number: int) -> Access:
+        return Access.UNIT_STRIDE if number < 3 else Access.CONTIGUOUS
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        query, _, values, _ = map(array_type, self.inputs)
+        return (query.with_shape((*query.shape[:-1], values.shape[-1])),)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        dtype = array_type(self.inputs[0]).dtype
+        query, keys, values = (_wide(array, dtype) for array in inputs[:3])
+        m, n, position = query.shape[-2], keys.shape[-2], int(inputs[3])
+        seen = np.tri(m, n, position) > 0
+        used = max(0, min(n, position + m))
+        with np.errstate(all="ignore"):
+            scores = np.matmul(query, np.swapaxes(keys, -1, -2)) * np.asarray(
+                self.scale, query.dtype
+            )
+            scores = np.where(seen, scores, -np.inf)
+            exponentials = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
+            totals = np.sum(exponentials, -1, keepdims=True)
+            weights = (exponentials / totals)[..., :used]
+            result = np.matmul(weights, values[..., :used, :])
+            return encode(np.where(np.any(seen, -1, keepdims=True), result, np.nan), dtype)
 
 
 @op("kernel.attention_gradient")

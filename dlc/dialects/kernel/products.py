@@ -64,7 +64,8 @@ class Gemm(Product):
 
     An operand that is `transposed` is stored with its last two axes swapped; with `rhs_shared`, rhs has no
     batch axes. The `schedule` chooses the implementation: with `Packed`, rhs is stored in panels,
-    `[.., p, k, columns]`; with `SplitK`, `domain` is (parts, .., m, n).
+    `[.., p, k, columns]`; with `SplitK`, `domain` is (parts, .., m, n). An f32 lhs may have a 16-bit rhs,
+    which is widened as it is read.
     """
 
     inner: Size = attribute(doc="k, the length of the sums")
@@ -91,8 +92,10 @@ class Gemm(Product):
         return epilogue_types(self.epilogue, self.domain)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        source = array_type(self.lhs).dtype
-        lhs, rhs = (decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2])
+        lhs, rhs = (
+            decode(array, array_type(value).dtype).astype(self.accumulator.numpy)
+            for array, value in zip(inputs, self.operands[:2], strict=False)
+        )
         if isinstance(self.schedule, Packed):
             rhs = unpanelled(rhs, at.size(self.domain[-1]))
         if self.lhs_transposed:

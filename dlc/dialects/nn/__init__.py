@@ -7,6 +7,7 @@ operations: `activations` · `pooling` · `resize` · `functions`. `rows` has st
 
 from dlc.dialects.nn.activations import *  # noqa: F403
 from dlc.dialects.nn.attention import *  # noqa: F403
+from dlc.dialects.nn.cached_attention import *  # noqa: F403
 from dlc.dialects.nn.functions import *  # noqa: F403
 from dlc.dialects.nn.linear import *  # noqa: F403
 from dlc.dialects.nn.loss import *  # noqa: F403

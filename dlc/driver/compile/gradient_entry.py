@@ -26,6 +26,7 @@ def add_gradient(model: SourceModel, entry: str | None, result: str, input: str)
             help="start from the model's text",
         )
     function = gradient_function(model, entry, result)
+    function.forget_updates()
     position = _result_position(function, result)
     if input not in function.input_names:
         raise UsageError(

@@ -14,7 +14,7 @@ from dlc.lowering.cpu.kernel_to_loop import lower_to_loops
 from dlc.lowering.gpu.horizontal_fusion import fuse_horizontally
 from dlc.lowering.gpu.kernel_to_simt import lower_to_simt
 from dlc.lowering.graph_to_kernel.attention_gradient import fuse_attention_gradients
-from dlc.lowering.graph_to_kernel.decompose import decompose
+from dlc.lowering.graph_to_kernel.decompose import decompose, decompose_caches
 from dlc.lowering.graph_to_kernel.lower import lower_to_kernels
 from dlc.lowering.kernel_to_hetero import lower_to_hetero
 from dlc.passes.graph.algebra import algebra
@@ -108,6 +108,7 @@ PIPELINE = {
     "kernel": (
         Step(fuse_attention_gradients, level=2, on=Device.CUDA),
         Step(fuse_attention_gradients.using(gpu_only=True), level=2, on=Device.HETERO),
+        Step(decompose_caches, on=Device.CUDA | Device.HETERO),
         Step(decompose),
         *SIMPLIFY,
         Step(lower_to_kernels),
@@ -176,6 +177,7 @@ REASONS = (
     Order(
         fuse_attention_gradients, decompose, "decompose would remove the ops that this pass matches"
     ),
+    Order(decompose_caches, decompose, "decompose finds the attention that this pass makes"),
     Order(autodiff, decompose, "decompose would remove the ops whose derivatives autodiff knows"),
     Order(canonicalize, algebra, "algebra matches constants as right operands only"),
     Order(cse, fuse, "cse cannot see equal producers inside different kernels"),

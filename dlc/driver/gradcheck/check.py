@@ -130,6 +130,7 @@ def check_gradients(
     """
     source = _opened(request, call_request)
     function = find_function(source.module, call_request.entry)
+    function.forget_updates()
     effort = Effort(full=full)
     with source.quoting():
         values = values_of(source, function, call_request, request.weights)

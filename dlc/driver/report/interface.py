@@ -13,7 +13,7 @@ def entry_data(entry: Entry) -> JSON:
         "name": entry.name,
         "signature": signature_text(entry),
         "doc": entry.doc,
-        "inputs": [_input_data(item) for item in entry.inputs],
+        "inputs": [_input_data(item, inout=item.name in entry.inouts) for item in entry.inputs],
         "results": [_result_data(item) for item in entry.outputs if not item.hidden],
         "dims": [_dim_data(dim) for dim in entry.dims],
         "conditions": [
@@ -22,7 +22,7 @@ def entry_data(entry: Entry) -> JSON:
     }
 
 
-def _input_data(item: Input) -> JSON:
+def _input_data(item: Input, *, inout: bool) -> JSON:
     value = default_value(item)
     return {
         "name": item.name,
@@ -30,6 +30,7 @@ def _input_data(item: Input) -> JSON:
         "shape": sizes_data(item.shape),
         "optional": value is not None,
         "default": None if value is None else plain(value),
+        "inout": inout,
         "doc": item.doc,
     }
 

@@ -11,14 +11,18 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dlc.driver.entry_choice import choose
 from dlc.driver.run.inputs import ZEROS, Value, bytes_of, random_value, read_value, shape_of, zeros
 from dlc.driver.run.results import Results, check_files, results_of
 from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Input
 from dlc.runtime.artifact.spelling import describe, python_name
 from dlc.runtime.calling.dim_binding import DimBinder
+from dlc.runtime.calling.signature import default_value
 from dlc.runtime.model import Model, load
 from dlc.runtime.system.available_memory import check_free
 
@@ -83,7 +87,8 @@ class CallRequest:
                 values[item.name] = zeros(item, sizes)
             elif self._is_made(item) and self.seed is not None:
                 values[item.name] = random_value(item, sizes, self.seed)
-        return values
+        inouts = [item for item in entry.inputs if item.name in entry.inouts]
+        return {**values, **{item.name: _own(values.get(item.name), item) for item in inouts}}
 
     def _check_room(self, entry: Entry, sizes: Mapping[str, int]) -> None:
         """Raises Unsupported (D0705) if less is free than the inputs to be made and the results take."""
@@ -159,6 +164,13 @@ class CallRequest:
         )
 
 
+def _own(value: Value | None, item: Input) -> Value:
+    """An array that a call may change: a copy of what was given, or of the default."""
+    given = default_value(item) if value is None else Tensor(value)
+    assert given is not None
+    return Tensor.from_bits(np.array(given.bits, order="C"), item.dtype)
+
+
 def _check_known(what: str, names: Iterable[str], candidates: Sequence[str]) -> None:
     for name in names:
         if name not in candidates:
@@ -194,7 +206,8 @@ def call_with(model: Model, arguments: Arguments) -> Results:
     point = model.entry_points[arguments.entry]
     # `out` is not among the names.
     result = _interruptible(model, lambda: point(**arguments.named))  # pyright: ignore[reportArgumentType]
-    return results_of(point, result)
+    changed = [arguments.named[python_name(name)] for name in point.entry.inouts]
+    return results_of(point, result, changed)
 
 
 def _interruptible(model: Model, action: Callable[[], object]) -> object:

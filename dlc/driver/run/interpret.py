@@ -15,7 +15,7 @@ from dlc.dialects.loop.memory import BadAccess
 from dlc.driver.compile.build_artifact import interface_of
 from dlc.driver.compile.entries import find_entry, interfaces, settle_interfaces
 from dlc.driver.run.calls import Arguments, CallRequest
-from dlc.driver.run.results import Results
+from dlc.driver.run.results import Results, outputs_of
 from dlc.driver.run.watch import Watch, observing, renamed_values
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import Weights, WeightsArgument, derive, gather
@@ -85,12 +85,15 @@ def evaluate_arguments(
             renamed = renamed_values(function, model.texts.values()) if watch.watches else {}
             observer = observing(model.context.values, watch, evaluation, inputs, renamed)
             results = Evaluation(dims, stored, observer).run(function.body, arrays)
-    pairs = [
-        (output, Tensor.from_bits(array, output.dtype))
-        for output, array in zip(entry.outputs, results, strict=True)
-        if not output.hidden
+    shown = [
+        array for output, array in zip(entry.outputs, results, strict=True) if not output.hidden
     ]
-    return Results(entry.name, tuple(pairs))
+    updates = zip(entry.outputs, results, strict=True)
+    changed = {output.updates: array for output, array in updates if output.hidden}
+    values = [*shown, *[changed[name] for name in entry.inouts]]
+    pairs = zip(outputs_of(entry), values, strict=True)
+    found = [(output, Tensor.from_bits(array, output.dtype)) for output, array in pairs]
+    return Results(entry.name, tuple(found))
 
 
 @contextmanager

@@ -35,11 +35,19 @@ class Results:
         return dict(zip(names, [value for _, value in self.values], strict=True))
 
 
-def results_of(point: EntryPoint, result: object) -> Results:
-    """The values that a call returned, in the order of the declared results."""
+def results_of(point: EntryPoint, result: object, changed: Sequence[object]) -> Results:
+    """What a call returned, in the order of the declared results, then the arrays that it changed."""
     found = cast("tuple[ArrayLike, ...]", result if isinstance(result, tuple) else (result,))
-    pairs = zip(point.outputs, found, strict=True)
+    arrays = (*found, *cast("Sequence[ArrayLike]", changed))
+    pairs = zip(outputs_of(point.entry), arrays, strict=True)
     return Results(point.name, tuple([(output, Tensor(value)) for output, value in pairs]))
+
+
+def outputs_of(entry: Entry) -> list[Output]:
+    """What a call gives: its results, then its `inout` parameters by their names."""
+    changed = {output.updates: output for output in entry.outputs if output.hidden}
+    inouts = [changed[name]._replace(name=name) for name in entry.inouts]
+    return [*[output for output in entry.outputs if not output.hidden], *inouts]
 
 
 def named_values(values: Mapping[str, Tensor]) -> Results:
@@ -58,7 +66,7 @@ def check_files(entry: Entry, files: Mapping[str, str]) -> None:
     Raises UsageError: D0906 for results that do not exist, D0909 for other endings and for numbers that
     are not text.
     """
-    outputs = [output for output in entry.outputs if not output.hidden]
+    outputs = outputs_of(entry)
     names = _names(entry.name, outputs)
     for name, path in files.items():
         other = next((n for n in files if n != name and files[n] == path), None)

@@ -27,13 +27,17 @@ from dlc.runtime.system.available_memory import check_fits
 from dlc.runtime.system.buffers import zeros
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_inside
-from dlc.runtime.weights.keys import by_key, by_path
+from dlc.runtime.weights.keys import Narrowed, by_key, by_path
 
 Array: TypeAlias = NDArray[np.generic]
 WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
-"""`init:SEED`, the path of a weight file, arrays by name, or None for what the model says itself."""
+"""`init:SEED`, the path of a weight file, `narrow:` before one to round its floats, arrays by name, or None
+for what the model says itself."""
 
 INIT = "init:"
+NARROW = "narrow:"
+MOST_NAMED = 5
+"""Arrays without a use that a note names."""
 
 
 Finder: TypeAlias = Callable[[weight.Source, manifest.Weight], Array]
@@ -69,7 +73,8 @@ def gather(
     ]
     notes: list[str] = []
     stored = _own(folder, sources, notes, seed) if own is None else _from_arrays(own)
-    find = stored if argument is None else _chosen(argument)
+    opened: list[WeightFile] = []
+    find = stored if argument is None else _chosen(argument, opened)
     table: list[manifest.Weight] = []
     end = 0
     for source in sources:
@@ -81,7 +86,16 @@ def gather(
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
+    if names is None:
+        notes += [_unread(file) for file in opened if file.unread]
     return Weights(tuple(table), block.data, tuple(notes))
+
+
+def _unread(file: WeightFile) -> str:
+    """A note about the arrays of a file that the model does not use."""
+    names = file.unread
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{file.path}: the model does not use {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
@@ -112,16 +126,22 @@ def _row(source: weight.Source, offset: int) -> manifest.Weight:
     )
 
 
-def _chosen(argument: str | os.PathLike[str] | Mapping[str, Array]) -> Finder:
-    """Weights from where the user says."""
+def _chosen(
+    argument: str | os.PathLike[str] | Mapping[str, Array], opened: list[WeightFile]
+) -> Finder:
+    """Weights from where the user says; a file is added to those that are `opened`."""
     match argument:
         case str() if argument.startswith(INIT):
             seed = _seed(argument)
             return lambda source, _: _initial(source, seed)
         case Mapping():
             return _from_arrays(argument)
+        case str() if argument.startswith(NARROW):
+            opened.append(open_weights(argument.removeprefix(NARROW)))
+            return _from_file(opened[-1], narrow=True)
         case _:
-            return _from_file(open_weights(argument))
+            opened.append(open_weights(argument))
+            return _from_file(opened[-1])
 
 
 def _seed(text: str) -> int:
@@ -204,10 +224,10 @@ def _initial(source: weight.Source, seed: int) -> Array:
     return initial(source.sym_name, source.type, source.init, seed, source.stacked)
 
 
-def _from_file(file: WeightFile) -> Finder:
+def _from_file(file: WeightFile, *, narrow: bool = False) -> Finder:
     def find(source: weight.Source, row: manifest.Weight) -> Array:
         with _placed(source):
-            return by_key(row, file, file.path).bits
+            return by_key(row, Narrowed(file, row) if narrow else file, file.path).bits
 
     return find
 

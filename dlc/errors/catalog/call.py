@@ -42,6 +42,19 @@ PAGES: dict[str, Page] = {
         "`out=` takes arrays that are written in place: of the exact dtype and shape, C-contiguous, "
         "aligned, writable, and apart in memory from the inputs and from each other.",
     ),
+    "D0820": Page(
+        "an array that cannot be changed in place",
+        "A call changes the arrays that are passed for the `inout` parameters of the text, where they are. "
+        "So these must be arrays that can be written, C-contiguous and aligned; a list, a number or a "
+        "transposed view would be copied, and the change lost. A session (`model.session()`) holds such "
+        "arrays itself.",
+    ),
+    "D0821": Page(
+        "two calls of one session at once",
+        "The calls of a session change its arrays one after the other. Each stream of calls needs a "
+        "session of its own: `model.session()` makes another one, `session.copy()` one that goes on from "
+        "the same place.",
+    ),
     "D0807": Page(
         "an index is out of range",
         "An index that was computed while the model ran lies outside the axis it indexes, or the sizes of "

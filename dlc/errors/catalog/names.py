@@ -206,8 +206,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0223": Page(
         "`set` of something that is not a state",
-        "`set` says what a `state` of the module around is after the training step. A `param` is changed "
-        "by the optimizer alone, and a value within a function is named again with `let`.",
+        "`set` says what a `state` of the module around is after the training step, or an `inout` "
+        "parameter of the entry point after the call. A `param` is changed by the optimizer alone, and a "
+        "value within a function is named again with `let`.",
         "dlc 1\nmodule M() {\n  state count: i32 = 0\n  fn call(x: f32[..]) {\n    set cuont = count + 1\n"
         "    return x\n  }\n}",
         "dlc 1\nmodule M() {\n  state count: i32 = 0\n  fn call(x: f32[..]) {\n    set count = count + 1\n"
@@ -230,6 +231,24 @@ PAGES: dict[str, Page] = {
         '`model["save"](...)` calls it, and `dlc run` calls it as any other.',
         "dlc 1\nexport fn save(x: f32) -> f32 = x + 1",
         "dlc 1\nexport fn saved(x: f32) -> f32 = x + 1",
+    ),
+    "D0227": Page(
+        "an `inout` parameter where nothing can be changed",
+        "A call of an entry point changes the arrays that are passed for its `inout` parameters. Inside a "
+        "text there are values, which nothing changes: functions take them and return new ones, and no "
+        "function calls an entry point with `inout` parameters.",
+        "dlc 1\nfn push(inout h: f32[4], x: f32) -> f32[4] = h + x\n"
+        "export fn step(x: f32, inout h: f32[4]) -> f32 {\n  set h = push(h, x)\n  return sum(h)\n}",
+        "dlc 1\nfn push(h: f32[4], x: f32) -> f32[4] = h + x\n"
+        "export fn step(x: f32, inout h: f32[4]) -> f32 {\n  set h = push(h, x)\n  return sum(h)\n}",
+    ),
+    "D0228": Page(
+        "an `inout` parameter that is not set once",
+        "What is `inout` is set exactly once, by a `set` in the braces of the entry point itself; a loop "
+        "or a branch gives the value that is set after it. A parameter that no call changes is written "
+        "without `inout`.",
+        "dlc 1\nexport fn step(x: f32, inout h: f32[4]) -> f32 {\n  return sum(h + x)\n}",
+        "dlc 1\nexport fn step(x: f32, inout h: f32[4]) -> f32 {\n  set h = h + x\n  return sum(h + x)\n}",
     ),
     "D0225": Page(
         "an unknown or malformed limit",

@@ -212,6 +212,13 @@ PAGES: dict[str, Page] = {
         "The same function gave different numbers before and after something that must not change them: "
         "a mistake in dlc. `--disable-pass` may be a way around it; please report the model.",
     ),
+    "D0927": Page(
+        "a session of a model that changes nothing, or one name for two types",
+        "A session holds an array for each `inout` parameter of the entry points, by name. So there must "
+        "be one, and where two entry points have `inout` parameters of one name, these have one type.",
+        "model = dlc.compile('digits.dlm')\nmodel.session()",
+        "model = dlc.compile('digits.dlm')\nmodel.predict(image)",
+    ),
     "D0952": Page(
         "a gradient is wrong",
         "Differences of the function, evaluated in f64, give another slope than the compiled gradient. "

@@ -41,8 +41,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0505": Page(
         "a weight is of another type",
-        "The array in the file has another dtype or shape than the model declares. Nothing is "
-        "converted silently: transpose or cast it where the file is made, or in a `names` block.",
+        "The array in the file has another dtype or shape than the model declares. Floats are widened, "
+        "which is exact, and rounded where `narrow:FILE` asks for it. Nothing else is converted: transpose "
+        "or cast it where the file is made, or in a `names` block.",
     ),
     "D0506": Page(
         "a path leaves its folder",

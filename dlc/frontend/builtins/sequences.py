@@ -7,13 +7,14 @@ from typing import Final
 
 from dlc.dialects.array import show
 from dlc.dialects.nn.attention import Attention
+from dlc.dialects.nn.cached_attention import CachedAttention
 from dlc.dialects.nn.recurrent import LSTM
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.elaboration.tensors import broadcast_to, dtype_of, tensor_type
+from dlc.frontend.elaboration.tensors import broadcast_to, convert, dtype_of, tensor_type
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.values import Datum, Record
 from dlc.ir.core import Value
-from dlc.ir.types import BOOL
+from dlc.ir.types import BOOL, I64
 
 GROUP: Final = "sequences"
 
@@ -37,17 +38,42 @@ def attention(
     scale: float | None,
     causal: bool,
 ) -> Datum:
-    width = tensor_type(query).shape[-1:]
-    if scale is None:
-        if len(width) != 1 or not isinstance(width[0], int):
-            raise at.fail(
-                "D0301",
-                f"the rows of {show(query)} have no fixed length",
-                help="give the scale: attention(.., scale=0.125)",
-            )
-        scale = 1 / math.sqrt(width[0])
     masks = () if mask is None else (_stretched(at, query, keys, mask),)
-    return at(Attention(query, keys, values, masks, float(scale), 0 if causal else None))
+    scale = _scale(at, query, scale)
+    return at(Attention(query, keys, values, masks, scale, 0 if causal else None))
+
+
+@builtin(
+    "cached_attention(query: float, keys: float, values: float, position: tensor, scale: number = none)",
+    GROUP,
+    "Attention over a cache: query i of [.., m, d] stands at `position + i` and sees the keys up to there. "
+    "Keys are [.., n, d], values [.., n, e], and their leading axes those of the query, or 1 where queries "
+    "share them. Later keys are not read, so that the work follows the position. The scale is by default "
+    "1 / sqrt(d).",
+    "cached_attention([[1.0]], [[0.0], [0.0], [9.0]], [[2.0], [4.0], [9.0]], 1)",
+    "[[3.0]]",
+)
+def cached_attention(
+    at: Trace, query: Value, keys: Value, values: Value, position: Value, scale: float | None
+) -> Datum:
+    if tensor_type(position).rank or not dtype_of(position).is_integer:
+        raise at.fail("D0301", f"the position is one whole number, found {show(position)}")
+    place = convert(at, position, I64)
+    return at(CachedAttention(query, keys, values, place, _scale(at, query, scale)))
+
+
+def _scale(at: Trace, query: Value, scale: float | None) -> float:
+    """The scale of the scores, by default from the length of the queries."""
+    if scale is not None:
+        return float(scale)
+    width = tensor_type(query).shape[-1:]
+    if len(width) != 1 or not isinstance(width[0], int):
+        raise at.fail(
+            "D0301",
+            f"the rows of {show(query)} have no fixed length",
+            help="give the scale: attention(.., scale=0.125)",
+        )
+    return 1 / math.sqrt(width[0])
 
 
 def _stretched(at: Trace, query: Value, keys: Value, mask: Value) -> Value:

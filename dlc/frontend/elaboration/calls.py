@@ -145,6 +145,7 @@ def call_function(ev: Evaluator, function: Function, arguments: Arguments) -> Da
     at, declaration = ev.at, function.declaration
     at.source, at.span = arguments.source, arguments.span
     at.count(2)
+    _refuse_inout(ev, declaration)
     parameters = [(p.name, p.default is None) for p in declaration.parameters]
     called = function.path or declaration.name if declaration.name == "call" else declaration.name
     bound = bind(ev, called, parameters, arguments)
@@ -176,6 +177,17 @@ def call_function(ev: Evaluator, function: Function, arguments: Arguments) -> Da
     finally:
         at.source = arguments.source
         at.stand(arguments.span)
+
+
+def _refuse_inout(ev: Evaluator, declaration: ast.Fn) -> None:
+    """Refuse to call an entry point that changes arrays: a text has values only."""
+    for parameter in declaration.parameters:
+        if parameter.inout:
+            raise ev.at.fail(
+                "D0227",
+                f"{declaration.name} changes {parameter.name}, so that only programs call it",
+                help=f"write a function that returns the new {parameter.name}, and call it in both",
+            )
 
 
 def _too_deep(ev: Evaluator, function: Function, arguments: Arguments) -> Exception:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dlc.dialects import weight
 from dlc.errors import ModelError
 from dlc.frontend.elaboration.evaluator import Evaluator, evaluates
+from dlc.frontend.elaboration.inout import assigned, set_inout
 from dlc.frontend.elaboration.patterns import names_of, unpack
 from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
-from dlc.frontend.elaboration.tensors import as_tensor, broadcast_to, dtype_of, tensor_type
 from dlc.frontend.elaboration.types import Expectation, Matcher
 from dlc.frontend.elaboration.values import UNKNOWN, Datum, Hole, describe
 from dlc.ir.core import Value
@@ -160,28 +160,22 @@ def _debug(ev: Evaluator, statement: ast.Debug, scope: Scope) -> None:
 
 
 def set_state(ev: Evaluator, statement: ast.Set, scope: Scope) -> None:
-    """Note what a state becomes; where `training` is false it says nothing.
+    """Note what an `inout` parameter or a state becomes; a state only where `training` is true.
 
-    What is set takes effect at the end of the step, so the name keeps its value here.
+    What is set takes effect at the end of the call, so the name keeps its value here.
     """
     at = ev.at
+    inout = at.inouts.get(statement.name) if at.frame.caller is None else None
+    if inout is not None:
+        set_inout(ev, inout, statement, ev.eval(statement.value, scope))
+        return
     if not at.training:
         return
     value = ev.eval(statement.value, scope)
     state = scope.home.find(statement.name)
     if not isinstance(state, Value):
         raise at.fail("D0223", f"{statement.name} is not a state", statement.name_span)
-    at.stand(statement.value.span)
-    tensor = as_tensor(at, value, dtype_of(state))
-    if not isinstance(value, Value) and not tensor_type(tensor).rank:
-        tensor = broadcast_to(at, tensor, tensor_type(state).shape)
-    if tensor.type is not state.type:
-        raise at.fail(
-            "D0321",
-            f"{describe(value)} set where {describe(state)} is expected",
-            statement.value.span,
-        )
-    at.place(weight.Set(state, tensor))
+    at.place(weight.Set(state, assigned(ev, state, value, statement)))
 
 
 def _outside_loop(ev: Evaluator, statement: ast.Next | ast.Yield) -> None:

@@ -22,9 +22,10 @@ from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.runtime.arrays.dtypes import MAX_RANK
+from dlc.text.model import ast
 from dlc.text.source import Source, Span
 
-__all__ = ["MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
+__all__ = ["MAX_STEPS", "REGION", "Frame", "Inout", "Loop", "Trace", "capture"]
 
 MAX_STEPS = 110_000
 """A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
@@ -59,6 +60,17 @@ class Frame:
         return f"{self.path}.{name}" if self.path else name
 
 
+@dataclass(slots=True)
+class Inout:
+    """An `inout` parameter of the entry point that is elaborated."""
+
+    declaration: ast.Parameter
+    argument: Value
+    value: Value | None = None
+    """What it is after the call, once a `set` has said so."""
+    set_by: ast.Set | None = None
+
+
 class Loop:
     """A loop while its body is elaborated; `outer` is the block that it will stand in."""
 
@@ -78,8 +90,8 @@ class Trace(Builder):
 
     __slots__ = (
         "_locations", "_on_trial", "base_key", "bounds", "brought", "conditions", "declared", "device",
-        "folder", "frame", "gets", "implicit_seed", "loops", "places", "problems", "source", "span",
-        "steps", "stored", "top", "total_steps", "training", "values",
+        "folder", "frame", "gets", "implicit_seed", "inouts", "loops", "places", "problems", "source",
+        "span", "steps", "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -96,6 +108,8 @@ class Trace(Builder):
         self.declared: dict[Value, SourceLocation] = {}
         self.base_key: Value | None = None
         self.implicit_seed = False
+        self.inouts: dict[str, Inout] = {}
+        """The `inout` parameters of the entry point by name."""
         self.stored: dict[str, Weight] = {}
         self.folder: Path | None = None
         self.brought: set[str] = set()

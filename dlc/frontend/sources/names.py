@@ -86,6 +86,8 @@ class _Resolver:
         self.source = file.source
         self.top = Names(None, file.known())
         self.members: dict[str, ast.Named] = {}
+        self.updated: list[str] = []
+        """The `inout` parameters of the function around."""
         self.found: list[Diagnostic] = []
         self.unknown = 0
         """The number of unknown names; after `MAX_PROBLEMS` the search ends."""
@@ -117,6 +119,7 @@ class _Resolver:
 
     def _module(self, module: ast.Module) -> None:
         self._once([(p.name, p.name_span) for p in module.parameters], "parameter")
+        self._refuse_inout(module.parameters)
         named = [m for m in module.members if isinstance(m, ast.Named)]
         self._once([(m.name, m.name_span) for m in named], "member")
         self.members = {member.name: member for member in named}
@@ -163,12 +166,17 @@ class _Resolver:
         names = Names(outer)
         names.open = not fn.exported
         self._parameters(fn.parameters, names)
+        if not fn.exported:
+            self._refuse_inout(fn.parameters)
         self._type(fn.result, names)
+        self.updated = [p.name for p in fn.parameters if p.inout]
         self.expression(fn.body, names)
+        self.updated = []
         if fn.vjp is not None:
             rule = Names(names)
             rule.open = True
             self._parameters(fn.vjp.parameters, rule)
+            self._refuse_inout(fn.vjp.parameters)
             self.expression(fn.vjp.body, rule)
 
     def _parameters(self, parameters: Iterable[ast.Parameter], names: Names) -> None:
@@ -176,6 +184,19 @@ class _Resolver:
             self._type(parameter.type, names)
             self._optional((parameter.default,), names)
             names.bindings[parameter.name] = None
+
+    def _refuse_inout(self, parameters: Iterable[ast.Parameter]) -> None:
+        """Report `inout` parameters of what is no entry point."""
+        for parameter in parameters:
+            if parameter.inout:
+                self.found.append(
+                    Diagnostic(
+                        "D0227",
+                        f"{parameter.name} is inout, and only entry points change arrays",
+                        self.source.place(parameter.span),
+                        help="return the new value, and let an export fn set it",
+                    )
+                )
 
     def _train(self, train: ast.Train) -> None:
         """The functions of a `train` block see the members of its module."""
@@ -190,6 +211,7 @@ class _Resolver:
         for entry in train.entries:
             if isinstance(entry, ast.Loss):
                 self._parameters(entry.parameters, seen)
+                self._refuse_inout(entry.parameters)
                 self._type(entry.result, seen)
                 self.expression(entry.body, seen)
         for entry in train.entries:
@@ -197,6 +219,7 @@ class _Resolver:
                 names = Names(seen if entry.parameters is None else outer, ["loss"])
                 names.open = True
                 self._parameters(entry.parameters or (), names)
+                self._refuse_inout(entry.parameters or ())
                 self.expression(entry.body, names)
 
     # Types ----------------------------------------------------------------------------------------
@@ -352,11 +375,12 @@ class _Resolver:
                 self._unused(binding.node)
 
     def _set(self, statement: ast.Set) -> None:
-        """Check that `set` names a state of the surrounding module."""
+        """Check that `set` names an `inout` parameter or a state of the surrounding module."""
         member = self.members.get(statement.name)
-        if isinstance(member, ast.State):
+        if isinstance(member, ast.State) or statement.name in self.updated:
             return
         states = [name for name, node in self.members.items() if isinstance(node, ast.State)]
+        states += self.updated
         what = "a param, which training changes" if isinstance(member, ast.Param) else "no state"
         self.found.append(
             Diagnostic(

@@ -11,7 +11,6 @@ While all scores of a row are -inf, exponentials are relative to 0: they and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dlc.dialects import kernel
@@ -20,12 +19,9 @@ from dlc.dialects.expr import (
     Index,
     Pointer,
     broadcast,
-    combine,
     constant,
-    index,
     maximum,
     ramp,
-    reduce_lanes,
     select,
 )
 from dlc.dialects.expr import minimum as smaller
@@ -33,9 +29,10 @@ from dlc.dialects.kernel.attention import Attention
 from dlc.dialects.kernel.products import panel_count
 from dlc.ir.dims import ceil_divide, minimum, product
 from dlc.ir.passes import Context
-from dlc.ir.types import BOOL, F32, VectorType
+from dlc.ir.types import BOOL, F32
 from dlc.lowering.cpu.micro_kernel import Shape, multiply, shape_for, store, zeros
-from dlc.lowering.kernel_code.words import for_each, iterate, unravel, whole_registers
+from dlc.lowering.kernel_code.register_rows import reduce_row, register_ranges
+from dlc.lowering.kernel_code.words import for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
 from dlc.target.work import nanoseconds
@@ -184,7 +181,7 @@ class _Attention:
             before = state.largest[tile_row]
             largest = maximum(before, most)
             state.largest[tile_row] = largest
-            base = _softmax_base(largest)
+            base = softmax_base(largest)
             factor = (before - base).exp()
             sum = self._exponentials(scores, base, count)
             state.total[tile_row] = state.total[tile_row] * factor + sum
@@ -208,7 +205,7 @@ class _Attention:
             scores.store(j, value)
             return value
 
-        return self._reduce("maximum", MINUS_INFINITY, count, score)
+        return reduce_row("maximum", MINUS_INFINITY, count, self.lanes, F32, score)
 
     def _mask_row(self, tile: _Tile, query: Expr, start: Expr) -> Pointer | None:
         """The mask of a query for a block of keys."""
@@ -225,7 +222,7 @@ class _Attention:
             scores.store(j, value)
             return value
 
-        return self._reduce("add", 0, count, exponential)
+        return reduce_row("add", 0, count, self.lanes, F32, exponential)
 
     def _scale(self, state: _SoftmaxState, tile_row: Expr, factor: Expr) -> None:
         """Scale the sums of a query."""
@@ -263,41 +260,16 @@ class _Attention:
             total = tile.state.total[tile_row]
             sums = tile.state.sums + tile_row * self._width
             result = results.of(F32) + m * self._stride(first, -2)
-            for begin, end, lanes in self._register_ranges(width):
+            for begin, end, lanes in register_ranges(width, self.lanes):
                 with for_each(writer.emit, begin, end, lanes) as j:
                     by = broadcast(total, lanes)
                     result.store(j, sums.load(j, lanes) / by)
             for pointer in logarithms:
-                base = _softmax_base(tile.state.largest[tile_row])
+                base = softmax_base(tile.state.largest[tile_row])
                 logarithm = total.log() + base
                 pointer[m * self._stride(first + 1, -1)] = logarithm
 
-    # Registers and the remainder of a row.
 
-    def _register_ranges(
-        self, length: Expr
-    ) -> tuple[tuple[Index, Expr, int], tuple[Expr, Expr, int]]:
-        """The whole registers of a row, and the remainder: begin, end and elements of a step."""
-        whole = whole_registers(index(length.emit, 0), length, self.lanes)
-        return (0, whole, self.lanes), (whole, length, 1)
-
-    def _reduce(
-        self, name: str, start: float, length: Expr, element: Callable[[Expr, int], Expr]
-    ) -> Expr:
-        """Elements along a row combined: registers first, then single ones."""
-        emit = length.emit
-        total = constant(emit, start, VectorType(F32, self.lanes))
-        for begin, end, lanes in self._register_ranges(length):
-
-            def step(j: Expr, totals: list[Expr], lanes: int = lanes) -> list[Expr]:
-                return [combine(name, totals[0], element(j, lanes))]
-
-            if lanes == 1:
-                total = reduce_lanes(name, total)
-            (total,) = iterate(emit, begin, end, [total], step, lanes)
-        return total
-
-
-def _softmax_base(largest: Expr) -> Expr:
+def softmax_base(largest: Expr) -> Expr:
     """The number subtracted from scores whose maximum is `largest`: it, or 0 where it is -inf."""
     return select(largest.equals(MINUS_INFINITY), 0, largest)

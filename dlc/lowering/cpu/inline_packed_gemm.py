@@ -4,7 +4,8 @@ A task computes a tile of MC x NC results (`_tile_rows`, `_tile_panels`). k is c
 (`_block_depth`); for each, the task packs the right operand into micro-panels of NR columns, and a left
 operand that is stored transposed into micro-panels of MR rows, both in a workspace of the thread. So the
 arena has no packed copy, and the right matrix is read once for every tile of rows. Between two blocks of k
-the partial sums of the tile stay in the workspace.
+the partial sums of the tile stay in the workspace. A single row packs nothing (`single_row`), and then a
+tile has `ROW_PANELS` times as many columns, so that it reads longer lines.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ from dlc.lowering.cpu.inline_packing import Matrix, MicroPanels, pack
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, load, multiply, store, zeros
 from dlc.lowering.cpu.product_tiles import Corner, ProductTiles
 from dlc.lowering.cpu.register_epilogue import Target
+from dlc.lowering.cpu.single_row import add_lines
 from dlc.lowering.kernel_code.words import either, for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds
+
+ROW_PANELS = 4
+"""How many times as wide a tile of a single row is: lines from memory are read in longer pieces."""
 
 
 def lower_inline_packed_gemm(op: kernel.Kernel, context: Context) -> Lowered:
@@ -71,12 +76,29 @@ class _InlinePackedGemm(ProductTiles):
         """Whether one block has all of k."""
         return self.block == self.op.inner
 
+    @property
+    def takes_single_rows(self) -> bool:
+        """Whether there may be a single row, with operands that are read line by line."""
+        m = self.op.domain[-2]
+        plain = not (self.op.lhs_transposed or self.op.rhs_transposed)
+        return plain and (m == 1 or not isinstance(m, int))
+
+    @property
+    def _is_single(self) -> Size:
+        """1 where there is a single row, else 0."""
+        return floor_divide(1, maximum(self.op.domain[-2], 1))
+
     def lower(self) -> Lowered:
         op, writer, shape = self.op, self.writer, self.shape
         *batch, m, _ = op.domain
         depth_bytes, blocking = self.block * self.bytes, self.cpu.products
         height = _tile_rows(op, depth_bytes, shape.rows, blocking)
         width = _tile_panels(op, self.across, depth_bytes, shape, blocking)
+        if self.takes_single_rows:
+            width = width * (1 + (ROW_PANELS - 1) * self._is_single)
+            width = minimum(
+                width, ceil_divide(maximum(self.across, 1), shape.panels) * shape.panels
+            )
         down, along = ceil_divide(m, height), ceil_divide(self.across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
@@ -95,7 +117,11 @@ class _InlinePackedGemm(ProductTiles):
     def _allocate_workspace(self, height: Size, width: Size) -> None:
         """Divide the thread's workspace: packed right operand, packed left operand, partial sums."""
         shape = self.shape
-        self.packed_rhs = self._buffer(width * shape.panel * self.block, "panels")
+        panels = width * shape.panel
+        if self.takes_single_rows:
+            self.row_sums = self._buffer(panels, "row sums")
+            panels = panels * (1 - self._is_single)
+        self.packed_rhs = self._buffer(panels * self.block, "panels")
         if self.op.lhs_transposed:
             count = ceil_divide(height, shape.rows)
             self.packed_lhs = self._buffer(count * self._lhs_panel_elements, "strips")
@@ -118,6 +144,39 @@ class _InlinePackedGemm(ProductTiles):
             self._block(tile, _KBlock(start, smaller(inner - start, step)))
 
     def _block(self, tile: _Tile, k_block: _KBlock) -> None:
+        """Multiply all rows of the tile by all its panels, for a block of k."""
+        if not self.takes_single_rows:
+            self._packed_block(tile, k_block)
+            return
+        single = self.writer.size(self.op.domain[-2], "m").equals(1)
+        either(
+            single,
+            lambda: self._single_row(tile, k_block),
+            lambda: self._packed_block(tile, k_block),
+        )
+
+    def _single_row(self, tile: _Tile, k_block: _KBlock) -> None:
+        """The sums of the only row, then its results."""
+        shape, emit = self.shape, self.writer.emit
+        rhs = self._matrix(1, [] if self.op.rhs_shared else tile.batch, k_block)
+        row = self._matrix(0, tile.batch, k_block).line(tile.top)
+        columns = (tile.right - tile.left) * shape.panel
+        add_lines(rhs, row, self.row_sums, tile.left * shape.panel, columns, k_block.length)
+        targets = self.targets(tile.batch)
+        buffer = self.writer.buffer(shape.rows * shape.columns, self.op.accumulator)
+        with for_each(emit, tile.left, tile.right, shape.panels) as p:
+            _, columns_left = self.columns_of(p)
+            corner = Corner(tile.batch, tile.top, tile.bottom, columns_left)
+            beside = self.row_sums + (p - tile.left) * shape.panel
+            # The micro-tile's other rows are never written.
+            sums = [
+                beside.load(v * self.lanes, self.lanes) for v in range(shape.across)
+            ] * shape.rows
+            partial_sums = self._partial_sums_of(tile, tile.top, p)
+            sums = self._accumulate(k_block, partial_sums, sums)
+            self._finish_or_keep(k_block, partial_sums, corner, sums, buffer, targets)
+
+    def _packed_block(self, tile: _Tile, k_block: _KBlock) -> None:
         """Pack a block of k, then multiply all rows of the tile by all its panels."""
         shape, writer = self.shape, self.writer
         emit = writer.emit
@@ -143,7 +202,7 @@ class _InlinePackedGemm(ProductTiles):
         op, writer = self.op, self.writer
         along = op.lhs_transposed if view == 0 else not op.rhs_transposed
         stride = writer.stride(view, len(writer.views[view].shape) - 2)
-        pointer = writer.part(view, batch).of(op.accumulator)
+        pointer = writer.part(view, batch)
         if k_block.start is not None:
             pointer = pointer + (k_block.start * stride if along else k_block.start)
         count = writer.size(op.domain[-2 + view], "mn"[view])

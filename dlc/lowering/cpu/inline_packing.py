@@ -3,7 +3,7 @@
 A *micro-panel* is `panel[k][width]`: for each k, `width` neighbouring rows of the left operand (MR), or
 columns of the right one (NR). Where these are contiguous in the matrix, too, they are copied a register at
 a time, for all micro-panels of a line together, since lines are often pages apart. Where k is contiguous,
-squares of registers are transposed.
+squares of registers are transposed. 16-bit elements are widened on the way.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Packing:
                 ahead.prefetch(first)
                 matrix, target = line + first, panel + down
                 for position, lanes in _register_runs(self.panels.width, self.matrix.lanes):
-                    target.store(position, matrix.load(position, lanes))
+                    target.store(position, matrix.load(position, lanes).cast(target.dtype))
 
     def _copy_edge(self, first: Expr, panel: Pointer) -> None:
         """A micro-panel at the edge, which the matrix fills in part."""
@@ -102,7 +102,7 @@ class _Packing:
         with for_each(self.depth.emit, 0, self.depth) as k:
             line, down = self.matrix.line(k), k * self.panels.width
             for column, position in enumerate(positions):
-                element = line[position]
+                element = line[position].cast(panel.dtype)
                 panel[down + column] = element
 
     def _positions(self, first: Expr) -> list[Expr]:
@@ -122,13 +122,14 @@ class _Packing:
             whole = whole_registers(index(emit, 0), self.depth, lanes)
             with for_each(emit, 0, whole, lanes) as k:
                 for start in range(0, width, lanes):
-                    square = [line.load(k, lanes) for line in lines[start : start + lanes]]
+                    side = lines[start : start + lanes]
+                    square = [line.load(k, lanes).cast(panel.dtype) for line in side]
                     for number, register in enumerate(_transposed(square)):
                         panel.store((k + number) * width + start, register)
         with for_each(emit, whole, self.depth) as k:
             down = k * width
             for number, line in enumerate(lines):
-                element = line[k]
+                element = line[k].cast(panel.dtype)
                 panel[down + number] = element
 
 

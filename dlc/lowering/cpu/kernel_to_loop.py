@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlc.dialects import kernel
 from dlc.dialects.comm import Send
-from dlc.dialects.kernel.attention import Attention
+from dlc.dialects.kernel.attention import Attention, CachedAttention
 from dlc.dialects.kernel.pieces import Concatenate
 from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm
@@ -14,6 +14,7 @@ from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.cpu.attention import lower_attention
 from dlc.lowering.cpu.blas_gemm import lower_blas_gemm
+from dlc.lowering.cpu.cached_attention import lower_cached_attention
 from dlc.lowering.cpu.concatenate import lower_concatenate
 from dlc.lowering.cpu.depthwise import lower_depthwise
 from dlc.lowering.cpu.generic import lower_generic
@@ -61,6 +62,7 @@ LOWERINGS: dict[type[Op], Lowering] = {
     Gemm: _lower_product,
     Conv: _lower_convolution,
     Attention: lower_attention,
+    CachedAttention: lower_cached_attention,
     Concatenate: lower_concatenate,
     Send: lower_send,
     kernel.NonZero: lower_nonzero,

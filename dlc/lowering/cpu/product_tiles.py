@@ -21,7 +21,7 @@ from dlc.lowering.kernel_code.epilogue import epilogue_body, write_epilogue
 from dlc.lowering.kernel_code.lanes import Linear
 from dlc.lowering.kernel_code.words import either, for_each
 from dlc.lowering.kernel_code.writer import Writer
-from dlc.planning.buffer_assignment import reads_only_own_element
+from dlc.planning.overwriting import reads_only_own_element
 from dlc.target import cpu_of
 
 

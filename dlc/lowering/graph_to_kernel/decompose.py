@@ -12,7 +12,11 @@ from dlc.ir.rewrite import EQUAL
 from dlc.ir.types import BF16, BOOL, F16, F32
 from dlc.lowering.graph_to_kernel.convolution import split_convolution
 from dlc.lowering.graph_to_kernel.lower import find_lowering
-from dlc.lowering.graph_to_kernel.normalizers import attends_at_once, has_moderate_values
+from dlc.lowering.graph_to_kernel.normalizers import (
+    attends_at_once,
+    has_moderate_rows,
+    has_moderate_values,
+)
 
 
 @define_pass("decompose", required=True)
@@ -35,6 +39,15 @@ def decompose(module: Op, context: Context) -> None:
         rewriter.replace(op, results, relation=EQUAL)
 
 
+@define_pass("decompose_caches", required=True)
+def decompose_caches(module: Op, context: Context) -> None:
+    """Replace attention over a cache by attention with a mask: its kernel is one of processors."""
+    rewriter = context.rewriter
+    for op in list(module.walk()):
+        if isinstance(op, nn.CachedAttention):
+            rewriter.replace(op, op.decompose(rewriter.before(op)), relation=EQUAL)
+
+
 def _simpler(op: Op, emit: Builder) -> Sequence[Value] | None:
     """What an operation is made of; None if a kernel computes it as it is."""
     match op:
@@ -44,6 +57,8 @@ def _simpler(op: Op, emit: Builder) -> Sequence[Value] | None:
         case nn.Attention() if not attends_at_once(op):
             narrow = tensor_type(op.query).dtype in (F16, BF16) and has_moderate_values(op)
             return _attention_in_single(op, emit) if narrow else op.decompose(emit)
+        case nn.CachedAttention() if not has_moderate_rows(op):
+            return op.decompose(emit)
         case _ if find_lowering(type(op)) is not None:
             return None
         case _:

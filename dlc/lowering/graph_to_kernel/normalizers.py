@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import nn, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.expr import Expr, constant
-from dlc.dialects.kernel.attention import Attention
+from dlc.dialects.kernel.attention import Attention, CachedAttention
 from dlc.dialects.kernel.formulas import Array, Element, generic, reduce, size, stage
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Shape, product
@@ -180,6 +180,18 @@ MOST_VALUES = 256
 def attends_at_once(op: nn.Attention) -> bool:
     """Whether attention is one kernel: in f32, with values of a known and moderate size."""
     return has_moderate_values(op) and tensor_type(op.query).dtype is F32
+
+
+def has_moderate_rows(op: nn.CachedAttention) -> bool:
+    """Whether the keys and values of a cache have known and moderate sizes."""
+    sizes = [tensor_type(value).shape[-1] for value in (op.keys, op.values)]
+    return all(isinstance(size, int) and 0 < size <= MOST_VALUES for size in sizes)
+
+
+@lowers(nn.CachedAttention)
+def _cached_attention(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, nn.CachedAttention)
+    return emit.all(CachedAttention(op.operands, (), op.scale))
 
 
 def has_moderate_values(op: nn.Attention) -> bool:

@@ -23,7 +23,7 @@ from dlc.lowering.kernel_code.labels import label
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.writer import Function, Lowered
 from dlc.lowering.math import Expansion
-from dlc.planning.buffer_assignment import in_place_operands
+from dlc.planning.overwriting import in_place_operands
 from dlc.target import cpu_of
 from dlc.target.gpu import THREAD
 

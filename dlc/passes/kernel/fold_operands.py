@@ -83,7 +83,7 @@ def _fold_attention_casts(op: Attention, context: Context) -> None:
     if narrow_operands is None or kernel.array_type(narrow_operands[0]).dtype is not dtype:
         return
     context.log.did("read 16-bit queries, keys and values as stored", op)
-    _set_first_operands(op, [*narrow_operands, *[_narrow_source(mask) or mask for mask in op.mask]])
+    _set_first_operands(op, [*narrow_operands, *[narrow_source(mask) or mask for mask in op.mask]])
     (rounding,) = result.uses
     result.type = kernel.array_type(result).with_dtype(dtype)
     rounding.result.replace_by(result)
@@ -105,7 +105,7 @@ def _narrow_sources(
     op: Gemm | Conv | Attention, count: int, context: Context
 ) -> list[Value] | None:
     """The 16-bit arrays of which the first operands are casts; None unless all are of one dtype."""
-    candidates = [_narrow_source(value) for value in op.operands[:count]]
+    candidates = [narrow_source(value) for value in op.operands[:count]]
     narrow = [value for value in candidates if value is not None]
     dtypes = {kernel.array_type(value).dtype for value in narrow}
     if len(narrow) == count and len(dtypes) == 1:
@@ -113,7 +113,7 @@ def _narrow_sources(
     if narrow:
         context.log.refused("its operands are not all of the same 16-bit dtype", op)
     for value in narrow:
-        _erase_unused(value)
+        erase_unused(value)
     return None
 
 
@@ -122,25 +122,25 @@ def _set_first_operands(op: Gemm | Conv | Attention, operands: Sequence[Value]) 
     old_operands = op.operands[: len(operands)]
     op.set_operands([*operands, *op.operands[len(operands) :]])
     for value in old_operands:
-        _erase_unused(value)
+        erase_unused(value)
 
 
-def _narrow_source(value: Value) -> Value | None:
+def narrow_source(value: Value) -> Value | None:
     """The 16-bit array of which a value is a cast, recreated if its elements were moved in between."""
     match value.op:
         case array.Reshape() as op:
-            source = _narrow_source(op.source)
+            source = narrow_source(op.source)
             return None if source is None else _before(op, array.Reshape(source, op.shape))
         case kernel.Generic(inputs=(source,), outs=()) as op if len(op.results) == 1:
             widened = _widened_dtype(op)
             if widened is not None:
                 return source if _is_copy(op) else _narrowed_move(op, source, widened)
-            narrow = _narrow_source(source)
+            narrow = narrow_source(source)
             if narrow is None:
                 return None
             moved = _narrowed_move(op, narrow, kernel.array_type(narrow).dtype)
             if moved is None:
-                _erase_unused(narrow)
+                erase_unused(narrow)
             return moved
         case _:
             return None
@@ -226,7 +226,7 @@ def _transpose_source(value: Value) -> Value | None:
             return None
 
 
-def _erase_unused(value: Value) -> None:
+def erase_unused(value: Value) -> None:
     """Erase the producers of an unread value."""
     while isinstance(value.op, kernel.Generic | array.Reshape) and not value.uses:
         op, value = value.op, value.op.operands[0]

@@ -20,8 +20,9 @@ from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Dim, Size, product
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
-from dlc.ir.types import F32, F64
+from dlc.ir.types import F16, F32, F64
 from dlc.passes.graph.device_placement import kernels_on_gpu
+from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.passes.kernel.winograd import transformed_kernel, winograd_columns, winograd_tile
@@ -49,11 +50,32 @@ def pack(module: Op, context: Context) -> None:
                 op.attributes["schedule"] = Blas()
                 continue
             context.log.did("generate the product", op)
+            _read_narrow(op, context)
             columns = _columns(op, op.inner, cpu)
-            if _stored(op.rhs) is None and not _is_loop_invariant(op.rhs):
+            narrow = kernel.array_type(op.rhs).dtype is not kernel.array_type(op.lhs).dtype
+            if narrow or (_stored(op.rhs) is None and not _is_loop_invariant(op.rhs)):
                 op.attributes["schedule"] = PackInline(columns)
             else:
                 _use_panels(op, Packed(columns), module)
+
+
+def _read_narrow(op: Gemm, context: Context) -> None:
+    """Read a right operand of 16-bit elements that is widened to f32 before as it is stored.
+
+    Packing, or the product of a single row, widens it: half as much memory is read.
+    """
+    if kernel.array_type(op.lhs).dtype is not F32:
+        return
+    source = narrow_source(op.rhs)
+    if source is None:
+        return
+    if kernel.array_type(source).dtype is F16 and not cpu_of(context.options).converts_half:
+        erase_unused(source)
+        return
+    wide = op.rhs
+    context.log.did("read a 16-bit operand as stored", op)
+    op.set_operands([op.lhs, source, *op.operands[2:]])
+    erase_unused(wide)
 
 
 def _is_loop_invariant(value: Value) -> bool:

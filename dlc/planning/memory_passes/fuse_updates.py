@@ -22,8 +22,8 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 from dlc.passes.kernel.collapse import regroup_like
 from dlc.planning.aliases import origin, readers
-from dlc.planning.buffer_assignment import reads_only_own_element
 from dlc.planning.liveness import updates_of
+from dlc.planning.overwriting import reads_only_own_element
 
 Root = kernel.Generic | Product
 

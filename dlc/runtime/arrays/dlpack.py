@@ -6,6 +6,7 @@ NumPy makes and reads the capsules; for bf16 it sees uint16, and the type code i
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
@@ -111,6 +112,15 @@ def _device_of(source: Exporter) -> int:
         raise _unreadable(error) from None
 
 
+def _capsule_of(source: Exporter) -> CapsuleType:
+    """The capsule of an array, of version 1 where its library has that."""
+    export = cast("Callable[..., CapsuleType]", source.__dlpack__)
+    try:
+        return export(max_version=(1, 0))
+    except TypeError:  # an older protocol, without the argument
+        return export()
+
+
 def _unreadable(error: Exception) -> Unsupported:
     return Unsupported(
         f"the array cannot be read: {error}", code="D0702", help="make a NumPy array of it"
@@ -142,6 +152,8 @@ def exported(
 def imported(source: Exporter) -> tuple[Array, DType]:
     """The elements of an array of another library, without a copy, and their dtype; bf16 as uint16 bits.
 
+    They can be written where the library says so, which DLPack knows from version 1 on.
+
     Raises Unsupported: D0702 for memory that the CPU cannot read, D0507 for unknown element types.
     """
     device = _device_of(source)
@@ -151,7 +163,7 @@ def imported(source: Exporter) -> tuple[Array, DType]:
             code="D0702",
         )
     try:
-        capsule = cast("CapsuleType", source.__dlpack__())
+        capsule = _capsule_of(source)
         is_bf16 = relabel(capsule, BF16_TYPE, UINT16_TYPE)
         array: Array = np.from_dlpack(_Packed(capsule))
     except _FOREIGN as error:

@@ -109,6 +109,12 @@ class Entry(NamedTuple):
     doc: str = ""
     needs: tuple[Need, ...] = ()
 
+    @property
+    def inouts(self) -> tuple[str, ...]:
+        """The names of the inputs that a call changes in place, in their order."""
+        changed = {output.updates for output in self.outputs if output.hidden}
+        return tuple([item.name for item in self.inputs if item.name in changed])
+
 
 class Op(NamedTuple):
     """An operation of a program, for messages, traces and profiles. Its index in the table is its id.

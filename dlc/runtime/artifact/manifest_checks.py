@@ -206,7 +206,7 @@ def _check_updates(entry: Entry, refuse: Refuse) -> None:
     for output in entry.outputs:
         if not output.updates:
             continue
-        if types.pop(output.updates, None) != (output.dtype, output.shape) or output.hidden:
+        if types.pop(output.updates, None) != (output.dtype, output.shape):
             raise refuse(f"the output {output.name} cannot update {output.updates[:40]!r}")
 
 

@@ -37,6 +37,41 @@ def as_array(value: object, item: Input, entry: str) -> Array:
     return array
 
 
+def as_changed_array(value: object, item: Input, entry: str) -> Array:
+    """The memory of an argument that the call changes.
+
+    Raises CallError: D0802 for another dtype, D0805 for a value that is no array, D0820 for an array that
+    cannot be changed where it is.
+    """
+    if not hasattr(value, "__dlpack__") or isinstance(value, np.generic):
+        kind = type(value).__name__  # pyright: ignore[reportUnknownArgumentType]
+        raise not_changeable(entry, item, f"is a {kind}")
+    array = _stored(value, item, DTYPES[item.dtype], entry)
+    check_changeable(array, item, entry)
+    return array
+
+
+def check_changeable(array: Array, item: Input, entry: str) -> None:
+    """Raises CallError (D0820) for an array that a call cannot change where it is."""
+    flags = array.flags
+    if not flags.writeable:
+        raise not_changeable(entry, item, "is read-only")
+    if not flags.c_contiguous:
+        raise not_changeable(entry, item, "is not C-contiguous")
+    if not flags.aligned:
+        raise not_changeable(entry, item, "is not aligned")
+
+
+def not_changeable(entry: str, item: Input, why: str) -> CallError:
+    """The error for an argument that the call would have to change."""
+    return CallError(
+        f"{entry}: {item.name} {why}, and the call changes it in place",
+        code="D0820",
+        help=f"pass an array that can be written, {item.name} = {item.name}.copy(), or call it in a "
+        "session, which has arrays of its own",
+    )
+
+
 def _stored(value: object, item: Input, dtype: DType, entry: str) -> Array:
     if isinstance(value, Tensor):
         return _exact(value.bits, DTYPES[value.dtype], item, dtype, entry, ".astype({name!r})")

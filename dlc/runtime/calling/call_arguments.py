@@ -13,7 +13,7 @@ from dlc.errors import CallError
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime.artifact.manifest import Entry, Input
 from dlc.runtime.artifact.spelling import python_name
-from dlc.runtime.calling.arguments import as_array
+from dlc.runtime.calling.arguments import as_array, as_changed_array
 from dlc.runtime.calling.signature import default_value, signature_text
 from dlc.runtime.system.counts import counted
 
@@ -26,6 +26,7 @@ class ArgumentReader:
     def __init__(self, entry: Entry, free: Sequence[str]) -> None:
         self._entry = entry
         self._free = {python_name(name): name for name in free}
+        self._inouts = entry.inouts
         self._inputs = {python_name(item.name): item.name for item in entry.inputs}
 
     def read(
@@ -34,11 +35,16 @@ class ArgumentReader:
         """The arrays of all inputs in order, and the sizes given by name.
 
         Raises CallError: D0801 for arguments that are missing, unknown or too many, D0802 and D0805 for
-        values that do not fit.
+        values that do not fit, D0820 for what cannot be changed in place.
         """
         values, given = self.sorted(args, named)
         pairs = zip(self._entry.inputs, values, strict=True)
-        return [as_array(value, item, self._entry.name) for item, value in pairs], given
+        name, inouts = self._entry.name, self._inouts
+        arrays = [
+            (as_changed_array if item.name in inouts else as_array)(value, item, name)
+            for item, value in pairs
+        ]
+        return arrays, given
 
     def sorted(
         self, args: Sequence[object], named: Mapping[str, object]
@@ -65,7 +71,7 @@ class ArgumentReader:
         ], given
 
     def _default(self, item: Input) -> object:
-        default = default_value(item)
+        default = None if item.name in self._inouts else default_value(item)
         if default is None:
             raise self._refuse(f"the input {item.name} is missing")
         return default

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias, cast
@@ -16,6 +16,7 @@ from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, DType, dtype_of, numpy_bfloat16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Output
+from dlc.runtime.calling.arguments import check_changeable
 from dlc.runtime.system.buffers import address, aligned_array
 from dlc.runtime.system.counts import counted
 
@@ -23,7 +24,7 @@ Array = NDArray[np.generic]
 NewArray: TypeAlias = Callable[[tuple[int, ...], np.dtype[np.generic], int], Array]
 """A function that makes an array of a shape, a dtype and a size in bytes."""
 Result: TypeAlias = "Array | Tensor"
-Out: TypeAlias = "Result | Sequence[Result] | Mapping[str, Result]"
+Out: TypeAlias = "Result | Sequence[Result | None] | Mapping[str, Result]"
 
 _WRITABLE = 0x1 | 0x100 | 0x400
 """NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
@@ -65,7 +66,7 @@ class Results:
         """`new_array` makes the array of a result."""
         self._new_array = new_array
         self._entry = entry.name
-        self._inputs = [item.name for item in entry.inputs]
+        self._inputs = entry.inputs
         self._outputs = entry.outputs
         self.visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
         """The indices of the outputs that are returned to the caller."""
@@ -75,6 +76,10 @@ class Results:
         self.updates = [places[o.updates] if o.updates else None for o in entry.outputs]
         """For each output the index of the input that it overwrites, or None."""
         self._changed = sorted({place for place in self.updates if place is not None})
+        inouts = entry.inouts
+        self._shown_changes = any(output.updates and not output.hidden for output in entry.outputs)
+        """Whether arrays of the caller that the call changes are among its results."""
+        self._inouts = {k for k, item in enumerate(entry.inputs) if item.name in inouts}
         self._kept = [k for k in range(len(entry.inputs)) if k not in self._changed]
         self._disjoint = _DisjointIntervals([], [], [], [])
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
@@ -96,13 +101,16 @@ class Results:
     def own_inputs(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """The inputs, with copies of those that are updated but must not be written.
 
-        Raises CallError (D0806) for an updated input that shares memory with another input.
+        Raises CallError: D0806 for an updated input that shares memory with another input, D0820 for one
+        that is `inout` and must not be written.
         """
         if not self._changed:
             return inputs
         found = list(inputs)
         for place in self._changed:
             if found[place].flags.num & _WRITABLE != _WRITABLE:
+                if place in self._inouts:
+                    check_changeable(found[place], self._inputs[place], self._entry)
                 found[place] = found[place].copy()
         spans = [_span(found[place]) for place in self._changed]
         if self._disjoint.spans != spans:
@@ -124,7 +132,7 @@ class Results:
         return _DisjointIntervals(spans, order, starts, ends)
 
     def _shared(self, one: int, other: int) -> CallError:
-        names = " and ".join(self._inputs[place] for place in sorted((one, other)))
+        names = " and ".join(self._inputs[place].name for place in sorted((one, other)))
         return self._refuse(f"{names} share memory, and one is changed")
 
     def handed_over(self, arrays: Sequence[Array]) -> object:
@@ -158,36 +166,43 @@ class Results:
             ):
                 return [array], array
         given = self.out_arrays(out)
-        arrays = [
-            self.fitting(given[i], output, storage) if i in given else self.allocate([storage])[0]
-            for i, (output, storage) in enumerate(zip(self._outputs, storages, strict=True))
-        ]
-        self._check_apart(arrays, inputs)
-        return arrays, self.packed(list(given.values()))
+        arrays: list[Array] = []
+        for number, (output, storage) in enumerate(zip(self._outputs, storages, strict=True)):
+            place = self.updates[number]
+            if number in given:
+                arrays.append(self.fitting(given[number], output, storage))
+            elif place is None:
+                arrays.append(self._new_array(storage.shape, storage.dtype, storage.bytes))
+            else:
+                arrays.append(inputs[place])
+        self._check_apart(given, arrays, inputs)
+        shown = [given.get(i, self.shown(i, arrays[i])) for i in self.visible]
+        return arrays, self.packed(shown)
 
     def out_arrays(self, out: object) -> dict[int, object]:
         """The arrays of `out` by the indices of the outputs. Raises CallError (D0806)."""
         if self._measured:
             raise self._refuse("out= cannot be used: a size is known only after the call")
-        if self._changed:
+        if self._shown_changes:
             raise self._refuse("out= cannot be used: it changes its inputs")
-        return dict(zip(self.visible, self._in_order(out), strict=True))
+        given = zip(self.visible, self._in_order(out), strict=True)
+        return {number: value for number, value in given if value is not None}
 
     def _keys(self) -> str:
         """The way out if the keys of `out` are not the names of the results."""
         if self._names == [""]:
             return "out= takes the array itself: the result has no name"
-        return f"out= must have the keys {', '.join(self._names)}"
+        return f"out= has the keys {', '.join(self._names)}, or some of them"
 
     def _in_order(self, out: object) -> list[object]:
-        """The arrays of `out`, one for each output that is not hidden."""
+        """The arrays of `out`, one for each output that is not hidden; None for one to be made."""
         if isinstance(out, np.ndarray | Tensor) or hasattr(out, "__dlpack__"):
             given: list[object] = [out]
         elif isinstance(out, Mapping):
             named = cast("Mapping[object, object]", out)
-            if set(named) != set(self._names):
+            if not named.keys() <= set(self._names):
                 raise self._refuse(self._keys())
-            given = [named[name] for name in self._names]
+            given = [named.get(name) for name in self._names]
         elif isinstance(out, list | tuple):
             given = list(cast("Sequence[object]", out))
         else:
@@ -214,9 +229,13 @@ class Results:
             raise self._refuse(f"out= for {name} is not C-contiguous, aligned and writable")
         return array
 
-    def _check_apart(self, arrays: Sequence[Array], inputs: Sequence[Array]) -> None:
-        for index, array in enumerate(arrays):
-            if shares_memory(array, [*inputs, *arrays[:index]]):
+    def _check_apart(
+        self, given: Iterable[int], arrays: Sequence[Array], inputs: Sequence[Array]
+    ) -> None:
+        """Raises CallError (D0806) for a given array that shares memory with an input or another output."""
+        for index in given:
+            others = [array for number, array in enumerate(arrays) if number != index]
+            if shares_memory(arrays[index], [*inputs, *others]):
                 name = self._outputs[index].name or "the output"
                 raise self._refuse(f"out= for {name} shares memory with an input or output")
 

@@ -22,7 +22,11 @@ def signature_text(entry: Entry) -> str:
     >>> signature_text(Entry("f", (x,), (Output("y", "i32", ("B",)),)))
     'f(x: f32[B, 64]) -> (y: i32[B])'
     """
-    inputs = [f"{item.name}: {describe(item)}{_default_text(item)}" for item in entry.inputs]
+    inouts = entry.inouts
+    inputs = [
+        f"{'inout ' * (item.name in inouts)}{item.name}: {describe(item)}{_default_text(item)}"
+        for item in entry.inputs
+    ]
     outputs = [_output_text(output) for output in entry.outputs if not output.hidden]
     result = (
         outputs[0] if len(outputs) == 1 and ":" not in outputs[0] else f"({', '.join(outputs)})"

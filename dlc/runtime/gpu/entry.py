@@ -20,7 +20,12 @@ from dlc.runtime.arrays.dtypes import DTYPES, DType
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Input, Output
 from dlc.runtime.artifact.spelling import describe
-from dlc.runtime.calling.arguments import as_array
+from dlc.runtime.calling.arguments import (
+    as_array,
+    as_changed_array,
+    check_changeable,
+    not_changeable,
+)
 from dlc.runtime.calling.entry import Runner, passed_as
 from dlc.runtime.calling.results import Out, Storage
 from dlc.runtime.calling.sized_program import CompiledProgram
@@ -52,6 +57,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         self._given_as = [DTYPES[output.dtype] for output in entry.outputs]
         machine = None if runner is None else runner.machine
         self._driver_here = machine.driver if isinstance(machine, Gpu) else None
+        self._inouts = entry.inouts
         self._updated = [place for place in self._results.updates if place is not None]
         self._separate: list[int] | None = None
         """The addresses of inputs that were found to be apart, which calls after each other share."""
@@ -67,10 +73,9 @@ class GpuEntryPoint(LaunchingEntryPoint):
                 "arena= lends memory of the host, and this call works on a GPU", "D0817"
             )
         outputs, specialization, _ = self._called(args, named, out)
-        if out is not None:
-            return self._results.packed(list(self._results.out_arrays(out).values()))
+        taken = {} if out is None else self._results.out_arrays(out)
         found = self._specializations.cut(outputs, specialization)
-        shown = [self._shown(k, array) for k, array in enumerate(found)]
+        shown = [taken.get(k, self._shown(k, array)) for k, array in enumerate(found)]
         return self._results.packed([shown[k] for k in self._results.visible])
 
     def timed(self, /, *args: object, **named: object) -> CallTimes:
@@ -138,9 +143,10 @@ class GpuEntryPoint(LaunchingEntryPoint):
         return inputs, self._bound([array.shape for array in inputs], sizes)
 
     def _input(self, item: Input, value: object, stream: int) -> Placed:
-        """An argument where it is, with its dtype checked. Raises CallError (D0802)."""
+        """An argument where it is, with its dtype checked. Raises CallError (D0802, D0820)."""
+        changed = item.name in self._inouts
         if not is_on_gpu(value):
-            return as_array(value, item, self.name)
+            return (as_changed_array if changed else as_array)(value, item, self.name)
         array, found = _taken(value, stream)
         self._check_device(item.name, array)
         if found is not DTYPES[item.dtype]:
@@ -149,6 +155,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
                 "D0802",
             )
         if array.address % ALIGNED and array.nbytes:
+            if changed:
+                raise not_changeable(self.name, item, f"begins at no multiple of {ALIGNED} bytes")
             copy = DeviceArray.new(array.driver, array.shape, array.dtype)
             with array.driver as driver:
                 driver.copy(copy.address, array.address, array.nbytes, stream)
@@ -165,12 +173,16 @@ class GpuEntryPoint(LaunchingEntryPoint):
     def _own(self, inputs: Sequence[Placed]) -> list[Placed]:
         """The inputs, with copies of those that are updated and may not be written.
 
-        Raises CallError (D0806) for one on the device that shares memory with another.
+        Raises CallError: D0806 for one on the device that shares memory with another, D0820 for one that
+        is `inout` and may not be written.
         """
         found = list(inputs)
         for place in self._updated:
             array = found[place]
             if not isinstance(array, DeviceArray) and array.flags.num & _WRITABLE != _WRITABLE:
+                item = self.inputs[place]
+                if item.name in self._inouts:
+                    check_changeable(array, item, self.name)
                 found[place] = array.copy()
         if self._updated:
             self._check_separate(found)

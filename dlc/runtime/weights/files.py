@@ -1,4 +1,4 @@
-"""Files of named arrays, opened by their ending: safetensors, npz and npy.
+"""Files of named arrays, opened by their ending: safetensors, npz and npy, or the index of several.
 
 An array is read on access, and everything is checked before it is used; no file is ever unpickled. An
 error names the file and the array.
@@ -15,6 +15,7 @@ from dlc.errors.suggest import did_you_mean
 from dlc.runtime.arrays import npz, safetensors
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.system.mapped_files import map_file, map_inside
+from dlc.runtime.weights import weight_index
 
 _READERS: dict[str, Callable[[memoryview, str], Mapping[str, Callable[[], Tensor]]]] = {
     ".safetensors": safetensors.entries,
@@ -29,6 +30,7 @@ class WeightFile:
     def __init__(self, path: str, entries: Mapping[str, Callable[[], Tensor]]) -> None:
         self.path = path
         self._entries = entries
+        self._read: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -48,14 +50,20 @@ class WeightFile:
         read = self._entries.get(name)
         if read is None:
             raise missing_weight(self.path, name, self)
+        self._read.add(name)
         return read()
+
+    @property
+    def unread(self) -> list[str]:
+        """The names of the arrays that nobody asked for."""
+        return [name for name in self._entries if name not in self._read]
 
 
 def open_weights(path: str | os.PathLike[str]) -> WeightFile:
     """A file that the user named. Raises UsageError if it cannot be read or has another ending."""
     name = os.fspath(path)
-    read = _reader(name)
-    return WeightFile(name, read(map_file(path), name))
+    folder = Path(name).parent
+    return _opened(name, lambda: map_file(path), lambda shard: map_inside(folder, shard))
 
 
 def open_weights_inside(folder: str | os.PathLike[str], path: str) -> WeightFile:
@@ -63,9 +71,22 @@ def open_weights_inside(folder: str | os.PathLike[str], path: str) -> WeightFile
 
     See `dlc.runtime.system.mapped_files`. Raises UsageError if it cannot be read or has another ending.
     """
-    name = str(Path(folder, path))
+    below = Path(path).parent
+    return _opened(
+        str(Path(folder, path)),
+        lambda: map_inside(folder, path),
+        lambda shard: map_inside(folder, str(below / shard)),
+    )
+
+
+def _opened(
+    name: str, file: Callable[[], memoryview], shard: Callable[[str], memoryview]
+) -> WeightFile:
+    """The arrays of what `file` maps; `shard` maps another file beside it."""
+    if Path(name).suffix.lower() == ".json":
+        return WeightFile(name, weight_index.entries(file(), name, shard))
     read = _reader(name)
-    return WeightFile(name, read(map_inside(folder, path), name))
+    return WeightFile(name, read(file(), name))
 
 
 def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:
@@ -82,6 +103,6 @@ def _reader(name: str) -> Callable[[memoryview, str], Mapping[str, Callable[[], 
     if reader is None:
         raise UsageError(
             f"{name} is not a file of arrays that dlc reads",
-            help=f"use one of {', '.join(_READERS)}",
+            help=f"use one of {', '.join(_READERS)}, or the .json that is the index of several",
         )
     return reader

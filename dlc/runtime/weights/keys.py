@@ -2,7 +2,8 @@
 
 A weight has a path in the model text, and may have another name in weight files (`names`, `key`). The
 weights of a stack of layers, one array with a leading axis in the model, may be one array for each layer
-in a file, and matrices may be transposed. Nothing else is converted.
+in a file, and matrices may be transposed. Floats that the model has wider are widened, which is exact;
+nothing else is converted.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.weights.files import missing_weight
 
-__all__ = ["Arrays", "by_key", "by_path", "typed"]
+__all__ = ["Arrays", "Narrowed", "by_key", "by_path", "typed"]
 
 Shape = tuple[int, ...]
+
+_FLOATS = ("f64", "f32", "bf16", "f16")
+_NARROWER = {"f32": ("bf16", "f16"), "f64": ("f32", "bf16", "f16")}
+"""The floats of which each value is one of a wider dtype, too."""
 
 
 class Arrays(Protocol):
@@ -77,12 +82,17 @@ def _under_key(weight: Weight, arrays: Arrays, where: str) -> Tensor:
 
 
 def _fitting(tensor: Tensor, name: str, weight: Weight, shape: Shape, where: str) -> Tensor:
-    """The tensor, if it has the dtype of the weight and this shape. Raises ModelError (D0505)."""
-    if (tensor.dtype, tensor.shape) == (weight.dtype, shape):
-        return tensor
+    """The tensor in the dtype of the weight, if that is as wide, and it has this shape.
+
+    Raises ModelError (D0505).
+    """
+    if tensor.shape == shape and tensor.dtype in (weight.dtype, *_NARROWER.get(weight.dtype, ())):
+        return tensor if tensor.dtype == weight.dtype else tensor.astype(weight.dtype)
     way_out = "use weights made for this model, or declare what the file has"
     if tensor.dtype != weight.dtype and tensor.shape == shape:
         way_out = f"convert it to {weight.dtype} where it is made"
+        if tensor.dtype in ("f64", "f32") and weight.dtype in ("f32", "bf16", "f16"):
+            way_out += ", or write narrow:FILE for the file to round it"
     elif tensor.shape != shape and tensor.shape == (*shape[:-2], *shape[:-3:-1]):
         way_out = f'it may have to be transposed: names {{ "{name}" = {weight.name}.T }}'
     elif prod(tensor.shape) == prod(shape):
@@ -93,6 +103,25 @@ def _fitting(tensor: Tensor, name: str, weight: Weight, shape: Shape, where: str
         code="D0505",
         help=way_out,
     )
+
+
+class Narrowed:
+    """Arrays whose floats are rounded to the dtype that a weight has, as `narrow:FILE` asks."""
+
+    def __init__(self, arrays: Arrays, weight: Weight) -> None:
+        self._arrays = arrays
+        self._dtype = weight.dtype
+
+    def __contains__(self, name: object, /) -> bool:
+        return name in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __getitem__(self, name: str, /) -> Tensor:
+        tensor = self._arrays[name]
+        floats = tensor.dtype in _FLOATS and self._dtype in _FLOATS
+        return tensor.astype(self._dtype) if floats else tensor
 
 
 def typed(dtype: str, shape: Shape) -> str:

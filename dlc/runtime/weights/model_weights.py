@@ -21,7 +21,7 @@ from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.system.available_memory import check_free
 from dlc.runtime.system.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.weights.files import WeightFile
-from dlc.runtime.weights.keys import by_key, by_path, typed
+from dlc.runtime.weights.keys import Narrowed, by_key, by_path, typed
 
 Array = NDArray[np.generic]
 
@@ -183,8 +183,10 @@ def _tensor(name: str, value: object) -> Tensor:
         ) from None
 
 
-def from_file(file: WeightFile) -> Callable[[Weight], Tensor]:
+def from_file(file: WeightFile, *, narrow: bool = False) -> Callable[[Weight], Tensor]:
     """A function that looks weights up in a file, by name or path; the file may hold other arrays, too.
-    Raises ModelError: D0504 for a missing name, D0505 for another dtype or shape.
+
+    With `narrow` floats are rounded to the dtypes of the weights. Raises ModelError: D0504 for a missing
+    name, D0505 for another dtype or shape.
     """
-    return lambda weight: by_key(weight, file, file.path)
+    return lambda weight: by_key(weight, Narrowed(file, weight) if narrow else file, file.path)

@@ -356,10 +356,14 @@ class DtypeType(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameter(Documented):
-    """`name: type = default` of a function or a module; both parts are optional."""
+    """`name: type = default` of a function or a module; both parts are optional.
+
+    An entry point changes the arrays that are passed for its `inout` parameters.
+    """
 
     type: Type | None
     default: Expr | None
+    inout: bool = False
 
 
 # Statements -------------------------------------------------------------------------------------
@@ -398,7 +402,7 @@ class Yield(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Set(Named):
-    """`set name = value`: a state's value after a training step."""
+    """`set name = value`: what a state is after a training step, an `inout` parameter after a call."""
 
     value: Expr
 

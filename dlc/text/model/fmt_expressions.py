@@ -334,7 +334,7 @@ class ExpressionFormatter(ABC):
         return self.enclosed("(", parameters, self._parameter, ")")
 
     def _parameter(self, parameter: ast.Parameter) -> Doc:
-        parts: list[Doc | str] = [parameter.name]
+        parts: list[Doc | str] = ["inout " * parameter.inout + parameter.name]
         if parameter.type:
             parts += [": ", self.type(parameter.type)]
         if parameter.default:

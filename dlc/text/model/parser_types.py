@@ -69,7 +69,15 @@ class TypeParser(ExpressionParser):
     def _parameter(self) -> ast.Parameter:
         docs = self.take_docs()
         start = self.starts[self.at]
+        inout = self._says_inout()
         name, span = self.name("a parameter")
         kind = self.type() if self.accept(":") else None
         default = self.expression() if self.accept("=") else None
-        return ast.Parameter(self.span_from(start), name, span, docs, kind, default)
+        return ast.Parameter(self.span_from(start), name, span, docs, kind, default, inout)
+
+    def _says_inout(self) -> bool:
+        """Skip the word `inout` before the name of a parameter; alone it is a name."""
+        if self.text != "inout" or self.kinds[self.at + 1] != NAME:
+            return False
+        self.advance()
+        return True

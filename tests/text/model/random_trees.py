@@ -240,7 +240,8 @@ class _Trees:
 
     def parameter(self) -> ast.Parameter:
         kind, default = self.perhaps(self.type), self.perhaps(self.expr)
-        return ast.Parameter(HERE, self.name(), HERE, self.docs(), kind, default)
+        inout = self.random.random() < 0.2
+        return ast.Parameter(HERE, self.name(), HERE, self.docs(), kind, default, inout)
 
     # Statements, members, items
 
