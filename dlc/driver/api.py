@@ -104,6 +104,7 @@ def trainer(
     text: str | None = None,
     weights: WeightsArgument = None,
     module: str | None = None,
+    block: str | None = None,
     level: int = 2,
     target: str = "cpu",
     device: str | None = None,
@@ -118,12 +119,14 @@ def trainer(
     `settings` are parameters of the root module, and `batch`, `epochs` and `seed` of the `train` block.
     The whole step, forward, backward and optimizer, is compiled as one program. `target` is `cpu` or
     `cuda`: a GPU, where the weights stay between steps, and `device` says which one. `weights` are what it
-    begins with: a file, `"init:SEED"`, or arrays by name.
+    begins with: a file, `"init:SEED"`, or arrays by name. `block` is the name of the `train` block, where
+    the text has several; `dlc.trainers` makes a trainer for each.
     """
     request = CompileRequest(
         path=model_path(path, text, "dlc.trainer"),
         text=text,
         module=or_none("module", module, str, "the name of a module"),
+        block=or_none("block", block, str, "the name of a train block"),
         parameters=settings_of(settings),
         device=device_or_none(or_none("device", device, str, DEVICE)),
         weights=weights_of(weights),

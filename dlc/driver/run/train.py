@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from dlc.driver.compile.compile import Report, compile_model
@@ -27,6 +28,7 @@ from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import STEP, Training
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
+from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
 from dlc.runtime.training.trainer import PROGRESS, Trainer, open_examples, progress_of, training_of
 
@@ -77,20 +79,33 @@ class TrainingPlan:
     seed: int | None
 
     def data(self, data: Given | None = None) -> Dataset:
-        """The examples that the model names, or those given in their place, checked."""
+        """The examples that the model names, or those given in their place, checked.
+
+        Raises what `open_data` and `check_batches` do, at the place in the text that names them.
+        """
+        seed = self.facts.seed if self.seed is None else self.seed
         match self.source:
             case Artifact(manifest=manifest):
                 entries = manifest.entries
             case model:
                 entries = interfaces(model.module)
-        seed = self.facts.seed if self.seed is None else self.seed
-        return open_examples(self.facts, entries, self._folder, data, seed=seed)
+        with self._blaming(*["data"] if data is None else []):
+            examples = open_examples(self.facts, entries, self.folder, data, seed=seed)
+        with self._blaming("batch", *["data"] if data is None else []):
+            check_batches(self.facts, entries, examples)
+        return examples
+
+    def _blaming(self, *entries: str) -> AbstractContextManager[None]:
+        """Errors that are raised meanwhile are told where the text has these entries, if there are any."""
+        if isinstance(self.source, SourceModel) and entries:
+            return self.source.blaming(*entries)
+        return nullcontext()
 
     @property
     def files(self) -> list[str]:
         """The files of examples that the model names."""
         named = (self.facts.data.path, self.facts.data.test_path)
-        return [os.path.join(self._folder, path) for path in named if path]
+        return [os.path.join(self.folder, path) for path in named if path]
 
     def trainer(self, threads: int | None = None) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that."""
@@ -104,14 +119,21 @@ class TrainingPlan:
                 artifact = compile_model(model, settings, request.weights, report=report)
                 report.notes = (*model.remarks, *report.notes)
         device = self.request.device
-        trainer = Trainer(artifact, threads=threads, folder=self._folder, device=device)
+        trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device)
         if self.resume is not None:
             trainer.resume(self.resume)
         return trainer, report
 
     @property
-    def _folder(self) -> str:
+    def folder(self) -> str:
+        """The folder that paths of the text are relative to."""
         return os.path.dirname(self.request.path) or "."
+
+
+def without_own(request: CompileRequest) -> CompileRequest:
+    """The request without the settings that only training knows."""
+    kept = {name: value for name, value in request.parameters.items() if name not in OWN}
+    return replace(request, parameters=kept)
 
 
 def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
@@ -130,8 +152,7 @@ def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
 
 def make_trained(request: CompileRequest, trainer: Trainer) -> CompileResult:
     """The artifact with the model's entry points and the trained weights."""
-    settings = {k: v for k, v in request.parameters.items() if k not in OWN}
-    return make_artifact(replace(request, parameters=settings, weights=trainer.trained()))
+    return make_artifact(replace(without_own(request), weights=trainer.trained()))
 
 
 def check_last_step(request: CompileRequest, trainer: Trainer) -> None:
@@ -158,7 +179,12 @@ def _open(request: CompileRequest) -> SourceModel:
     own = {name: value for name, value in request.parameters.items() if name in OWN}
     rest = {name: value for name, value in request.parameters.items() if name not in OWN}
     model = open_training(
-        request.path, text=request.text, module=request.module, settings=rest, places=request.places
+        request.path,
+        text=request.text,
+        module=request.module,
+        settings=rest,
+        places=request.places,
+        block=request.block,
     )
     for decision in request.decided:
         model.context.log.add(decision)

@@ -32,6 +32,10 @@ class Stream(Dataset):
         self._fitting = fitting
         self._used_up = False
 
+    def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """See `Dataset.example_shapes`."""
+        return {}
+
     def buffers(self, batch: int, sets: int) -> list[Batch]:
         """See `Dataset.buffers`; empty, since the sizes are known only from the batches."""
         return []

@@ -38,6 +38,7 @@ from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.buffers import Bytes, aligned_bytes
+from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
     Checkpoint,
     Facts,
@@ -55,6 +56,8 @@ Array = NDArray[np.generic]
 PROGRESS = "progress"
 """The section of an artifact with the progress of its training."""
 _MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+"""2**64 by the golden ratio: its multiples lie far apart, and so do the seeds of steps and measurements."""
 _MOST_STEPS = (1 << 31) - 1
 """The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
 _BUFFERS = 3
@@ -253,7 +256,15 @@ class Trainer:
     def measure(self, **batch: object) -> dict[str, float]:
         """The loss and the metrics of one batch."""
         with self._alone():
-            return dict(zip(self._evaluate.outputs, self._evaluate(batch, {}), strict=True))
+            return dict(zip(self._evaluate.outputs, self._evaluated(batch), strict=True))
+
+    def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> list[float]:
+        """The loss and the metrics of one batch; `number` counts those of a measurement.
+
+        The seed depends on the steps made and on the batch, so measuring again draws the same numbers.
+        """
+        seed = ((self.seed << 32) + self.steps + (number + 1) * _GOLDEN) & _MASK
+        return self._evaluate(batch, {SEED: np.array(seed, np.uint64)})
 
     def _test_data(self) -> Dataset:
         test = self.data().test
@@ -268,9 +279,9 @@ class Trainer:
     def _measured(self, data: Dataset) -> dict[str, float]:
         totals = dict.fromkeys(self._evaluate.outputs, 0.0)
         count = 0
-        for batch in data.batches(0, self._facts.batch, self.seed):
+        for number, batch in enumerate(data.batches(0, self._facts.batch, self.seed)):
             size = _examples(batch)
-            means = self._evaluate(self._evaluate.inputs_of(batch), {})
+            means = self._evaluated(self._evaluate.inputs_of(batch), number)
             for name, mean in zip(totals, means, strict=True):
                 totals[name] += mean * size
             count += size
@@ -306,6 +317,7 @@ class Trainer:
         weight. The trainer then has the weights of that step; the checkpoint is the last good one.
         """
         examples = self.data(data)
+        check_batches(self._facts, self._artifact.manifest.entries, examples)
         last = self._facts.epochs if epochs is None else epochs
         if examples.count is not None:
             self.total_steps = last * math.ceil(examples.count / self._facts.batch)
