@@ -38,7 +38,9 @@ def block(name: str, module: str = "Line", call: str = "predict", more: str = ""
 def trained(text: str, block: str | None = None) -> list[str]:
     """The weights that the step updates."""
     made = elaborate("line.dlm", text=text, purpose="train", block=block).module
-    updates = made.symbol("train_step").attributes["dlc.updates"]
+    step = made.symbol("train_step")
+    assert step is not None
+    updates = step.attributes["dlc.updates"]
     assert isinstance(updates, tuple)
     return [str(name) for name in updates if name]
 
