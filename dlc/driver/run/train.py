@@ -21,6 +21,7 @@ from dlc.driver.source.weight_sources import Weights
 from dlc.errors import CallError, UsageError
 from dlc.errors.options import option
 from dlc.frontend.elaboration.values import Datum
+from dlc.frontend.training.blocks import BlockName
 from dlc.frontend.training.entries import MOST
 from dlc.ir.passes import Manager
 from dlc.passes.graph.autodiff import autodiff
@@ -30,7 +31,13 @@ from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
-from dlc.runtime.training.trainer import PROGRESS, Trainer, open_examples, progress_of, training_of
+from dlc.runtime.training.trained_artifact import (
+    PROGRESS,
+    open_examples,
+    progress_of,
+    training_of,
+)
+from dlc.runtime.training.trainer import Trainer
 
 OWN = ("batch", "epochs", "seed")
 """Entries of a `train` block that may be set from outside."""
@@ -45,23 +52,53 @@ def make_trainer(request: CompileRequest, threads: int | None = None) -> tuple[T
     return plan_training(request.to_run_here()).trainer(threads)
 
 
+def make_trainers(request: CompileRequest, threads: int | None = None) -> dict[str, Trainer]:
+    """A trainer for each `train` block of a module, by name, with common weights.
+
+    Raises UsageError (D0905) for a file that is not model text, and as `make_trainer` does.
+    """
+    request = request.to_run_here()
+    model = _without_training(request)
+    module = request.module or next(iter(model.blocks), BlockName("", "")).module
+    names = [row.name for row in model.blocks if row.module == module] or [""]
+    plans = [plan_training(replace(request, block=name or None)) for name in names]
+    artifacts = [plan.artifact(Report()) for plan in plans]
+    return Trainer.sharing(
+        artifacts, threads=threads, folder=plans[0].folder, device=request.device
+    )
+
+
+def _without_training(request: CompileRequest) -> SourceModel:
+    if request.text is None and not request.path.endswith(".dlm"):
+        raise UsageError(
+            f"{request.path} is not model text, and only that has several train blocks",
+            code="D0905",
+            help="train the text of the model, or the artifact with dlc.trainer",
+        )
+    return without_own(request).open()
+
+
 def plan_training(request: CompileRequest, resume: str | None = None) -> TrainingPlan:
     """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
 
     Raises UsageError: D0814 for an artifact that does not train, D0925 where the request contradicts the
     checkpoint, or how far a saved trainer had come.
     """
-    seed = None if resume is None else _seed_of(resume, read_checkpoint(resume).facts, request)
+    progress: Mapping[str, Facts] = {} if resume is None else read_checkpoint(resume).progress
     if request.text is None and request.path.endswith(SUFFIX):
         artifact = Artifact.read(request.path)
+        facts = training_of(artifact)
         if resume is None and artifact.section(PROGRESS):
             seed = _seed_of(request.path, progress_of(artifact), request)
+        else:
+            seed = _resumed_seed(resume, progress, facts, request)
         artifact = _set(artifact, request)
         return TrainingPlan(request, artifact, training_of(artifact), resume, seed)
-    if resume is not None:
-        request = replace(request, weights=resume)
     model = _open(request)
     assert model.training is not None
+    seed = _resumed_seed(resume, progress, model.training, request)
+    if resume is not None:
+        request = replace(request, weights=resume)
     return TrainingPlan(request, model, model.training, resume, seed)
 
 
@@ -110,19 +147,24 @@ class TrainingPlan:
     def trainer(self, threads: int | None = None) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that."""
         report = Report()
-        match self.source:
-            case Artifact() as artifact:
-                pass
-            case model:
-                request = self.request
-                settings = placed_here(request.settings, model.module, request.device)
-                artifact = compile_model(model, settings, request.weights, report=report)
-                report.notes = (*model.remarks, *report.notes)
+        artifact = self.artifact(report)
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device)
         if self.resume is not None:
             trainer.resume(self.resume)
         return trainer, report
+
+    def artifact(self, report: Report) -> Artifact:
+        """The artifact that trains, compiled where it is not; the report gains what is to be said."""
+        match self.source:
+            case Artifact() as artifact:
+                return artifact
+            case model:
+                request = self.request
+                settings = placed_here(request.settings, model.module, request.device)
+                artifact = compile_model(model, settings, request.weights, report=report)
+                report.notes = (*model.remarks, *report.notes)
+                return artifact
 
     @property
     def folder(self) -> str:
@@ -134,6 +176,14 @@ def without_own(request: CompileRequest) -> CompileRequest:
     """The request without the settings that only training knows."""
     kept = {name: value for name, value in request.parameters.items() if name not in OWN}
     return replace(request, parameters=kept)
+
+
+def _resumed_seed(
+    resume: str | None, progress: Mapping[str, Facts], facts: Training, request: CompileRequest
+) -> int | None:
+    """The seed of a checkpoint, if it has the progress of this `train` block."""
+    done = progress.get(facts.block)
+    return None if resume is None or done is None else _seed_of(resume, done, request)
 
 
 def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
@@ -196,6 +246,12 @@ def _open(request: CompileRequest) -> SourceModel:
 def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
     """An artifact with the entries of its `train` block that the user sets."""
     facts = artifact.manifest.training
+    if facts is not None and request.block not in (None, facts.block):
+        raise UsageError(
+            f"{request.path} trains by the block {facts.block}",
+            code="D0539",
+            help=f"leave out {option('block', request.block or '')}, or train the text of the model",
+        )
     others = [name for name in request.parameters if name not in OWN]
     if request.settings.target != Settings().target:
         others.append(option("target"))

@@ -156,7 +156,8 @@ class _Functions:
     def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
         """The updated weight; the states that the optimizer keeps for it are added to `states`."""
         core = self.groups[symbol].optimizer
-        core.path = f"{weight.OPTIMIZER}{symbol}"
+        block = f"{self.training.block}:" if self.training.block else ""
+        core.path = f"{weight.OPTIMIZER}{block}{symbol}"
         value = updated(self.ev, core, self.at.gets[symbol], gradient, step)
         self.states += [replace(state, constant=True) for state in core.weights.values()]
         return value
