@@ -14,6 +14,7 @@ from dlc.driver.source.source_model import SourceModel
 from dlc.errors import Diagnostic, UsageError
 from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.system.atomic_write import check_writable
+from dlc.runtime.system.mapped_files import check_inside
 
 MISSING = "D0501"
 _ELSEWHERE = "training needs it there, or given: dlc train --data FILE"
@@ -91,6 +92,7 @@ def _checked(request: CompileRequest) -> CheckedTraining:
     warnings = _check_data(planned, model)
     if facts.checkpoint:
         with model.blaming("checkpoint"):
+            check_inside(facts.checkpoint)
             check_writable(os.path.join(planned.folder, facts.checkpoint))
     step = model.module.symbol(STEP)
     assert isinstance(step, func.Func)

@@ -106,14 +106,18 @@ class _Check:
     def run(self, weights: Sequence[Weight]) -> Training | None:
         """Check every entry; an error in one leaves the others."""
         self._entries()
-        self.eval = tuple(self._parts("eval"))
+        self.eval = self._eval()
         inputs = self._inputs()
         self._names(weights)
         data = self._data(inputs)
-        frozen = frozenset([symbol for part in self._parts("freeze") for symbol in part.symbols])
+        frozen = self._frozen(weights)
         groups = self._groups(weights, frozen)
         batch, epochs = self._whole("batch", 32, 1), self._whole("epochs", 1, 1)
         seed, checkpoint = self._whole("seed", 0, 0), self._checkpoint()
+        if checkpoint and data and checkpoint[0] in (data.path, data.test_path):
+            span = self.settings["checkpoint"].value.span
+            message = f"the checkpoint {checkpoint[0]} would replace the examples"
+            self._report("D0534", message, span, "give it another name")
         if inputs is None or data is None or not groups:
             return None
         return Training(
@@ -156,7 +160,8 @@ class _Check:
         seen: set[str] = set()
         for name, span in names:
             if name in seen:
-                self._report("D0530", f"{name} stands twice in this train block", span)
+                message = f"{name} stands twice in this train block"
+                self._report("D0530", message, span, "keep one of them")
             seen.add(name)
         seen.update([entry.name for entry in self.optimizers])
         for needed, how in (
@@ -264,6 +269,28 @@ class _Check:
         entry = self.settings.get(name)
         return [] if entry is None else parts_of(self.ev, self.root, [entry.value])
 
+    def _frozen(self, weights: Sequence[Weight]) -> frozenset[str]:
+        """The symbols of the frozen weights; every part that is frozen has some."""
+        trained = {w.symbol for w in weights if w.trained}
+        frozen: set[str] = set()
+        for part in self._parts("freeze"):
+            if trained.isdisjoint(part.symbols):
+                help = "a state is not trained; eval = PART keeps those of a normalisation"
+                self._report("D0550", "nothing in this part is trained", part.written.span, help)
+            frozen.update(part.symbols)
+        return frozenset(frozen)
+
+    def _eval(self) -> tuple[Part, ...]:
+        """The parts in eval mode, which are modules."""
+        parts = self._parts("eval")
+        for part in parts:
+            if not part.cores:
+                help = "name the module that it is in"
+                self._report(
+                    "D0550", "a weight has no functions to evaluate", part.written.span, help
+                )
+        return tuple(parts)
+
     def _groups(self, weights: Sequence[Weight], frozen: frozenset[str]) -> tuple[Group, ...]:
         """The optimizers, of which each weight that is trained has one."""
         trained = {w.symbol: w for w in weights if w.trained and w.symbol not in frozen}
@@ -288,7 +315,7 @@ class _Check:
 
     def _data(self, inputs: Mapping[str, TensorType] | None) -> DataSource | None:
         entry = self.settings.get("data")
-        return None if entry is None else data_source(self.ev, self.root, entry, inputs or ())
+        return None if entry is None else data_source(self.ev, self.root, entry, inputs)
 
     def _whole(self, name: str, default: int, least: int) -> int:
         entry = self.settings.get(name)

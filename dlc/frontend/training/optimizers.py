@@ -20,6 +20,7 @@ from dlc.frontend.modules.instances import Core, Instance
 from dlc.frontend.modules.layers import instantiate
 from dlc.frontend.sources.files import File
 from dlc.frontend.training.parts import parts_of
+from dlc.frontend.training.ranges import check_optimizer
 from dlc.frontend.weights.symbols import weight_value
 from dlc.ir.core import Value
 from dlc.ir.types import F32, F64, I32, TensorType
@@ -91,7 +92,7 @@ class Optimizers:
     """Makes the optimizers that the root module, its file and the library know."""
 
     def __init__(self, ev: Evaluator, root: Instance, library: File) -> None:
-        self.ev, self.at, self.root = ev, ev.at, root
+        self.ev, self.at, self.root, self.library = ev, ev.at, root, library
         home = root.core.definition.home
         assert isinstance(home, File)
         own = {n: f for n in list(home.known()) if isinstance(f := root.find(n), ModuleDefinition)}
@@ -132,6 +133,7 @@ class Optimizers:
                 call.span,
                 help="an optimizer gives a weight's next value: fn update(p, g, step) -> f32[..]",
             )
+        check_optimizer(self.ev, core, call.span, library=definition.home is self.library)
         return core
 
     def _arguments(self, call: ast.Call) -> Arguments:

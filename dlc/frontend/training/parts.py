@@ -63,7 +63,8 @@ def _part(ev: Evaluator, root: Instance, node: ast.Expr) -> Part:
     instances = [core for outer in cores for core in instances_of(Instance(outer))]
     symbols = [item.symbol for outer in cores for item in weights_of(Instance(outer))]
     if not cores:
-        raise _refused(ev, node, f"{describe(value)} is no part of {root.core.definition.name}")
+        message = f"{describe(value)} is no part of {root.core.definition.name}"
+        raise _refused(ev, node, message, "name a weight or a submodule")
     if _is_one_of_a_stack(value):
         raise _refused(
             ev,

@@ -33,6 +33,7 @@ from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.buffers import Bytes, aligned_bytes
+from dlc.runtime.system.mapped_files import check_inside
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
     Checkpoint,
@@ -314,6 +315,8 @@ class Trainer:
         last = self._facts.epochs if epochs is None else epochs
         if examples.count is not None:
             self.total_steps = last * math.ceil(examples.count / self._facts.batch)
+        if checkpoint is None and self._facts.checkpoint:
+            check_inside(self._facts.checkpoint)
         path = checkpoint or self.checkpoint
         if path is not None:
             check_writable(path)
