@@ -35,6 +35,10 @@ class Dataset(ABC):
     """The examples that are reserved for the test."""
 
     @abstractmethod
+    def steps(self, batch: int) -> int | None:
+        """The number of batches in an epoch, if it is known."""
+
+    @abstractmethod
     def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shape of one example by input; empty for a stream, whose shapes may differ."""
 
@@ -82,6 +86,10 @@ class Examples(Dataset):
         self._fields = table.fields
         self._rows = rows
         self._shuffled = shuffled
+
+    def steps(self, batch: int) -> int | None:
+        """See `Dataset.steps`."""
+        return -(-len(self._rows) // batch)
 
     def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `Dataset.example_shapes`."""

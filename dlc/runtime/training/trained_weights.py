@@ -74,6 +74,11 @@ class TrainedWeights:
         self._is_stale = self._there is not None
 
     @property
+    def are_on_gpu(self) -> bool:
+        """Whether steps update them in the memory of a GPU."""
+        return self._there is not None
+
+    @property
     def block(self) -> Bytes:
         """The current weights in the memory of the host."""
         if self._is_stale:

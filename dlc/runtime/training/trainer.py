@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError, UsageError, memory_needed
-from dlc.runtime.arrays.dtypes import DTYPES
-from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import (
     EVALUATE,
@@ -44,6 +42,7 @@ from dlc.runtime.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from dlc.runtime.training.divergence import check_loss, check_weights, interval
 from dlc.runtime.training.history import TEST, History, Record
 from dlc.runtime.training.step_call import StepCall
 from dlc.runtime.training.trained_artifact import (
@@ -143,6 +142,7 @@ class Trainer:
         self._together: Mapping[str, Trainer] = {facts.block: self}
         self._carried = Checkpoint({}, {})
         """What a checkpoint has of blocks that no trainer here is for."""
+        self._interval = interval(weights)
         self._step = StepCall(self._model.entry_points[STEP], weights.passed, facts)
         self._evaluate = StepCall(self._model.entry_points[EVALUATE], weights.passed, facts)
         self._before: Bytes | None = None
@@ -155,6 +155,8 @@ class Trainer:
         """Number of finished steps."""
         self.position = done.position
         """Number of finished examples of the current epoch."""
+        self._seen = done.step
+        """The step after which the weights were last looked at."""
         self.total_steps: int | None = None
         """Number of steps of the whole training, which schedules may read. `fit` sets it if it is known."""
         self.history: History = done.history
@@ -298,23 +300,27 @@ class Trainer:
         epochs: int | None = None,
         report: Callable[[Progress], None] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        ahead: int | None = None,
     ) -> History:
         """Train until `epochs` epochs are finished, including earlier ones, and return the history.
 
         `data` is a file or folder, an array for each input by name, an iterable of batches, or a result
         of `trainer.data`; by default the data that the `train` block names. `report` is called after each
-        step; an exception that it raises ends the training between two steps. The state is written to
+        step; an exception that it raises ends the training between two steps. Another thread makes up to
+        `ahead` batches while a step runs: by default 2 of files that take time to read, and none of an
+        iterable of yours, which may not expect one. The state is written to
         `checkpoint`, or to the path in the `train` block, at the interval that the block states and at
         the end.
 
-        Raises CallError (D0815) if the loss becomes NaN or infinite, or, after `remember_steps`, a
-        weight. The trainer then has the weights of that step; the checkpoint is the last good one.
+        Raises CallError (D0815) if the loss, a weight or a state becomes NaN or infinite. The trainer then
+        has the weights of that step; the checkpoint is the last good one.
         """
         examples = self.data(data)
         check_batches(self._facts, self._artifact.manifest.entries, examples)
         last = self._facts.epochs if epochs is None else epochs
-        if examples.count is not None:
-            self.total_steps = last * math.ceil(examples.count / self._facts.batch)
+        steps = examples.steps(self._facts.batch)
+        if steps is not None:
+            self.total_steps = last * steps
         if checkpoint is None and self._facts.checkpoint:
             check_inside(self._facts.checkpoint)
         path = checkpoint or self.checkpoint
@@ -322,7 +328,7 @@ class Trainer:
             check_writable(path)
         with self._weights.alone():
             while self.epoch < last:
-                self._epoch(examples, last, report)
+                self._epoch(examples, last, report, ahead)
                 between = self.epoch < last and self.epoch % self._facts.every == 0
                 if path is not None and between:
                     self._write_checkpoint(path)
@@ -331,22 +337,29 @@ class Trainer:
         return self.history
 
     def _epoch(
-        self, examples: Dataset, last: int, report: Callable[[Progress], None] | None
+        self,
+        examples: Dataset,
+        last: int,
+        report: Callable[[Progress], None] | None,
+        ahead: int | None,
     ) -> None:
         """Finish the current epoch, then measure the loss and the metrics."""
         loss = math.nan
         size = self._facts.batch
-        buffers = examples.buffers(size, _BUFFERS)
-        remaining = examples.batches(self.epoch, size, self.seed, self.position, out=buffers)
+        buffers = examples.buffers(size, max(_BUFFERS, 1 + (ahead or 0)))
+        remaining = examples.batches(
+            self.epoch, size, self.seed, self.position, out=buffers, ahead=ahead
+        )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in batches:
                 loss = self._stepped(self._step.inputs_of(batch))
-                self._check_finite(loss)
+                self._check(loss)
                 count = _examples(batch)
                 self.position += count
                 self._total += loss * count
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
+        self._check_weights()
         measured = {"loss": self._total / self.position if self.position else math.nan}
         if examples.test is not None:
             means = self._measured(examples.test)
@@ -362,20 +375,16 @@ class Trainer:
         epoch = self.epoch if measured is not None else self.epoch + 1
         return Progress(epoch, last, self.steps, self.position, examples.count, loss, measured)
 
-    def _check_finite(self, loss: float) -> None:
-        """Refuse to go on with a loss, or after `remember_steps` a weight, that is NaN or infinite."""
-        what = "" if math.isfinite(loss) else f"the loss is {loss}"
-        if not what and self._before is not None:
-            tensors = self._weights.tensors
-            names = (name for name, tensor in tensors.items() if not _is_finite(tensor))
-            what = next((f"the weight {name} is no number" for name in names), "")
-        if what:
-            raise CallError(
-                f"{what} after step {self.steps}",
-                code="D0815",
-                help="lower the learning rate or clip: adam(lr=..., clip_norm=1); "
-                "dlc train --check-nan names the operation that it came from",
-            )
+    def _check(self, loss: float) -> None:
+        """Refuse to go on with a loss, a weight or a state that is infinite or no number."""
+        check_loss(loss, self.steps)
+        every = 1 if self._before is not None else self._interval
+        if every is not None and self.steps - self._seen >= every:
+            self._check_weights()
+
+    def _check_weights(self) -> None:
+        check_weights(self._weights.tensors, self.steps, self._seen)
+        self._seen = self.steps
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -430,6 +439,7 @@ class Trainer:
     def _continue(self, facts: Facts) -> None:
         self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
         self.seed, self.history, self._total = facts.seed, facts.history, facts.total
+        self._seen = facts.step
 
     def _resumed(self, checkpoint: Checkpoint) -> list[str]:
         """The weights that a checkpoint has to have: not what is kept for blocks that it is not of."""
@@ -447,10 +457,6 @@ class Trainer:
                     code="D0548",
                     help="resume with the model and the optimizer that it was made with",
                 )
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return DTYPES[tensor.dtype].kind != "f" or bool(np.isfinite(tensor.values()).all())
 
 
 def _examples(batch: Mapping[str, Array]) -> int:
