@@ -13,7 +13,7 @@ from dlc.version import VERSION
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from dlc.driver.api import compile, trainer
+    from dlc.driver.api import compile, trainer, trainers
     from dlc.driver.jax.from_jax import from_jax
     from dlc.driver.jax.to_jax import to_jax
     from dlc.driver.torch.from_torch import from_torch
@@ -51,6 +51,7 @@ __all__ = [
     "pinned",
     "to_jax",
     "trainer",
+    "trainers",
 ]
 
 __version__ = VERSION
@@ -74,7 +75,7 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 def _home(name: str) -> ModuleType:
     """The module that defines a public name."""
     match name:
-        case "compile" | "trainer":
+        case "compile" | "trainer" | "trainers":
             import dlc.driver.api as home
         case "from_jax":
             import dlc.driver.jax.from_jax as home

@@ -13,7 +13,7 @@ from dlc.cli.report import errors_data, note, notes, print_json, progress
 from dlc.errors import DlcError, visible
 
 
-@options.compiling("chosen", "module", "shapes", "fixed", "dims")
+@options.compiling("chosen", "module", "block", "shapes", "fixed", "dims")
 def command(
     models: Annotated[list[str], typer.Argument(help="Models: .dlm, .dlir, .dlc or .onnx.")],
     *,

@@ -16,7 +16,7 @@ from dlc.errors import NumbersDiffer, visible
 from dlc.runtime.system.counts import counted
 
 
-@options.compiling("weights", "chosen", "module", "shapes", "fixed")
+@options.compiling("weights", "chosen", "module", "block", "shapes", "fixed")
 def command(
     model: options.Model,
     entry: Annotated[

@@ -25,6 +25,7 @@ from dlc.runtime.system.atomic_write import check_writable
     "disable_pass",
     "chosen",
     "module",
+    "block",
     "place",
     "shapes",
     "fixed",

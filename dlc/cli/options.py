@@ -112,6 +112,9 @@ Chosen: TypeAlias = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the root module."),
 ]
 Module: TypeAlias = Annotated[str | None, typer.Option(help="The root module.")]
+Block: TypeAlias = Annotated[
+    str | None, typer.Option(help="The train block, where the text has several.")
+]
 Placed: TypeAlias = Annotated[
     list[str],
     typer.Option("--place", metavar="PATH=DEVICE", help="Run a submodule on a device: head=cpu:1."),
@@ -157,6 +160,7 @@ class Compilation:
     disable_pass: Disabled = field(default_factory=list[str])
     chosen: Chosen = field(default_factory=list[str])
     module: Module = None
+    block: Block = None
     place: Placed = field(default_factory=list[str])
     verify_each: Verify = False
     max_memory: Memory = None
@@ -194,6 +198,7 @@ class Compilation:
         request = driver.CompileRequest(
             path,
             module=self.module,
+            block=self.block,
             parameters=parameters(self.chosen),
             places=pairs("--place", self.place),
             device=device_or_none(self.device),

@@ -21,6 +21,7 @@ from dlc.cli.report import print_json, print_text, progress
     "disable_pass",
     "chosen",
     "module",
+    "block",
     "place",
     "shapes",
     "fixed",

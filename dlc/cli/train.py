@@ -42,6 +42,7 @@ class Stopped(Exception):
     "matmul_precision",
     "chosen",
     "module",
+    "block",
     "max_memory",
     "dims",
 )

@@ -20,6 +20,7 @@ from dlc.errors import visible
     "disable_pass",
     "chosen",
     "module",
+    "block",
     "place",
     "shapes",
     "fixed",

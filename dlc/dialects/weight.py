@@ -17,6 +17,7 @@ from dlc.ir.types import TensorType, Type
 
 OPTIMIZER = "$optimizer."
 """Stands before the weight's name in the names of what an optimizer keeps for it: no module is called so.
+A `train` block with a name has that in between, `$optimizer.generate:head.w.m`.
 
 These states are `constant`: they begin as the optimizer says, whatever weights the model is given.
 """

@@ -1,9 +1,10 @@
-"""The Python API: `dlc.compile` and `dlc.trainer`."""
+"""The Python API: `dlc.compile`, `dlc.trainer` and `dlc.trainers`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import (
@@ -21,7 +22,7 @@ from dlc.driver.python_arguments import (
 )
 from dlc.driver.run.auto_device import automatic
 from dlc.driver.run.request import CompileRequest, make_model
-from dlc.driver.run.train import make_trainer
+from dlc.driver.run.train import make_trainer, make_trainers
 from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import memory_needed
 from dlc.errors.options import in_python
@@ -104,6 +105,7 @@ def trainer(
     text: str | None = None,
     weights: WeightsArgument = None,
     module: str | None = None,
+    block: str | None = None,
     level: int = 2,
     target: str = "cpu",
     device: str | None = None,
@@ -118,22 +120,81 @@ def trainer(
     `settings` are parameters of the root module, and `batch`, `epochs` and `seed` of the `train` block.
     The whole step, forward, backward and optimizer, is compiled as one program. `target` is `cpu` or
     `cuda`: a GPU, where the weights stay between steps, and `device` says which one. `weights` are what it
-    begins with: a file, `"init:SEED"`, or arrays by name.
+    begins with: a file, `"init:SEED"`, or arrays by name. `block` is the name of the `train` block, where
+    the text has several; `dlc.trainers` makes a trainer for each.
     """
-    request = CompileRequest(
-        path=model_path(path, text, "dlc.trainer"),
-        text=text,
-        module=or_none("module", module, str, "the name of a module"),
-        parameters=settings_of(settings),
-        device=device_or_none(or_none("device", device, str, DEVICE)),
-        weights=weights_of(weights),
-        settings=Settings(
-            whole("level", level),
-            target=of_kind("target", target, str, TARGET),
-            matmul=of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
-            matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
-            conv=of_kind("conv", conv, str, CONV),
-        ),
+    request = _training_request(
+        model_path(path, text, "dlc.trainer"),
+        or_none("block", block, str, "the name of a train block"),
+        _Choices(text, weights, module, level, target, device, matmul, conv, matmul_precision),
+        settings,
     )
     found, _ = make_trainer(automatic(request, trains=True), threads)
     return found
+
+
+@in_python()
+@memory_needed()
+def trainers(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    text: str | None = None,
+    weights: WeightsArgument = None,
+    module: str | None = None,
+    level: int = 2,
+    target: str = "cpu",
+    device: str | None = None,
+    matmul: str = "auto",
+    conv: str = "auto",
+    matmul_precision: str = "ieee",
+    threads: int | None = None,
+    **settings: Setting,
+) -> dict[str, Trainer]:
+    """A trainer for each `train` block of a module, by the name of the block, with common weights.
+
+    A step of one changes what the next step of another begins with, as the two sides of a GAN need it. A
+    checkpoint of one has the progress of all. The other arguments are those of `dlc.trainer`.
+    """
+    request = _training_request(
+        model_path(path, text, "dlc.trainers"),
+        None,
+        _Choices(text, weights, module, level, target, device, matmul, conv, matmul_precision),
+        settings,
+    )
+    return make_trainers(automatic(request), threads)
+
+
+class _Choices(NamedTuple):
+    """Arguments of `dlc.trainer` as they were given."""
+
+    text: str | None
+    weights: WeightsArgument
+    module: str | None
+    level: int
+    target: str
+    device: str | None
+    matmul: str
+    conv: str
+    matmul_precision: str
+
+
+def _training_request(
+    path: str, block: str | None, choices: _Choices, settings: Mapping[str, Setting]
+) -> CompileRequest:
+    """The request for a trainer, its arguments checked."""
+    return CompileRequest(
+        path=path,
+        text=choices.text,
+        module=or_none("module", choices.module, str, "the name of a module"),
+        block=block,
+        parameters=settings_of(settings),
+        device=device_or_none(or_none("device", choices.device, str, DEVICE)),
+        weights=weights_of(choices.weights),
+        settings=Settings(
+            whole("level", choices.level),
+            target=of_kind("target", choices.target, str, TARGET),
+            matmul=of_kind("matmul", choices.matmul, str, '"blas", "generated" or "auto"'),
+            matmul_precision=of_kind("matmul_precision", choices.matmul_precision, str, PRECISION),
+            conv=of_kind("conv", choices.conv, str, CONV),
+        ),
+    )

@@ -12,7 +12,6 @@ from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.limits import attach_limits
 from dlc.errors import Diagnostic, DlcError, ModelError, UsageError
-from dlc.errors.suggest import did_you_mean
 from dlc.frontend.constructs import Evaluator
 from dlc.frontend.elaboration.calls import Function
 from dlc.frontend.elaboration.problems import Poisoned, Problems, Stop
@@ -42,6 +41,14 @@ from dlc.frontend.sources.promises import (
 )
 from dlc.frontend.sources.settings import blaming_settings
 from dlc.frontend.training.block import Training, check_training
+from dlc.frontend.training.blocks import (
+    BlockName,
+    block_names,
+    blocks_of,
+    check_blocks,
+    chosen_block,
+    module_of,
+)
 from dlc.frontend.training.step import Purpose, train_functions
 from dlc.frontend.weights.symbols import source_of
 from dlc.ir.dims import MAX_FACTOR, Dim, symbol
@@ -63,11 +70,19 @@ class Elaborated:
 
     module: Module
     layers: tuple[Layer, ...]
-    train: Training | None
+    trainings: tuple[Training, ...]
+    """The checked `train` blocks of the root module; if functions that train were made, their block."""
+    blocks: tuple[BlockName, ...]
+    """All `train` blocks of the text."""
     warnings: tuple[Diagnostic, ...]
     texts: Mapping[str, str]
     unkept: tuple[Diagnostic, ...]
     """Limits and devices that compiled code would not respect: the compiler refuses them."""
+
+    @property
+    def train(self) -> Training | None:
+        """The first of the checked `train` blocks."""
+        return self.trainings[0] if self.trainings else None
 
 
 def elaborate(
@@ -79,14 +94,16 @@ def elaborate(
     values: ValueMap | None = None,
     purpose: Purpose = "call",
     places: Mapping[str, str] | None = None,
+    block: str | None = None,
 ) -> Elaborated:
     """The graph IR of the model in a file; with `text`, of that text under the name `path`.
 
     `module` names the root module where several have entry points, `settings` gives values to its
     parameters. `values` learns which value of the IR each name of the text is. `purpose` says which
-    functions are made: the entry points, or those that the `train` block of the root module makes.
-    `places` puts submodules, by path, on devices, as `use ... on cpu:1` does.
-    Raises ModelError with everything that is wrong.
+    functions are made: the entry points, or those that a `train` block of the root module makes, which is
+    called `block` where it has a name. `places` puts submodules, by path, on devices, as
+    `use ... on cpu:1` does.
+    Raises ModelError with everything that is wrong, UsageError (D0539) for a block that is not there.
     """
     source, folder = _root(path, text)
     problems = Problems()
@@ -97,11 +114,12 @@ def elaborate(
             file = loader.load(source)
             at = Trace(file.source, problems, values)
             at.folder = loader.folder
+            module = module or module_of(file, block)
             if problems.errors:
                 _look_further(at, file, loader, module, settings or {})
             else:
                 at.places.update(checked_places(places or {}))
-                parts = _elaborated(at, file, loader, module, settings or {}, purpose)
+                parts = _elaborated(at, file, loader, module, settings or {}, purpose, block)
     except Stop as stop:
         parts = None
         problems.errors.append(stop.last)
@@ -139,7 +157,8 @@ def _elaborated(
     module: str | None,
     settings: Mapping[str, object],
     purpose: Purpose,
-) -> tuple[Module, tuple[Layer, ...], Training | None]:
+    block: str | None,
+) -> tuple[Module, tuple[Layer, ...], tuple[Training, ...], tuple[BlockName, ...]]:
     ev = Evaluator(at)
     own = _own(loader)
     for other in own:
@@ -149,11 +168,13 @@ def _elaborated(
     if not at.problems.errors:
         check_places(at.places, [layer.path for layer in layers])
     weights = [] if root is None else weights_of(root)
-    training = _training(ev, file, root, loader, weights)
+    trainings = _trainings(ev, file, root, loader, weights, purpose != "call", block)
     if purpose != "call":
-        if training is None and not at.problems.errors:
+        if not trainings and not at.problems.errors:
             raise _no_training(ev, file, root)
-        entries, states = train_functions(ev, training, weights, purpose) if training else ([], [])
+        entries, states = (
+            train_functions(ev, trainings[0], weights, purpose) if trainings else ([], [])
+        )
         weights = [*weights, *states]
     module_op = Module.empty(FileLocation(file.source.name, 1, 1))
     attach_limits(module_op, limits_in(own))
@@ -162,7 +183,7 @@ def _elaborated(
         module_op.body.append(source_of(names.get(item.symbol, item)))
     for entry in entries:
         module_op.body.append(entry)
-    return module_op, layers, training
+    return module_op, layers, trainings, block_names(file)
 
 
 def _own(loader: Loader) -> list[File]:
@@ -216,31 +237,26 @@ def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Weigh
     return renames
 
 
-def _training(
+def _trainings(
     ev: Evaluator,
     file: File,
     root: Instance | None,
     loader: Loader,
     weights: Sequence[Weight],
-) -> Training | None:
-    """The checked `train` block of the root module."""
-    blocks = [item for item in file.tree.items if isinstance(item, ast.Train)]
-    training: Training | None = None
-    for block in blocks:
-        if root is not None and root.core.definition.name == block.name:
-            training = check_training(ev, block, root, loader.library("optimizers", ev), weights)
-        elif not isinstance(file.declared.get(block.name), ast.Module):
-            ev.at.source = file.source
-            modules = [n for n, d in file.declared.items() if isinstance(d, ast.Module)]
-            ev.report(
-                ev.at.fail(
-                    "D0206",
-                    f"there is no module {block.name} to train",
-                    block.name_span,
-                    help=did_you_mean(block.name, modules),
-                )
-            )
-    return training
+    trains: bool,
+    block: str | None,
+) -> tuple[Training, ...]:
+    """The checked `train` blocks of the root module: all of them, or the one that trains."""
+    check_blocks(ev, file)
+    module = None if root is None else root.core.definition.name
+    nodes = blocks_of(file, module)
+    if trains and not ev.at.problems.errors:
+        nodes = [node for node in [chosen_block(file, module, block)] if node is not None]
+    library = loader.library("optimizers", ev)
+    checked = [
+        check_training(ev, node, root, library, weights) for node in nodes if root is not None
+    ]
+    return tuple([training for training in checked if training is not None])
 
 
 def _no_training(ev: Evaluator, file: File, root: Instance | None) -> ModelError:

@@ -137,7 +137,7 @@ def test_several_models_are_checked_whatever_is_wrong_with_some(dlc: Command, fo
     )
     assert [list(model) for model in models["models"]] == [
         ["path", "errors"],
-        ["path", "entries", "warnings"],
+        ["path", "entries", "trainings", "warnings"],
     ]
     assert dlc("check", "rows.dlm", "rows.dlm", "--json").code == 0
 

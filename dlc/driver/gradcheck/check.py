@@ -151,6 +151,7 @@ def _opened(request: CompileRequest, call_request: CallRequest) -> SourceModel:
                 module=request.module,
                 settings=request.parameters,
                 purpose="loss",
+                block=request.block,
             )
         return plain
     return request.open()

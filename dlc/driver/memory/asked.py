@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.entry_choice import choose
 from dlc.driver.run.request import CompileRequest
-from dlc.driver.run.train import OWN, plan_training
+from dlc.driver.run.train import plan_training, without_own
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
@@ -141,7 +141,7 @@ def artifacts_of(request: CompileRequest, entry: str | None) -> Iterator[Artifac
 
 def models_of(request: CompileRequest, entry: str | None = None) -> Iterator[SourceModel]:
     """The model with its entry points, and as it trains, as far as `entry` needs them."""
-    model = _without_own(request).open()
+    model = without_own(request).open()
     names = [each.name for each in interfaces(model.module)]
     step = entry in (STEP, EVALUATE) and entry not in names
     if not model.can_train or (names and not step):
@@ -150,12 +150,6 @@ def models_of(request: CompileRequest, entry: str | None = None) -> Iterator[Sou
         planned = plan_training(request)
         assert isinstance(planned.source, SourceModel)
         yield planned.source
-
-
-def _without_own(request: CompileRequest) -> CompileRequest:
-    """The choices without those that only training knows."""
-    kept = {name: value for name, value in request.parameters.items() if name not in OWN}
-    return replace(request, parameters=kept)
 
 
 def compile_for_plan(model: SourceModel, request: CompileRequest) -> Artifact:

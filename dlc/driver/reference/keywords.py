@@ -17,7 +17,9 @@ ALIASES: Final = {
     "data": "train",
     "else": "if",
     "epochs": "train",
+    "eval": "train",
     "false": "true",
+    "freeze": "train",
     "from": "module",
     "in": "scan",
     "key": "param",
@@ -355,7 +357,9 @@ _WORDS: Final = (
         "train Module { data = ...  loss(...) = ...  optimizer = ...  batch = ...  epochs = ... }",
         "How a module is trained: where the examples come from, the loss as a function of them, the "
         "optimizer; `metric NAME = ...` is reported as well, `checkpoint` says where the weights are kept. "
-        "dlc train does it.",
+        "`freeze = PART` leaves parts of the module as they are, `optimizer(PART)` updates a part, and in "
+        "those of `eval = PART` `training` is false. Several blocks for a module have names: "
+        "train NAME for Module { ... }. dlc train does it.",
         """
         import nn (Linear)
         dim B = 1..512

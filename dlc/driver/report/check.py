@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
 from dlc.driver.compile.settings import Settings
+from dlc.driver.report.check_training import CheckedTraining, check_trainings
 from dlc.driver.report.interface import entry_data
 from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.train import without_own
 from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.errors import Diagnostic, diagnostic_data
 from dlc.ir.verify import verify
@@ -26,20 +28,24 @@ class Checked:
     warnings: tuple[Diagnostic, ...] = ()
     remarks: tuple[str, ...] = ()
     """The warnings as they are shown."""
+    trainings: tuple[CheckedTraining, ...] = ()
 
     @property
     def heads(self) -> list[str]:
-        """The entry points as the language writes them, each with what its calls must fulfil below it."""
-        return [
+        """The entry points as the language writes them, each with what its calls must fulfil below it; then
+        the `train` blocks, each with what it trains."""
+        entries = [
             "\n    if ".join([signature_text(entry), *[need.condition for need in entry.needs]])
             for entry in self.entries
         ]
+        return [*entries, *[training.head for training in self.trainings]]
 
     def data(self) -> dict[str, object]:
         """All of it, for programs."""
         return {
             "path": self.path,
             "entries": [entry_data(entry) for entry in self.entries],
+            "trainings": [training.data() for training in self.trainings],
             "warnings": [diagnostic_data(warning) for warning in self.warnings],
         }
 
@@ -47,10 +53,10 @@ class Checked:
 def check_model(request: CompileRequest) -> Checked:
     """Read a model completely, with what the request asks of its sizes.
 
-    Raises ModelError with everything that is wrong, and Unsupported for what its text demands and no
-    compilation would keep.
+    Raises ModelError with everything that is wrong, Unsupported for what its text demands and no
+    compilation would keep, and for `train` blocks what `check_trainings` raises.
     """
-    model = request.open()
+    model = without_own(request).open()
     verify(model.module)
     check_kept(model)
     CompileJob.of(model, Settings())
@@ -59,4 +65,7 @@ def check_model(request: CompileRequest) -> Checked:
         check_least(model.module)
         settle_interfaces(model.module)
     entries = interfaces(model.module)
-    return Checked(request.path, tuple(entries), model.warnings, model.remarks)
+    trainings = check_trainings(request, model)
+    missing = [warning for training in trainings for warning in training.warnings]
+    model.warnings = (*model.warnings, *missing)
+    return Checked(request.path, tuple(entries), model.warnings, model.remarks, trainings)

@@ -36,8 +36,9 @@ class CompileRequest:
     artifact is never run: what runs is compiled from its graph. IR below the graph is compiled only with
     `trust_ir`. `places` has devices of submodules by path, `device` is the one that the model runs on,
     where that is not the first GPU, or the processor. `to_train` is for the functions that train the model
-    instead of those that it exports. `decided` is what was chosen for the user, which the decision log
-    begins with. `shapes` and `fixed` are what is asked of an ONNX file, as texts.
+    instead of those that it exports, as the `train` block called `block` says. `decided` is what was chosen
+    for the user, which the decision log begins with. `shapes` and `fixed` are what is asked of an ONNX
+    file, as texts.
     """
 
     path: str
@@ -52,6 +53,7 @@ class CompileRequest:
     untrusted: bool = False
     trust_ir: bool = False
     to_train: bool = False
+    block: str | None = None
     decided: tuple[Decision, ...] = ()
     shapes: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -134,6 +136,7 @@ class CompileRequest:
             module=self.module,
             settings=self.parameters,
             places=self.places,
+            block=self.block,
         )
 
 

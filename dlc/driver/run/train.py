@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from dlc.driver.compile.compile import Report, compile_model
@@ -20,6 +21,7 @@ from dlc.driver.source.weight_sources import Weights
 from dlc.errors import CallError, UsageError
 from dlc.errors.options import option
 from dlc.frontend.elaboration.values import Datum
+from dlc.frontend.training.blocks import BlockName
 from dlc.frontend.training.entries import MOST
 from dlc.ir.passes import Manager
 from dlc.passes.graph.autodiff import autodiff
@@ -27,8 +29,15 @@ from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import STEP, Training
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
+from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
-from dlc.runtime.training.trainer import PROGRESS, Trainer, open_examples, progress_of, training_of
+from dlc.runtime.training.trained_artifact import (
+    PROGRESS,
+    open_examples,
+    progress_of,
+    training_of,
+)
+from dlc.runtime.training.trainer import Trainer
 
 OWN = ("batch", "epochs", "seed")
 """Entries of a `train` block that may be set from outside."""
@@ -43,23 +52,53 @@ def make_trainer(request: CompileRequest, threads: int | None = None) -> tuple[T
     return plan_training(request.to_run_here()).trainer(threads)
 
 
+def make_trainers(request: CompileRequest, threads: int | None = None) -> dict[str, Trainer]:
+    """A trainer for each `train` block of a module, by name, with common weights.
+
+    Raises UsageError (D0905) for a file that is not model text, and as `make_trainer` does.
+    """
+    request = request.to_run_here()
+    model = _without_training(request)
+    module = request.module or next(iter(model.blocks), BlockName("", "")).module
+    names = [row.name for row in model.blocks if row.module == module] or [""]
+    plans = [plan_training(replace(request, block=name or None)) for name in names]
+    artifacts = [plan.artifact(Report()) for plan in plans]
+    return Trainer.sharing(
+        artifacts, threads=threads, folder=plans[0].folder, device=request.device
+    )
+
+
+def _without_training(request: CompileRequest) -> SourceModel:
+    if request.text is None and not request.path.endswith(".dlm"):
+        raise UsageError(
+            f"{request.path} is not model text, and only that has several train blocks",
+            code="D0905",
+            help="train the text of the model, or the artifact with dlc.trainer",
+        )
+    return without_own(request).open()
+
+
 def plan_training(request: CompileRequest, resume: str | None = None) -> TrainingPlan:
     """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
 
     Raises UsageError: D0814 for an artifact that does not train, D0925 where the request contradicts the
     checkpoint, or how far a saved trainer had come.
     """
-    seed = None if resume is None else _seed_of(resume, read_checkpoint(resume).facts, request)
+    progress: Mapping[str, Facts] = {} if resume is None else read_checkpoint(resume).progress
     if request.text is None and request.path.endswith(SUFFIX):
         artifact = Artifact.read(request.path)
+        facts = training_of(artifact)
         if resume is None and artifact.section(PROGRESS):
             seed = _seed_of(request.path, progress_of(artifact), request)
+        else:
+            seed = _resumed_seed(resume, progress, facts, request)
         artifact = _set(artifact, request)
         return TrainingPlan(request, artifact, training_of(artifact), resume, seed)
-    if resume is not None:
-        request = replace(request, weights=resume)
     model = _open(request)
     assert model.training is not None
+    seed = _resumed_seed(resume, progress, model.training, request)
+    if resume is not None:
+        request = replace(request, weights=resume)
     return TrainingPlan(request, model, model.training, resume, seed)
 
 
@@ -77,41 +116,74 @@ class TrainingPlan:
     seed: int | None
 
     def data(self, data: Given | None = None) -> Dataset:
-        """The examples that the model names, or those given in their place, checked."""
+        """The examples that the model names, or those given in their place, checked.
+
+        Raises what `open_data` and `check_batches` do, at the place in the text that names them.
+        """
+        seed = self.facts.seed if self.seed is None else self.seed
         match self.source:
             case Artifact(manifest=manifest):
                 entries = manifest.entries
             case model:
                 entries = interfaces(model.module)
-        seed = self.facts.seed if self.seed is None else self.seed
-        return open_examples(self.facts, entries, self._folder, data, seed=seed)
+        with self._blaming(*["data"] if data is None else []):
+            examples = open_examples(self.facts, entries, self.folder, data, seed=seed)
+        with self._blaming("batch", *["data"] if data is None else []):
+            check_batches(self.facts, entries, examples)
+        return examples
+
+    def _blaming(self, *entries: str) -> AbstractContextManager[None]:
+        """Errors that are raised meanwhile are told where the text has these entries, if there are any."""
+        if isinstance(self.source, SourceModel) and entries:
+            return self.source.blaming(*entries)
+        return nullcontext()
 
     @property
     def files(self) -> list[str]:
         """The files of examples that the model names."""
         named = (self.facts.data.path, self.facts.data.test_path)
-        return [os.path.join(self._folder, path) for path in named if path]
+        return [os.path.join(self.folder, path) for path in named if path]
 
     def trainer(self, threads: int | None = None) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that."""
         report = Report()
+        artifact = self.artifact(report)
+        device = self.request.device
+        trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device)
+        if self.resume is not None:
+            trainer.resume(self.resume)
+        return trainer, report
+
+    def artifact(self, report: Report) -> Artifact:
+        """The artifact that trains, compiled where it is not; the report gains what is to be said."""
         match self.source:
             case Artifact() as artifact:
-                pass
+                return artifact
             case model:
                 request = self.request
                 settings = placed_here(request.settings, model.module, request.device)
                 artifact = compile_model(model, settings, request.weights, report=report)
                 report.notes = (*model.remarks, *report.notes)
-        device = self.request.device
-        trainer = Trainer(artifact, threads=threads, folder=self._folder, device=device)
-        if self.resume is not None:
-            trainer.resume(self.resume)
-        return trainer, report
+                return artifact
 
     @property
-    def _folder(self) -> str:
+    def folder(self) -> str:
+        """The folder that paths of the text are relative to."""
         return os.path.dirname(self.request.path) or "."
+
+
+def without_own(request: CompileRequest) -> CompileRequest:
+    """The request without the settings that only training knows."""
+    kept = {name: value for name, value in request.parameters.items() if name not in OWN}
+    return replace(request, parameters=kept)
+
+
+def _resumed_seed(
+    resume: str | None, progress: Mapping[str, Facts], facts: Training, request: CompileRequest
+) -> int | None:
+    """The seed of a checkpoint, if it has the progress of this `train` block."""
+    done = progress.get(facts.block)
+    return None if resume is None or done is None else _seed_of(resume, done, request)
 
 
 def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
@@ -130,8 +202,7 @@ def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
 
 def make_trained(request: CompileRequest, trainer: Trainer) -> CompileResult:
     """The artifact with the model's entry points and the trained weights."""
-    settings = {k: v for k, v in request.parameters.items() if k not in OWN}
-    return make_artifact(replace(request, parameters=settings, weights=trainer.trained()))
+    return make_artifact(replace(without_own(request), weights=trainer.trained()))
 
 
 def check_last_step(request: CompileRequest, trainer: Trainer) -> None:
@@ -158,7 +229,12 @@ def _open(request: CompileRequest) -> SourceModel:
     own = {name: value for name, value in request.parameters.items() if name in OWN}
     rest = {name: value for name, value in request.parameters.items() if name not in OWN}
     model = open_training(
-        request.path, text=request.text, module=request.module, settings=rest, places=request.places
+        request.path,
+        text=request.text,
+        module=request.module,
+        settings=rest,
+        places=request.places,
+        block=request.block,
     )
     for decision in request.decided:
         model.context.log.add(decision)
@@ -170,6 +246,12 @@ def _open(request: CompileRequest) -> SourceModel:
 def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
     """An artifact with the entries of its `train` block that the user sets."""
     facts = artifact.manifest.training
+    if facts is not None and request.block not in (None, facts.block):
+        raise UsageError(
+            f"{request.path} trains by the block {facts.block}",
+            code="D0539",
+            help=f"leave out {option('block', request.block or '')}, or train the text of the model",
+        )
     others = [name for name in request.parameters if name not in OWN]
     if request.settings.target != Settings().target:
         others.append(option("target"))

@@ -94,10 +94,12 @@ def open_training(
     settings: Chosen | None = None,
     places: Places | None = None,
     purpose: Purpose = "train",
+    block: str | None = None,
 ) -> SourceModel:
-    """The functions that train the model in a text, as its `train` block says; or its loss alone.
+    """The functions that train the model in a text, as a `train` block says; or its loss alone.
 
-    Raises UsageError (D0905) for a file that is not model text, ModelError for one without such a block.
+    `block` is the name of that block, where the text has several. Raises UsageError (D0539) for a block
+    that is not there, (D0905) for a file that is not model text, ModelError for one without such a block.
     """
     path = Path(path)
     if text is None and path.suffix != ".dlm":
@@ -108,9 +110,17 @@ def open_training(
         )
     if text is None:
         map_file(path)
-    model = _open_text(path, text, module, settings or {}, places or {}, purpose=purpose)
+    model = _open_text(
+        path, text, module, settings or {}, places or {}, purpose=purpose, block=block
+    )
     model.reopen = lambda: open_training(
-        path, text=text, module=module, settings=settings, places=places, purpose=purpose
+        path,
+        text=text,
+        module=module,
+        settings=settings,
+        places=places,
+        purpose=purpose,
+        block=block,
     )
     return model
 
@@ -131,6 +141,7 @@ def _open_text(
     _: ImportRequest | None = None,
     *,
     purpose: Purpose = "call",
+    block: str | None = None,
 ) -> SourceModel:
     context = Context()
     elaborated = elaborate(
@@ -141,6 +152,7 @@ def _open_text(
         values=context.values,
         purpose=purpose,
         places=places,
+        block=block,
     )
     return SourceModel(
         elaborated.module,
@@ -155,6 +167,9 @@ def _open_text(
         if elaborated.train and purpose != "call"
         else None,
         can_train=elaborated.train is not None,
+        blocks=elaborated.blocks,
+        frozen=elaborated.train.frozen if elaborated.train else frozenset(),
+        entry_places=elaborated.train.places if elaborated.train else {},
     )
 
 
@@ -170,6 +185,7 @@ def _training_facts(block: frontend.Training) -> Training:
         block.seed,
         path,
         every,
+        block.block,
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.source.weight_sources import Array
-from dlc.errors import Diagnostic, DlcError, render
+from dlc.errors import Diagnostic, DlcError, SourceLocation, render
+from dlc.frontend.training.blocks import BlockName
 from dlc.ir.passes import Context
 from dlc.runtime.artifact import manifest
 
@@ -45,6 +46,12 @@ class SourceModel:
     """Sizes that keep already to the bounds that were asked for."""
     can_train: bool = False
     """Whether its text says how it trains."""
+    blocks: tuple[BlockName, ...] = ()
+    """The `train` blocks of its text."""
+    frozen: frozenset[str] = frozenset()
+    """The weights that its training leaves as they are."""
+    entry_places: Mapping[str, SourceLocation] = field(default_factory=dict[str, SourceLocation])
+    """Where its `train` block says what, by the names of the entries; "" for the block itself."""
     trust_ir: bool = False
     """Whether IR below the graph, which may use any memory, is compiled."""
 
@@ -56,6 +63,18 @@ class SourceModel:
         except DlcError as error:
             error.sources.update({**self.listings, **self.texts})
             raise
+
+    @contextmanager
+    def blaming(self, *entries: str) -> Generator[None]:
+        """Errors without a place that are raised meanwhile are told at the first of these entries of the
+        `train` block that it has, or else at the block."""
+        try:
+            with self.quoting():
+                yield
+        except DlcError as error:
+            place = next((p for e in (*entries, "") if (p := self.entry_places.get(e))), None)
+            placed = [d if d.place else replace(d, place=place) for d in error.diagnostics]
+            raise type(error)(placed, sources=error.sources) from None
 
     @property
     def remarks(self) -> tuple[str, ...]:

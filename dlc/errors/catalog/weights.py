@@ -143,6 +143,21 @@ PAGES: dict[str, Page] = {
         TRAIN.format("").replace("y: i32[B]", "step: i32[B]").replace(", y)", ", step)"),
         TRAIN.format(""),
     ),
+    "D0538": Page(
+        "two `train` blocks that cannot be told apart",
+        "A module may be trained in several ways, such as the two sides of a GAN. Then each `train` block "
+        "has a name of its own: `train NAME for Module { ... }`. `dlc train --block NAME` and "
+        '`dlc.trainer(path, block="NAME")` choose one.',
+        TRAIN.format("") + TRAIN.format("")[TRAIN.format("").index("\ntrain") :],
+        TRAIN.format("").replace("train M", "train first for M")
+        + TRAIN.format("")[TRAIN.format("").index("\ntrain") :].replace("M {", "second for M {"),
+    ),
+    "D0539": Page(
+        "which `train` block is meant",
+        "The text has several `train` blocks, and either none was chosen or there is none of this name.",
+        "dlc train gan.dlm",
+        "dlc train gan.dlm --block generator",
+    ),
     "D0540": Page(
         "an option of the data that has no meaning",
         "A source of data knows the options test, limit and shuffle; a table also header and separator, a "
@@ -221,6 +236,17 @@ PAGES: dict[str, Page] = {
         'data = npz("digits.npz", image="images", label="labels")',
         'data = npz("digits.npz", image="images", label="labels", test=0.2)',
     ),
+    "D0550": Page(
+        "a part that a `train` block cannot name",
+        "`freeze = ...`, `eval = ...` and `optimizer(...) = ...` name members of the module by their "
+        "paths: `body`, `decoder.0`, `head.w`, or several: `freeze = (body, embed)`. Each weight has one "
+        "optimizer, and at least one is trained. The weights of a stack, `L * Block(...)`, are one tensor, "
+        "so its blocks are trained or frozen together.",
+        TRAIN.format("  freeze = v\n"),
+        TRAIN.format("  freeze = b\n").replace(
+            "normal(0.1)\n", "normal(0.1)\n  param b: f32[2] = zeros()\n"
+        ),
+    ),
     "D0551": Page(
         "a table of buffers that cannot be read",
         "`dlc memory --instance FILE` reads comma-separated text: a first row with the names id, lower, "
@@ -229,6 +255,21 @@ PAGES: dict[str, Page] = {
         "and less than 2**53, and every id stands once. The message names the line.",
         "id,lower,upper,size\n0,4,4,512",
         "id,lower,upper,size\n0,4,5,512",
+    ),
+    "D0553": Page(
+        "batches that the model has no room for",
+        "Data is cut into batches of `batch` examples, and the last batch of an epoch may be shorter. The "
+        "bounds of the named sizes of the loss have to allow both.",
+        "dim B = 1..8\ntrain Line {\n  batch = 32\n  ...\n}",
+        "dim B = 1..8\ntrain Line {\n  batch = 8\n  ...\n}",
+    ),
+    "D0554": Page(
+        "one input of two types",
+        "What data gives is read once for the loss and all metrics, so they declare the same type for an "
+        "input of the same name. Where two types are wanted, convert in the metric, or let the data give "
+        'the array under two names: `npz(..., y="label", y2="label")`.',
+        TRAIN.format("  metric m(y: f32[B]) = mean(y)\n"),
+        TRAIN.format("  metric m(y: i32[B]) = mean(f32(y))\n"),
     ),
     "D0552": Page(
         "initial values that the dtype cannot hold",

@@ -154,6 +154,7 @@ def call_function(ev: Evaluator, function: Function, arguments: Arguments) -> Da
     scope = Scope(function.home)
     caller, called_at = at.frame, arguments.source.place(arguments.span)
     source = function.home.source
+    outer_training, at.training = at.training, at.training and function.home.trains
     at.source = source
     try:
         _match_parameters(ev, function, bound, arguments.source, scope)
@@ -175,7 +176,7 @@ def call_function(ev: Evaluator, function: Function, arguments: Arguments) -> Da
         finally:
             at.frame = caller
     finally:
-        at.source = arguments.source
+        at.source, at.training = arguments.source, outer_training
         at.stand(arguments.span)
 
 

@@ -23,6 +23,11 @@ class Home(ABC):
 
     source: Source
 
+    @property
+    def trains(self) -> bool:
+        """Whether `training` may be true in its functions: not in parts that are in eval mode."""
+        return True
+
     @abstractmethod
     def find(self, name: str) -> Datum:
         """The value of the name there, or MISSING."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,13 +39,20 @@ __all__ = ["Derivative"]
 PARAMS: Final = "params"
 
 
+@dataclass(frozen=True, slots=True)
+class OneWeight:
+    """A weight in `wrt`, by its symbol."""
+
+    symbol: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Derivative(Callee):
     """A function made by `grad`, `vjp` or `value_and_grad`; `wrt` names parameters of `function`."""
 
     kind: str
     function: Callee
-    wrt: tuple[str, ...]
+    wrt: tuple[str | OneWeight, ...]
     single: bool
     """Whether one name was given rather than a tuple of names."""
 
@@ -95,13 +102,19 @@ def _derivative(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
     wrt_arguments = (
         wrt.items if isinstance(wrt, ast.Tuple) else (ast.Argument(wrt.span, None, wrt),)
     )
-    chosen_names = tuple([_parameter(ev, item.value, names, function) for item in wrt_arguments])
-    return Derivative(kind, function, chosen_names, single=not isinstance(wrt, ast.Tuple))
+    chosen = tuple([_variable(ev, item.value, scope, function) for item in wrt_arguments])
+    return Derivative(kind, function, chosen, single=not isinstance(wrt, ast.Tuple))
 
 
-def _parameter(ev: Evaluator, node: ast.Expr, names: Sequence[str], function: Callee) -> str:
+def _variable(ev: Evaluator, node: ast.Expr, scope: Scope, function: Callee) -> str | OneWeight:
+    """What a derivative is taken by: a parameter of the function, `params`, or a weight by its path."""
+    names = function.parameter_names
     if isinstance(node, ast.Name) and (node.name in names or node.name == PARAMS):
         return node.name
+    if isinstance(node, ast.Attribute | ast.Index) or (
+        isinstance(node, ast.Name) and isinstance(scope.find(node.name), Value)
+    ):
+        return _weight(ev, node, scope)
     name = node.name if isinstance(node, ast.Name) else "this"
     raise ev.at.fail(
         "D0422",
@@ -111,9 +124,23 @@ def _parameter(ev: Evaluator, node: ast.Expr, names: Sequence[str], function: Ca
     )
 
 
+def _weight(ev: Evaluator, node: ast.Expr, scope: Scope) -> OneWeight:
+    value = ev.eval(node, scope)
+    if value is UNKNOWN:
+        raise Poisoned
+    if isinstance(value, Value) and isinstance(value.op, weight.Get):
+        return OneWeight(value.op.symbol.name)
+    raise ev.at.fail(
+        "D0422",
+        f"{describe(value)} is no weight by which a derivative is taken",
+        node.span,
+        help="name a whole weight by its path, wrt=head.w, or all of them: wrt=params",
+    )
+
+
 HOW: Final = (
-    " `wrt` names a parameter of f (by default the first), a tuple of them, or `params`: all trained "
-    "weights that f uses, as a tuple with their paths as names."
+    " `wrt` names a parameter of f (by default the first), a weight by its path (head.w), a tuple of "
+    "them, or `params`: all trained weights that f uses, as a tuple with their paths as names."
 )
 for _name, _doc, _example, _result in (
     (
@@ -170,7 +197,7 @@ class _Differentiation:
             at.place(flow.Yield(tuple(values)))
         seeds = self._seeds(values, dy)
         captured = capture([self.body])
-        weights = [v for v in captured if self._is_trained(v)] if self._wants_weights else []
+        weights = [value for value in captured if self._is_wanted(value)]
         inputs = [*self.passed, *captured]
         wrt = [*range(len(self.passed)), *[inputs.index(value) for value in weights]]
         at.stand(self.arguments.span)
@@ -180,13 +207,12 @@ class _Differentiation:
         gradients = self._shaped(list(results[len(values) if with_value else 0 :]), weights)
         return Record.of((results[0], gradients)) if with_value else gradients
 
-    @property
-    def _wants_weights(self) -> bool:
-        return PARAMS in self.derivative.wrt
-
-    @staticmethod
-    def _is_trained(value: Value) -> bool:
-        return isinstance(value.op, weight.Get) and tensor_type(value).dtype.is_float
+    def _is_wanted(self, value: Value) -> bool:
+        """Whether the derivative is taken by this value, if that is a weight."""
+        if not isinstance(value.op, weight.Get) or not tensor_type(value).dtype.is_float:
+            return False
+        wrt = self.derivative.wrt
+        return PARAMS in wrt or OneWeight(value.op.symbol.name) in wrt
 
     # Arguments ------------------------------------------------------------------------------------
 
@@ -200,7 +226,7 @@ class _Differentiation:
         names = self.function.parameter_names
         bound = bind(self.ev, self.function.called, [(n, False) for n in names], arguments)
         for name in self.derivative.wrt:
-            if name == PARAMS and name not in names:
+            if isinstance(name, OneWeight) or (name == PARAMS and name not in names):
                 continue
             argument = bound.get(name)
             if argument is None:
@@ -314,13 +340,26 @@ class _Differentiation:
         count = len(gradients) - len(weights)
         rest = gradients[:count]
         parts: list[Datum] = []
+        by_path = dict(zip([value.name for value in weights], gradients[count:], strict=True))
         for name in self.derivative.wrt:
-            if name == PARAMS and name not in names:
+            if isinstance(name, OneWeight):
+                parts.append(self._by_weight(name, by_path))
+            elif name == PARAMS and name not in names:
                 paths = tuple([value.name for value in weights])
                 parts.append(Record(tuple(gradients[count:]), paths))
             else:
                 parts.append(refilled(self._argument(name), rest))
         return parts[0] if self.derivative.single else Record.of(tuple(parts))
+
+    def _by_weight(self, name: OneWeight, gradients: Mapping[str | None, Value]) -> Datum:
+        if name.symbol not in gradients:
+            raise self.at.fail(
+                "D0422",
+                f"{self.function.called} does not depend on {name.symbol}, or that is no float",
+                self.arguments.span,
+                help="take the derivative by a weight of floats that the function uses",
+            )
+        return gradients[name.symbol]
 
     def _argument(self, name: str) -> Datum:
         names = self.function.parameter_names

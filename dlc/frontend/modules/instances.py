@@ -72,6 +72,8 @@ class Core:
     checked: bool = False
     like: TensorType | None = None
     """The type of the weight that an optimizer updates."""
+    trains: bool = True
+    """Whether `training` may be true in its functions."""
 
     def below(self, name: str) -> str:
         """The path of a member."""
@@ -297,6 +299,10 @@ class Instance(Callee, Home):
     @property
     def called(self) -> str:
         return f"{self.core.path or 'the root'} of {self.core.definition.called}"
+
+    @property
+    def trains(self) -> bool:
+        return self.core.trains
 
     @property
     def parameter_names(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The `train` block: what it says, checked.
 
-The loss is elaborated once with `training` true and thrown away, every metric with it false, the
-optimizer once for each type of weight. `train_step` makes the functions that train.
+The loss is elaborated once with `training` true and thrown away, every metric with it false, each
+optimizer once for each type of weight. `step` makes the functions that train.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from dlc.dialects import array, weight
-from dlc.errors import ModelError
+from dlc.errors import ModelError, SourceLocation
 from dlc.errors.suggest import did_you_mean
-from dlc.frontend.elaboration.definitions import ModuleDefinition
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.keys import SEED_NAME
 from dlc.frontend.elaboration.problems import Poisoned
-from dlc.frontend.elaboration.scope import MISSING, Scope
-from dlc.frontend.elaboration.tensors import as_tensor, convert, dtype_of, tensor_type
-from dlc.frontend.elaboration.trace import Frame, Trace
+from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.tensors import as_tensor, dtype_of, tensor_type
+from dlc.frontend.elaboration.trace import Frame
 from dlc.frontend.elaboration.types import declared_type
-from dlc.frontend.elaboration.values import UNKNOWN, Argument, Arguments, Callee, Datum, describe
-from dlc.frontend.elaboration.weight import Origin, Weight
-from dlc.frontend.modules.instances import Core, Instance
-from dlc.frontend.modules.layers import instantiate
+from dlc.frontend.elaboration.values import UNKNOWN, Callee, Datum, describe
+from dlc.frontend.elaboration.weight import Weight
+from dlc.frontend.modules.instances import Instance
 from dlc.frontend.sources.files import File
 from dlc.frontend.training.data import data_source
 from dlc.frontend.training.entries import checkpoint, whole
+from dlc.frontend.training.optimizers import Group, groups_of
+from dlc.frontend.training.parts import Part, in_eval_mode, parts_of
 from dlc.frontend.training.state_updates import lift_sets
-from dlc.frontend.weights.symbols import weight_value
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
-from dlc.ir.types import F32, F64, I32, TensorType
+from dlc.ir.types import F32, TensorType
 from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource
 from dlc.text.model import ast
 
@@ -43,20 +41,24 @@ __all__ = [
     "declared_input",
     "one_number",
     "scope_of",
-    "updated",
 ]
 
-ENTRIES: Final = ("data", "loss", "metric", "optimizer", "batch", "epochs", "seed", "checkpoint")
+ENTRIES: Final = (
+    "data", "loss", "metric", "optimizer", "freeze", "eval", "batch", "epochs", "seed", "checkpoint",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A checked `train` block. `clip_norm` and the like are among the settings of the optimizer.
+    """A checked `train` block. `clip_norm` and the like are among the settings of an optimizer.
 
-    `loss`, `measured` (the metrics) and `optimizer` are what the functions that train are made of.
+    `block` is its name, or "". `frozen` are the symbols of the weights that it leaves as they are, `eval`
+    the parts whose functions see `training` false. `loss`, `measured` (the metrics) and `groups` (the
+    optimizers) are what the functions that train are made of.
     """
 
     module: str
+    block: str
     inputs: tuple[tuple[str, TensorType], ...]
     metrics: tuple[str, ...]
     data: DataSource
@@ -66,8 +68,12 @@ class Training:
     checkpoint: tuple[str, int] | None
     loss: ast.Loss = field(repr=False)
     measured: tuple[ast.Metric, ...] = field(repr=False)
-    optimizer: Core = field(repr=False)
+    groups: tuple[Group, ...] = field(repr=False)
+    frozen: frozenset[str] = field(repr=False)
+    eval: tuple[Part, ...] = field(repr=False)
     root: Instance = field(repr=False)
+    places: Mapping[str, SourceLocation] = field(repr=False)
+    """Where the text says what, by the names of the entries; "" for the block itself."""
 
 
 def check_training(
@@ -89,7 +95,9 @@ class _Check:
         self.node = node
         self.root = root
         self.library = library
-        self.settings = {e.name: e for e in node.entries if isinstance(e, ast.Setting)}
+        settings = [e for e in node.entries if isinstance(e, ast.Setting)]
+        self.settings = {e.name: e for e in settings if not e.parts}
+        self.optimizers = [e for e in settings if e.name == "optimizer"]
         self.losses = [e for e in node.entries if isinstance(e, ast.Loss)]
         self.metrics = [e for e in node.entries if isinstance(e, ast.Metric)]
         self.at.source = root.source
@@ -98,16 +106,23 @@ class _Check:
     def run(self, weights: Sequence[Weight]) -> Training | None:
         """Check every entry; an error in one leaves the others."""
         self._entries()
+        self.eval = self._eval()
         inputs = self._inputs()
         self._names(weights)
         data = self._data(inputs)
-        optimizer = self._optimizer(weights)
+        frozen = self._frozen(weights)
+        groups = self._groups(weights, frozen)
         batch, epochs = self._whole("batch", 32, 1), self._whole("epochs", 1, 1)
         seed, checkpoint = self._whole("seed", 0, 0), self._checkpoint()
-        if inputs is None or data is None or optimizer is None:
+        if checkpoint and data and checkpoint[0] in (data.path, data.test_path):
+            span = self.settings["checkpoint"].value.span
+            message = f"the checkpoint {checkpoint[0]} would replace the examples"
+            self._report("D0534", message, span, "give it another name")
+        if inputs is None or data is None or not groups:
             return None
         return Training(
             self.node.name,
+            self.node.block,
             tuple(inputs.items()),
             tuple([metric.name for metric in self.metrics]),
             data,
@@ -117,9 +132,19 @@ class _Check:
             checkpoint,
             self.losses[0],
             tuple(self.metrics),
-            optimizer,
+            groups,
+            frozen,
+            self.eval,
             self.root,
+            self._places(),
         )
+
+    def _places(self) -> dict[str, SourceLocation]:
+        place = self.root.source.place
+        return {
+            "": place(self.node.block_span),
+            **{name: place(entry.value.span) for name, entry in self.settings.items()},
+        }
 
     def _report(self, code: str, message: str, span: ast.Span, help: str | None = None) -> None:
         self.ev.report(self.at.fail(code, message, span, help=help))
@@ -130,12 +155,15 @@ class _Check:
             if entry.name not in ENTRIES:
                 help = did_you_mean(entry.name, ENTRIES) or f"there are {', '.join(ENTRIES)}"
                 self._report("D0530", f"train has no {entry.name}", entry.name_span, help)
-        names = [(e.name, e.name_span) for e in self.node.entries]
+        grouped = {id(e) for e in self.optimizers if e.parts}
+        names = [(e.name, e.name_span) for e in self.node.entries if id(e) not in grouped]
         seen: set[str] = set()
         for name, span in names:
             if name in seen:
-                self._report("D0530", f"{name} stands twice in this train block", span)
+                message = f"{name} stands twice in this train block"
+                self._report("D0530", message, span, "keep one of them")
             seen.add(name)
+        seen.update([entry.name for entry in self.optimizers])
         for needed, how in (
             ("loss", "loss(x: f32[B, 4], y: i32[B]) = ..."),
             ("data", 'data = npz("data.npz", x="x", y="y")'),
@@ -181,9 +209,25 @@ class _Check:
         for metric in self.metrics:
             seen = loss.parameters if metric.parameters is None else metric.parameters
             metric_inputs = self._function(metric.name, seen, metric.body, None, training=False)
+            if inputs is not None and metric_inputs is not None:
+                self._same_types(metric, inputs, metric_inputs)
             if inputs is not None:
                 inputs = None if metric_inputs is None else {**metric_inputs, **inputs}
         return inputs
+
+    def _same_types(
+        self, metric: ast.Metric, known: Mapping[str, TensorType], own: Mapping[str, TensorType]
+    ) -> None:
+        """An input is read from the data once, so all functions that take it declare the same type."""
+        for parameter in metric.parameters or ():
+            name = parameter.name
+            if name in known and own[name] is not known[name]:
+                message = (
+                    f"metric {metric.name} takes {name}: {own[name].text}, "
+                    f"and it is {known[name].text} in the loss or another metric"
+                )
+                help = f"declare it as {known[name].text}, or give the data two names for it"
+                self._report("D0554", message, parameter.span, help)
 
     def _function(
         self,
@@ -200,7 +244,7 @@ class _Check:
         outer_training, at.training = at.training, training
         frame, at.frame = at.frame, Frame(name, "", self.root.source)
         try:
-            with at.scratch():
+            with at.scratch(), in_eval_mode(self.eval):
                 scope = scope_of(self.root)
                 for parameter in parameters:
                     inputs[parameter.name] = declared_input(ev, parameter, scope)
@@ -218,11 +262,60 @@ class _Check:
             at.source = self.root.source
         return None
 
+    # Parts ----------------------------------------------------------------------------------------
+
+    def _parts(self, name: str) -> list[Part]:
+        """The parts that an entry names."""
+        entry = self.settings.get(name)
+        return [] if entry is None else parts_of(self.ev, self.root, [entry.value])
+
+    def _frozen(self, weights: Sequence[Weight]) -> frozenset[str]:
+        """The symbols of the frozen weights; every part that is frozen has some."""
+        trained = {w.symbol for w in weights if w.trained}
+        frozen: set[str] = set()
+        for part in self._parts("freeze"):
+            if trained.isdisjoint(part.symbols):
+                help = "a state is not trained; eval = PART keeps those of a normalisation"
+                self._report("D0550", "nothing in this part is trained", part.written.span, help)
+            frozen.update(part.symbols)
+        return frozenset(frozen)
+
+    def _eval(self) -> tuple[Part, ...]:
+        """The parts in eval mode, which are modules."""
+        parts = self._parts("eval")
+        for part in parts:
+            if not part.cores:
+                help = "name the module that it is in"
+                self._report(
+                    "D0550", "a weight has no functions to evaluate", part.written.span, help
+                )
+        return tuple(parts)
+
+    def _groups(self, weights: Sequence[Weight], frozen: frozenset[str]) -> tuple[Group, ...]:
+        """The optimizers, of which each weight that is trained has one."""
+        trained = {w.symbol: w for w in weights if w.trained and w.symbol not in frozen}
+        if frozen and not trained:
+            span = self.settings["freeze"].value.span
+            help = "leave a part out of freeze: it is trained"
+            self._report("D0550", f"no weight of {self.node.name} is left to train", span, help)
+            return ()
+        groups = groups_of(self.ev, self.root, self.library, self.optimizers, trained)
+        grouped = {symbol for group in groups for symbol in group.symbols}
+        left = [symbol for symbol in trained if symbol not in grouped]
+        if left and groups and all(entry.parts for entry in self.optimizers):
+            self._report(
+                "D0531",
+                f"no optimizer updates {left[0]}",
+                self.node.name_span,
+                "write optimizer = ... for the rest, or freeze it",
+            )
+        return groups
+
     # Settings -------------------------------------------------------------------------------------
 
     def _data(self, inputs: Mapping[str, TensorType] | None) -> DataSource | None:
         entry = self.settings.get("data")
-        return None if entry is None else data_source(self.ev, self.root, entry, inputs or ())
+        return None if entry is None else data_source(self.ev, self.root, entry, inputs)
 
     def _whole(self, name: str, default: int, least: int) -> int:
         entry = self.settings.get(name)
@@ -231,135 +324,6 @@ class _Check:
     def _checkpoint(self) -> tuple[str, int] | None:
         entry = self.settings.get("checkpoint")
         return None if entry is None else checkpoint(self.ev, self.root, entry)
-
-    # Optimizers -----------------------------------------------------------------------------------
-
-    def _optimizer(self, weights: Sequence[Weight]) -> Core | None:
-        entry = self.settings.get("optimizer")
-        if entry is None:
-            return None
-        try:
-            core = self._made(entry)
-            for type in dict.fromkeys(w.type for w in weights if w.trained):
-                self._update(core, type, entry)
-            return core
-        except ModelError as error:
-            self.ev.report(error)
-        except Poisoned:
-            pass
-        return None
-
-    def _made(self, entry: ast.Setting) -> Core:
-        """The instance of the optimizer; its arguments may be schedules, called without the step."""
-        call = entry.value
-        own = {
-            n: f for n in self._modules() if isinstance(f := self.root.find(n), ModuleDefinition)
-        }
-        visible = {n: self.library.find(n) for n in self.library.known()} | own
-        optimizers = [n for n, f in visible.items() if isinstance(f, ModuleDefinition)]
-        name = _called_name(call)
-        definition = visible.get(name, MISSING)
-        if not isinstance(call, ast.Call) or not isinstance(definition, ModuleDefinition):
-            raise self.at.fail(
-                "D0535",
-                f"{name or 'this'} is not an optimizer",
-                call.span,
-                help=did_you_mean(name, optimizers) or f"there are {', '.join(optimizers)}",
-            )
-        scope = Scope(self.root)
-        scope.names.update(
-            {n: f for n, f in visible.items() if not isinstance(f, ModuleDefinition)}
-        )
-        positional: list[Argument] = []
-        named: dict[str, Argument] = {}
-        for item in call.arguments:
-            argument = Argument(self.ev.layer(item.value, scope), item.value.span)
-            if item.name is None:
-                positional.append(argument)
-            else:
-                named[item.name] = argument
-        given = Arguments(tuple(positional), named, self.root.source, call.span)
-        core = instantiate(self.ev, definition, given).core
-        core.path = "optimizer"
-        if not isinstance(definition.members.get("update"), ast.Fn):
-            raise self.at.fail(
-                "D0535",
-                f"{name} has no fn update(p, g, step)",
-                call.span,
-                help="an optimizer gives a weight's next value: fn update(p, g, step) -> f32[..]",
-            )
-        return core
-
-    def _modules(self) -> list[str]:
-        home = self.root.core.definition.home
-        assert isinstance(home, File)
-        return list(home.known())
-
-    def _update(self, core: Core, type: TensorType, entry: ast.Setting) -> None:
-        """Elaborate the update of a weight of one type and throw it away."""
-        at = self.at
-        outer, at.training = at.training, True
-        try:
-            with at.scratch():
-                at.stand(entry.value.span)
-                at.total_steps = at.top.add_argument(TensorType(I32), TOTAL)
-                inputs = ((type, "p"), (type, "g"), (TensorType(I32), NUMBER))
-                updated(self.ev, core, *[at.top.add_argument(t, n) for t, n in inputs])
-        finally:
-            at.training, at.total_steps = outer, None
-            at.source = self.root.source
-
-
-def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value:
-    """The updated weight; the optimizer's states, then in `core.weights`, have its shape.
-
-    Where its update takes f32, as those of the library do, weights of fewer bits are widened for it and
-    the result is rounded. What rounding takes off is one more state, which the next update adds again: so a
-    weight goes as it would in f32, however small its steps. Raises ModelError, at the place reached, if
-    the result is of another type.
-    """
-    at, span, source = ev.at, ev.at.span, ev.at.source
-    dtype, name = dtype_of(p), core.definition.name
-    core.like = tensor_type(p)
-    core.weights.clear()
-    rest: Value | None = None
-    if _takes_f32(core) and dtype is not F32:
-        if dtype is F64:
-            raise at.fail(
-                "D0535",
-                f"{name} updates weights of f32, and there is one of f64",
-                help="train in f32, or write an optimizer with fn update(p: f64[..], g: f64[..], step)",
-            )
-        rest = _rest(at, core)
-        p, g = at(array.Add(convert(at, p, F32), rest)), convert(at, g, F32)
-    updated = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
-    at.source = source
-    at.stand(span)
-    value = as_tensor(at, updated)
-    if value.type is not p.type:
-        message = f"update of {name} makes {describe(updated)} of a weight {core.like.text}"
-        raise at.fail("D0535", message)
-    rounded = convert(at, value, dtype)
-    if rest is not None:
-        at.place(weight.Set(rest, at(array.Subtract(value, convert(at, rounded, F32)))))
-    return rounded
-
-
-def _rest(at: Trace, core: Core) -> Value:
-    """The rounding error of a weight's last update: a state whose name no text can use."""
-    assert core.like is not None
-    wide = core.like.with_dtype(F32)
-    place = at.source.place(at.span)
-    item = Weight(core.below("$rest"), wide, Origin("zeros()"), False, 0, place)
-    core.weights["$rest"] = item
-    return weight_value(at, item, ())
-
-
-def _takes_f32(core: Core) -> bool:
-    update = core.definition.members["update"]
-    assert isinstance(update, ast.Fn)
-    types = [parameter.type for parameter in update.parameters[:1]]
-    return any(isinstance(type, ast.TensorType) and type.dtype == F32.name for type in types)
 
 
 def scope_of(root: Instance) -> Scope:
@@ -400,10 +364,3 @@ def one_number(ev: Evaluator, name: str, value: Datum, body: ast.Expr, *, floats
             help="take the mean: mean(...)",
         )
     return number
-
-
-def _called_name(node: ast.Expr) -> str:
-    """The name of the function that is called; "" for anything else."""
-    if isinstance(node, ast.Call) and isinstance(node.function, ast.Name):
-        return node.function.name
-    return ""

@@ -23,11 +23,14 @@ __all__ = ["data_source"]
 
 
 def data_source(
-    ev: Evaluator, root: Instance, entry: ast.Setting, inputs: Iterable[str]
+    ev: Evaluator, root: Instance, entry: ast.Setting, inputs: Iterable[str] | None
 ) -> DataSource | None:
-    """The source that an entry describes, for a loss with these inputs; what is wrong is recorded."""
+    """The source that an entry describes; what is wrong is recorded.
+
+    `inputs` are those of the loss and the metrics; None where these are not known.
+    """
     before = len(ev.at.problems.errors)
-    found = called(ev, entry, KINDS)
+    found = called(ev, entry, KINDS, 'npz("data.npz", x="x", y="y")')
     if found is None:
         return None
     kind, call = found
@@ -36,7 +39,8 @@ def data_source(
         read.argument(item)
     if read.path is None:
         ev.report(ev.at.fail("D0533", f"{kind} needs the path of its data", call.span))
-    read.check_given(inputs, call)
+    if inputs is not None:
+        read.check_given(inputs, call)
     if read.path is None or len(ev.at.problems.errors) > before:
         return None
     return source_of(kind, read.path, read.fields, read.options)
@@ -62,11 +66,17 @@ class _Reader:
             self._refuse("D0533", f"{self.kind} takes one path", item)
 
     def check_given(self, inputs: Iterable[str], call: ast.Call) -> None:
-        """Refuse inputs that the source neither names nor has by itself."""
+        """Refuse inputs that the source neither names nor has by itself, and names that are no inputs."""
         if self.kind in NAMELESS:
             return
         given = [*self.fields, *NAMES.get(self.kind, ())]
-        for name in inputs:
+        wanted = list(inputs)
+        for item in call.arguments:
+            if item.name in self.fields and item.name not in wanted:
+                message = f"the data gives {item.name}, which neither the loss nor a metric takes"
+                taken = f"they take {', '.join(wanted)}"
+                self._refuse("D0533", message, item.value, did_you_mean(item.name, wanted) or taken)
+        for name in wanted:
             if name not in given:
                 way_out = f'name it: {self.kind}(..., {name}="...")'
                 help = did_you_mean(name, given) or way_out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from dlc.errors import ModelError
 from dlc.errors.suggest import did_you_mean
@@ -16,18 +17,21 @@ from dlc.text.model import ast
 
 __all__ = ["MOST", "called", "checkpoint", "constant", "whole"]
 
+SAFETENSORS: Final = ".safetensors"
 MOST = (1 << 32) - 1
 """The largest whole number that an entry may be: more epochs, examples and seeds than anyone needs."""
 
 
-def called(ev: Evaluator, entry: ast.Setting, known: Sequence[str]) -> tuple[str, ast.Call] | None:
+def called(
+    ev: Evaluator, entry: ast.Setting, known: Sequence[str], example: str
+) -> tuple[str, ast.Call] | None:
     """The name of the function that an entry calls, one of those known; else None, which is recorded."""
     call = entry.value
-    help = None
+    help = f"write {entry.name} = {example}"
     if isinstance(call, ast.Call) and isinstance(call.function, ast.Name):
         if call.function.name in known:
             return call.function.name, call
-        help = did_you_mean(call.function.name, known)
+        help = did_you_mean(call.function.name, known) or help
     ev.report(
         ev.at.fail(
             "D0530",
@@ -59,13 +63,14 @@ def whole(ev: Evaluator, root: Instance, entry: ast.Setting, least: int) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
         return value
     message = f"{entry.name} is a whole number from {least} to {MOST}, found {value}"
-    ev.report(ev.at.fail("D0534", message, entry.value.span))
+    help = f"write {entry.name} = {max(least, 1)}"
+    ev.report(ev.at.fail("D0534", message, entry.value.span, help=help))
     return least
 
 
 def checkpoint(ev: Evaluator, root: Instance, entry: ast.Setting) -> tuple[str, int] | None:
     """The file of `checkpoint = file(PATH, every=N)`, and how many epochs lie between two."""
-    found = called(ev, entry, ("file",))
+    found = called(ev, entry, ("file",), 'file("model.safetensors", every=1)')
     if found is None:
         return None
     _, call = found
@@ -76,6 +81,10 @@ def checkpoint(ev: Evaluator, root: Instance, entry: ast.Setting) -> tuple[str, 
     match positional:
         case [ast.String(value=path)] if whole_number and not named:
             assert isinstance(every, int)
+            if not path.endswith(SAFETENSORS):
+                message = f"a checkpoint is a file of safetensors, and {path} does not end so"
+                help = 'write checkpoint = file("model.safetensors")'
+                ev.report(ev.at.fail("D0534", message, call.span, help=help))
             return beside(Scope(root), path), every
         case _:
             ev.report(

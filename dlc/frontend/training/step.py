@@ -22,7 +22,10 @@ from dlc.frontend.elaboration.tensors import broadcast_to, convert, dtype_of, te
 from dlc.frontend.elaboration.trace import Frame, capture
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.exports import begin, finish
-from dlc.frontend.training.block import Training, declared_input, one_number, scope_of, updated
+from dlc.frontend.modules.instances import Core
+from dlc.frontend.training.block import Training, declared_input, one_number, scope_of
+from dlc.frontend.training.optimizers import updated
+from dlc.frontend.training.parts import in_eval_mode
 from dlc.frontend.training.state_updates import lift_sets
 from dlc.ir.core import Block, Value
 from dlc.ir.types import F32, I32, TensorType
@@ -47,6 +50,7 @@ class _Functions:
         self.ev, self.at = ev, ev.at
         self.training = training
         self.weights = {item.symbol: item for item in weights}
+        self.groups = {symbol: group for group in training.groups for symbol in group.symbols}
         self.source = training.root.source
         self.states: list[Weight] = []
 
@@ -77,7 +81,7 @@ class _Functions:
         """The loss, what each trained weight receives, and what the states become that it sets."""
         at, loss = self.at, self.training.loss
         body = Block()
-        with at.inside(body):
+        with at.inside(body), in_eval_mode(self.training.eval):
             value = one_number(
                 self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
             )
@@ -105,11 +109,19 @@ class _Functions:
 
     def _is_trained(self, value: Value) -> bool:
         symbol = next((name for name, get in self.at.gets.items() if get is value), None)
-        return symbol is not None and self.weights[symbol].trained and dtype_of(value).is_float
+        return symbol in self.groups and dtype_of(value).is_float
 
     def _clipped(self, gradients: dict[str, Value]) -> dict[str, Value]:
+        """The gradients as the optimizer of each weight wants them, those of an optimizer together."""
+        clipped: dict[str, Value] = {}
+        for group in self.training.groups:
+            own = {name: g for name, g in gradients.items() if name in group.symbols}
+            clipped |= self._clipped_for(group.optimizer, own)
+        return {name: clipped[name] for name in gradients}
+
+    def _clipped_for(self, optimizer: Core, gradients: dict[str, Value]) -> dict[str, Value]:
         """Each element within `clip_value` of 0, then all together no longer than `clip_norm`."""
-        settings = self.training.optimizer.arguments
+        settings = optimizer.arguments
         value, norm = settings.get("clip_value"), settings.get("clip_norm")
         if isinstance(value, int | float):
             gradients = {name: self._within(g, value) for name, g in gradients.items()}
@@ -143,8 +155,9 @@ class _Functions:
 
     def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
         """The updated weight; the states that the optimizer keeps for it are added to `states`."""
-        core = self.training.optimizer
-        core.path = f"{weight.OPTIMIZER}{symbol}"
+        core = self.groups[symbol].optimizer
+        block = f"{self.training.block}:" if self.training.block else ""
+        core.path = f"{weight.OPTIMIZER}{block}{symbol}"
         value = updated(self.ev, core, self.at.gets[symbol], gradient, step)
         self.states += [replace(state, constant=True) for state in core.weights.values()]
         return value
@@ -155,9 +168,10 @@ class _Functions:
         scope = self._begin(LOSS, loss.parameters)
         at.training = True
         try:
-            value = one_number(
-                self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
-            )
+            with in_eval_mode(self.training.eval):
+                value = one_number(
+                    self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
+                )
             lift_sets(at.top)
         finally:
             at.training = False

@@ -324,7 +324,8 @@ all steps, and the seed of its random numbers."""
 class Training(NamedTuple):
     """The training of an artifact with the entry points `train_step` and `evaluate`.
 
-    `module` is the trained module, `inputs` are those from a batch. `checkpoint` is the path of the
+    `module` is the trained module, `block` the name of the `train` block, if it has one, `inputs` are those
+    from a batch. `checkpoint` is the path of the
     checkpoint relative to the model, if there is one, which is written after every `every` epochs.
     """
 
@@ -336,6 +337,7 @@ class Training(NamedTuple):
     seed: int
     checkpoint: str = ""
     every: int = 1
+    block: str = ""
 
 
 class Promise(NamedTuple):

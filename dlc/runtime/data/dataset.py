@@ -35,6 +35,14 @@ class Dataset(ABC):
     """The examples that are reserved for the test."""
 
     @abstractmethod
+    def steps(self, batch: int) -> int | None:
+        """The number of batches in an epoch, if it is known."""
+
+    @abstractmethod
+    def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of one example by input; empty for a stream, whose shapes may differ."""
+
+    @abstractmethod
     def buffers(self, batch: int, sets: int) -> list[Batch]:
         """Memory for `batches(out=...)`, aligned for compiled code; empty if sizes are unknown."""
 
@@ -78,6 +86,14 @@ class Examples(Dataset):
         self._fields = table.fields
         self._rows = rows
         self._shuffled = shuffled
+
+    def steps(self, batch: int) -> int | None:
+        """See `Dataset.steps`."""
+        return -(-len(self._rows) // batch)
+
+    def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """See `Dataset.example_shapes`."""
+        return {item.name: self._fields[item.name].shape for item in self._wanted}
 
     def buffers(self, batch: int, sets: int) -> list[Batch]:
         """See `Dataset.buffers`."""

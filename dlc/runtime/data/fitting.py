@@ -123,6 +123,7 @@ class Fitting:
                     help=f"declare it as {item.dtype}[B], one number for each example",
                 )
         batches = {item.shape[0] for item in wanted}
+        self._every_dim = tuple(dims)
         self._dims = [dim for dim in dims if dim.name not in batches]
 
     def dtype(self, name: str) -> DType:
@@ -155,15 +156,34 @@ class Fitting:
     def check_shapes(
         self, name: str, shapes: Mapping[str, tuple[int, ...]], labels: Mapping[str, str]
     ) -> None:
-        """Refuse shapes, with the axis of the examples first, that do not fit the inputs of the loss."""
+        """Refuse shapes, with the axis of the examples first, that do not fit the inputs of the loss.
+
+        Every input has the same number of examples, and that any number, as batches are cut from them.
+        """
         items = [
             Input(labels[item.name], item.dtype, ("examples", *item.shape[1:]))
             for item in self.wanted
         ]
+        self._bind(name, items, self._dims, shapes)
+
+    def check_batch(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Refuse the shapes of one batch, as it is, that do not fit the inputs of the loss.
+
+        First axes with different names may differ: nodes and edges of a graph.
+        """
+        self._bind(name, list(self.wanted), self._every_dim, shapes)
+
+    def _bind(
+        self,
+        name: str,
+        items: Sequence[Input],
+        dims: Iterable[Dim],
+        shapes: Mapping[str, tuple[int, ...]],
+    ) -> None:
         mentioned = {
             n for item in items for size in item.shape for n in size_expressions.parse(size).names
         }
-        bounded = {dim.name: dim for dim in self._dims}
+        bounded = {dim.name: dim for dim in dims}
         known = tuple(bounded.get(n, Dim(n)) for n in sorted(mentioned))
         binder = DimBinder(Entry(name, tuple(items), (), known))
         try:

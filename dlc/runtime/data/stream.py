@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import cast
 
 import numpy as np
@@ -22,7 +22,9 @@ class Stream(Dataset):
     """A dataset whose batches are known only when they arrive.
 
     Each item is a batch of any size: a mapping from input to array, or the arrays in the order of the
-    inputs. An epoch is one pass over the iterable; an iterator, which allows one pass, has one epoch.
+    inputs. Sizes with different names may differ, also those of the first axes, of which the first input's
+    counts the examples. An epoch is one pass over the iterable; an iterator, which allows one pass, has one
+    epoch.
     """
 
     def __init__(self, source: Iterable[object], fitting: Fitting) -> None:
@@ -31,6 +33,14 @@ class Stream(Dataset):
         self._source = source
         self._fitting = fitting
         self._used_up = False
+
+    def steps(self, batch: int) -> int | None:
+        """The length of the iterable, if it has one."""
+        return len(self._source) if isinstance(self._source, Sized) else None
+
+    def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """See `Dataset.example_shapes`."""
+        return {}
 
     def buffers(self, batch: int, sets: int) -> list[Batch]:
         """See `Dataset.buffers`; empty, since the sizes are known only from the batches."""
@@ -48,7 +58,7 @@ class Stream(Dataset):
     ) -> Generator[Batch]:
         """See `Dataset.batches`; `epoch`, `batch` and `seed` have no effect, `start` skips batches.
 
-        Batches are not prefetched by default, since the user's iterator may not support another thread.
+        Batches are not made ahead by default, since the user's iterator may not support another thread.
         Raises ModelError for a batch that does not fit, and D0547 for an exhausted iterator.
         """
         made = self._made(start, out)
@@ -99,7 +109,7 @@ class Stream(Dataset):
             check_dtype(name, wanted.name, array, have, DTYPES[wanted.dtype])
             arrays[wanted.name] = array, have.name
         shapes = {label: array.shape for label, (array, _) in arrays.items()}
-        self._fitting.check_shapes(name, shapes, {label: label for label in shapes})
+        self._fitting.check_batch(name, shapes)
         return arrays, next(iter(shapes.values()))[0]
 
     def _by_name(self, item: object, name: str) -> Mapping[str, object]:

@@ -65,6 +65,11 @@ def map_inside(folder: str | os.PathLike[str], path: str) -> memoryview:
     return _mapped(handle, name)
 
 
+def check_inside(path: str) -> None:
+    """Raise UsageError (D0506) for a path of a model's text that could lead out of its folder."""
+    _parts(path)
+
+
 def _parts(path: str) -> list[str]:
     """The components of a path, without `.`. Raises UsageError (D0506) unless it leads downwards."""
     if path.startswith("/"):

@@ -1,7 +1,8 @@
 """Checkpoints: the complete state of a training, from which it resumes as if it had never stopped.
 
 A checkpoint is a safetensors file, so that any program can read the weights in it. Its metadata holds the
-progress of the training. The file is written under a temporary name, synced to disk and renamed: even
+progress of the training: version 1 that of a `train` block without a name, version 2 that of each block.
+The file is written under a temporary name, synced to disk and renamed: even
 after a kill or a power cut, either the old checkpoint or the new one is there, complete. It holds no time
 of day and no path, so the same training gives the same bytes.
 """
@@ -9,7 +10,7 @@ of day and no path, so the same training gives the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple, cast
 
 from dlc.errors import ArtifactError, UsageError
@@ -22,9 +23,10 @@ from dlc.runtime.system.mapped_files import map_file
 from dlc.runtime.training.history import History, number_of, restored, stored
 
 _KEY = "dlc.checkpoint"
-_VERSION = 1
+_OPTIMIZER = "$optimizer."
+_ONE, _BY_BLOCK = 1, 2
 _NUMBERS = ("epoch", "step", "position", "seed")
-_KEYS = {"version", *_NUMBERS, "history", "total"}
+_KEYS = {*_NUMBERS, "history", "total"}
 
 
 class Facts(NamedTuple):
@@ -46,17 +48,24 @@ class Checkpoint(NamedTuple):
     """The contents of a checkpoint; the tensors are read-only views of the mapped file."""
 
     tensors: Mapping[str, Tensor]
-    facts: Facts
+    progress: Mapping[str, Facts]
+    """The progress of each `train` block by its name, "" for a block without one."""
+
+    @property
+    def facts(self) -> Facts:
+        """The progress of the only block."""
+        (facts,) = self.progress.values()
+        return facts
 
 
 def write_checkpoint(
-    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], facts: Facts
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], progress: Mapping[str, Facts]
 ) -> None:
-    """Write a checkpoint atomically; it replaces an earlier one at the same path.
+    """Write a checkpoint with the progress of each block atomically; it replaces an earlier one.
 
     Raises UsageError (D0502) if the file cannot be written; an earlier one is then unchanged.
     """
-    safetensors.write(path, tensors, {_KEY: facts_text(facts)})
+    safetensors.write(path, tensors, {_KEY: progress_text(progress)})
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -75,19 +84,46 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             code="D0548",
             help="give it as weights to begin a training with them",
         )
-    facts = facts_of(text, name)
-    return Checkpoint({key: read() for key, read in readers.items()}, facts)
+    progress = progress_of_text(text, name)
+    return Checkpoint({key: read() for key, read in readers.items()}, progress)
 
 
-def facts_text(facts: Facts) -> str:
-    """The progress of a training as canonical JSON."""
+def block_of(name: str) -> str | None:
+    """The `train` block whose optimizer keeps a tensor of this name; None for a weight of the model.
+
+    >>> block_of("$optimizer.generate:head.w.m"), block_of("$optimizer.head.w.m"), block_of("head.w")
+    ('generate', '', None)
+    """
+    if not name.startswith(_OPTIMIZER):
+        return None
+    block, colon, _ = name.removeprefix(_OPTIMIZER).partition(":")
+    return block if colon else ""
+
+
+def carried_by(checkpoint: Checkpoint, blocks: Container[str]) -> Checkpoint:
+    """What a checkpoint has of other blocks than these: their progress, and what their optimizers keep."""
+    progress = {name: facts for name, facts in checkpoint.progress.items() if name not in blocks}
+    tensors = {
+        name: tensor for name, tensor in checkpoint.tensors.items() if block_of(name) in progress
+    }
+    return Checkpoint(tensors, progress)
+
+
+def progress_text(progress: Mapping[str, Facts]) -> str:
+    """The progress of each block as canonical JSON."""
+    records: dict[str, Json] = {name: _record(facts) for name, facts in progress.items()}
+    if list(progress) == [""]:
+        return canonical_json.dump({"version": _ONE, **_record(progress[""])}).decode()
+    return canonical_json.dump({"version": _BY_BLOCK, "blocks": records}).decode()
+
+
+def _record(facts: Facts) -> dict[str, Json]:
     numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
-    measured: dict[str, Json] = {"history": stored(facts.history), "total": repr(facts.total)}
-    return canonical_json.dump({"version": _VERSION, **numbers, **measured}).decode()
+    return {**numbers, "history": stored(facts.history), "total": repr(facts.total)}
 
 
-def facts_of(text: str, name: str) -> Facts:
-    """The progress that `facts_text` wrote; `name` is the file that holds the text.
+def progress_of_text(text: str, name: str) -> dict[str, Facts]:
+    """The progress that `progress_text` wrote; `name` is the file that holds the text.
 
     Raises UsageError (D0548) for a newer version, ArtifactError (D0503) for damaged text.
     """
@@ -95,15 +131,13 @@ def facts_of(text: str, name: str) -> Facts:
         record = canonical_json.load(text.encode("utf-8", "surrogatepass"))
         if not isinstance(record, dict):
             raise Mismatch("expected an object")
-        if record.get("version") != _VERSION:
-            raise _newer(name, record.get("version"))
-        if record.keys() != _KEYS:
-            raise Mismatch(f"expected the keys {', '.join(sorted(_KEYS))}")
-        if not all(type(record[key]) is int and cast(int, record[key]) >= 0 for key in _NUMBERS):
-            raise Mismatch(f"{', '.join(_NUMBERS)} are whole numbers from 0 on")
-        numbers = {key: cast(int, record[key]) for key in _NUMBERS}
-        history, total = restored(record["history"]), number_of(record["total"])
-        return Facts(**numbers, history=history, total=total)
+        match record.pop("version", None):
+            case version if version == _ONE:
+                return {"": _facts(record)}
+            case version if version == _BY_BLOCK:
+                return _by_block(record)
+            case version:
+                raise _newer(name, version)
     except (BadJson, Mismatch) as error:
         raise ArtifactError(
             f"{name}: what it says about the training is damaged: {error}",
@@ -112,9 +146,27 @@ def facts_of(text: str, name: str) -> Facts:
         ) from None
 
 
+def _by_block(record: Mapping[str, Json]) -> dict[str, Facts]:
+    blocks = record.get("blocks")
+    if set(record) != {"blocks"} or not isinstance(blocks, dict) or not blocks:
+        raise Mismatch("expected the progress of each block")
+    return {block: _facts(facts) for block, facts in blocks.items()}
+
+
+def _facts(record: Json) -> Facts:
+    """The progress of one block; raises Mismatch for any other value."""
+    if not isinstance(record, dict) or set(record) != _KEYS:
+        raise Mismatch(f"expected the keys {', '.join(sorted(_KEYS))}")
+    if not all(type(record[key]) is int and cast(int, record[key]) >= 0 for key in _NUMBERS):
+        raise Mismatch(f"{', '.join(_NUMBERS)} are whole numbers from 0 on")
+    numbers = {key: cast(int, record[key]) for key in _NUMBERS}
+    history, total = restored(record["history"]), number_of(record["total"])
+    return Facts(**numbers, history=history, total=total)
+
+
 def _newer(name: str, version: Json | None) -> UsageError:
     return UsageError(
-        f"{name} is a checkpoint of version {str(version)[:20]}, this dlc reads version {_VERSION}",
+        f"{name} is a checkpoint of version {str(version)[:20]}, this dlc reads versions up to {_BY_BLOCK}",
         code="D0548",
         help="update dlc",
     )

@@ -1,13 +1,17 @@
-"""The weights that a trainer updates: on the host, or on the GPU that its steps run on."""
+"""The weights that trainers update: on the host, or on the GPU that their steps run on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
+from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.container import padded
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.cuda.array import DeviceArray
@@ -17,32 +21,62 @@ from dlc.runtime.weights.model_weights import WeightViews
 
 
 class TrainedWeights:
-    """The weights of an artifact in one block of memory.
+    """The weights of the artifacts of one model in one block of memory, each name once.
 
-    On a GPU, steps update a second block in its memory; the block of the host is copied from there when
-    it is read.
+    Of a weight that several have, the first one's numbers count. On a GPU, steps update a second block in
+    its memory; the block of the host is copied from there when it is read.
     """
 
-    def __init__(self, artifact: Artifact, driver: Driver | None) -> None:
-        self._table = artifact.manifest.weights
-        self._block = aligned_bytes(len(artifact.section("weights")))
-        self._block[:] = as_bytes(artifact.section("weights"))
-        views = WeightViews(self._table, self._block)
+    def __init__(self, artifacts: Sequence[Artifact], driver: Driver | None) -> None:
+        self.table = _union(artifacts)
+        """The weights with their places in the block."""
+        self._block = aligned_bytes(padded(sum(padded(row.bytes) for row in self.table)))
+        for artifact in reversed(artifacts):
+            self._fill(artifact)
+        views = WeightViews(self.table, self._block)
         self._tensors = {name: views.tensor(name) for name in views}
         self._there = None if driver is None else DeviceArray.copied(driver, self._block)
         self._is_stale = False
+        self._lock = threading.Lock()
         self.passed: Mapping[str, Tensor] = self._passed()
         """The weights by name, as arguments of a step."""
+
+    def _fill(self, artifact: Artifact) -> None:
+        """Take the numbers of an artifact."""
+        source = as_bytes(artifact.section("weights"))
+        places = {row.name: row.offset for row in self.table}
+        for row in artifact.manifest.weights:
+            there = places[row.name]
+            self._block[there : there + row.bytes] = source[row.offset : row.offset + row.bytes]
 
     def _passed(self) -> Mapping[str, Tensor]:
         there = self._there
         if there is None:
             return self._tensors
-        return {row.name: _on_device(there, row) for row in self._table}
+        return {row.name: _on_device(there, row) for row in self.table}
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Hold the weights for one step or measurement; raises CallError (D0813) if another thread does."""
+        if not self._lock.acquire(blocking=False):
+            raise CallError(
+                "the trainer is at work in another thread",
+                code="D0813",
+                help="a trainer makes one step at a time: make another one, or wait",
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def changed(self) -> None:
         """Note that a step has updated the weights that it was passed."""
         self._is_stale = self._there is not None
+
+    @property
+    def are_on_gpu(self) -> bool:
+        """Whether steps update them in the memory of a GPU."""
+        return self._there is not None
 
     @property
     def block(self) -> Bytes:
@@ -59,13 +93,37 @@ class TrainedWeights:
         assert self.block.size == self._block.size
         return self._tensors
 
+    def section(self, table: Sequence[Weight]) -> memoryview:
+        """The current weights as the section of an artifact that has this table."""
+        block = self.block
+        if tuple(row.name for row in table) == tuple(row.name for row in self.table):
+            return block.data
+        places = {row.name: row.offset for row in self.table}
+        packed = aligned_bytes(padded(sum(padded(row.bytes) for row in table)))
+        for row in table:
+            there = places[row.name]
+            packed[row.offset : row.offset + row.bytes] = block[there : there + row.bytes]
+        return packed.data
+
     def replace(self, values: Mapping[str, Tensor]) -> None:
-        """Replace all weights by values of the same dtypes and shapes."""
-        for name, tensor in self._tensors.items():
-            tensor.bits[...] = values[name].bits
+        """Replace weights by values of the same dtypes and shapes."""
+        tensors = self.tensors
+        for name, value in values.items():
+            tensors[name].bits[...] = value.bits
         if self._there is not None:
             self._there.upload(self._block)
         self._is_stale = False
+
+
+def _union(artifacts: Sequence[Artifact]) -> tuple[Weight, ...]:
+    """The weights of all artifacts, each name once, one after the other at aligned places."""
+    rows = {row.name: row for artifact in artifacts for row in artifact.manifest.weights}
+    placed: list[Weight] = []
+    end = 0
+    for row in rows.values():
+        placed.append(row._replace(offset=end))
+        end = padded(end + row.bytes)
+    return tuple(placed)
 
 
 def _on_device(block: DeviceArray, row: Weight) -> Tensor:

@@ -555,9 +555,10 @@ class Limit(Named):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(Documented):
-    """`name = value` in a `train` block."""
+    """`name = value` in a `train` block, or `name(parts) = value` for some parts of the module."""
 
     value: Expr
+    parts: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -579,8 +580,13 @@ class Metric(Documented):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Train(Documented):
-    """`train name { entries }`; the name is the module's."""
+    """`train name { entries }` or `train block for name { entries }`; the name is the module's.
 
+    A block without a name of its own is called "", at the place of the module's.
+    """
+
+    block: str
+    block_span: Span
     entries: tuple[TrainEntry, ...]
 
 

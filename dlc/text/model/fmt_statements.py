@@ -250,7 +250,8 @@ class StatementFormatter(ExpressionFormatter):
                 return self.statement(node)
             case ast.Train():
                 entries = self.braces(node.entries, self._entry, node.span, short=False)
-                return concat(f"train {node.name} ", entries)
+                block = f"{node.block} for " if node.block else ""
+                return concat(f"train {block}{node.name} ", entries)
             case ast.Limit():
                 match node.value:
                     case None:
@@ -286,7 +287,9 @@ class StatementFormatter(ExpressionFormatter):
     def _entry(self, node: ast.TrainEntry) -> Doc:
         match node:
             case ast.Setting():
-                return concat(f"{node.name} = ", self.expression(node.value))
+                parts = self.enclosed("(", node.parts, self.expression, ")")
+                head = concat(node.name, parts if node.parts else NOTHING, " = ")
+                return concat(head, self.expression(node.value))
             case ast.Loss():
                 parameters = self.parameters(node.parameters)
                 return concat("loss", parameters, self._result(node.result), self._body(node.body))

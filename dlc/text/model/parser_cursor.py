@@ -323,7 +323,7 @@ class Cursor:
         follower, kind = self.peek(), self.kinds[self.at + 1]
         return (
             follower == "="
-            or (self.text, follower) == ("loss", "(")
+            or (self.text, follower) in (("loss", "("), ("optimizer", "("))
             or (self.text == "metric" and kind == NAME)
         )
 

@@ -298,8 +298,12 @@ class DeclarationParser(StatementParser):
         start = self.starts[self.at]
         self.advance()
         name, span = self.name("the module to train")
+        block, block_span = "", span
+        if self.accept("for"):
+            block, block_span = name, span
+            name, span = self.name("the module to train")
         entries = self.braced(TRAIN, self._entry)
-        return ast.Train(self.span_from(start), name, span, docs, entries)
+        return ast.Train(self.span_from(start), name, span, docs, block, block_span, entries)
 
     def _entry(self) -> ast.TrainEntry | None:
         docs = self.take_docs()
@@ -311,9 +315,17 @@ class DeclarationParser(StatementParser):
         if self.kinds[self.at] != NAME or (self.peek() != "=" and self.text not in TRAIN_WORDS):
             return self.not_an_element(TRAIN, self._entry)
         name, span = self.name("an entry")
+        parts = self._parts() if name == "optimizer" and self.text == "(" else ()
         self.expect("=", "`=` and a value")
         value = self.expression()
-        return ast.Setting(self.span_from(start), name, span, docs, value)
+        return ast.Setting(self.span_from(start), name, span, docs, value, parts)
+
+    def _parts(self) -> tuple[ast.Expr, ...]:
+        """The parts of a module in `optimizer(body, head) = ...`."""
+        parts = tuple(self.listed(")", self.expression)[0])
+        if not parts:
+            self.unexpected("the parts that it updates", help="write optimizer(head) = ...")
+        return parts
 
     def _loss(self, start: int, docs: str) -> ast.Loss:
         name, span = self.name("the loss")

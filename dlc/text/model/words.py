@@ -32,7 +32,18 @@ ITEM_WORDS: Final = frozenset(
     ["import", "dim", "module", "fn", "export", "const", "let", "train", "names", "limit"],
 )
 TRAIN_WORDS: Final = frozenset(
-    ["data", "loss", "metric", "optimizer", "batch", "epochs", "seed", "checkpoint"],
+    [
+        "data",
+        "loss",
+        "metric",
+        "optimizer",
+        "freeze",
+        "eval",
+        "batch",
+        "epochs",
+        "seed",
+        "checkpoint",
+    ],
 )
 
 OPENERS: Final = STATEMENT_WORDS | MEMBER_WORDS | ITEM_WORDS

@@ -77,7 +77,9 @@ def numbers(folder: Path) -> tuple[bytes, Callable[[Path], None]]:
 
 def checkpoint(folder: Path) -> tuple[bytes, Callable[[Path], None]]:
     history = (Record(1, 10, {"loss": 0.5}), Record(2, 20, {"loss": 0.25}))
-    write_checkpoint(folder / "c", {"w": Tensor([1.0, 2.0], "f32")}, Facts(2, 20, 5, 1, history))
+    write_checkpoint(
+        folder / "c", {"w": Tensor([1.0, 2.0], "f32")}, {"": Facts(2, 20, 5, 1, history)}
+    )
 
     def read(path: Path) -> None:
         read_checkpoint(path)

@@ -38,7 +38,7 @@ def tensors() -> dict[str, Tensor]:
 
 def test_everything_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
-    write_checkpoint(path, tensors(), FACTS)
+    write_checkpoint(path, tensors(), {"": FACTS})
     found = read_checkpoint(path)
     assert found.facts == FACTS
     assert found.tensors.keys() == tensors().keys()
@@ -49,33 +49,33 @@ def test_everything_comes_back(tmp_path: Path) -> None:
 
 def test_a_measure_that_is_no_number_comes_back(tmp_path: Path) -> None:
     facts = Facts(0, 1, 2, 3, (Record(0, 1, {"loss": math.nan}),))
-    write_checkpoint(tmp_path / "c", {}, facts)
+    write_checkpoint(tmp_path / "c", {}, {"": facts})
     [record] = read_checkpoint(tmp_path / "c").facts.history
     assert math.isnan(record.values["loss"])
 
 
 def test_the_same_training_gives_the_same_bytes(tmp_path: Path) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
-    write_checkpoint(one, tensors(), FACTS)
+    write_checkpoint(one, tensors(), {"": FACTS})
     swapped = tuple(
         record._replace(values=dict(sorted(record.values.items(), reverse=True)))
         for record in HISTORY
     )
-    write_checkpoint(two, dict(reversed(tensors().items())), FACTS._replace(history=swapped))
+    write_checkpoint(two, dict(reversed(tensors().items())), {"": FACTS._replace(history=swapped)})
     assert one.read_bytes() == two.read_bytes()
 
 
 def test_the_weights_in_it_can_be_read_as_any_others(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
-    write_checkpoint(path, tensors(), FACTS)
+    write_checkpoint(path, tensors(), {"": FACTS})
     assert open_weights(path)["net.0.w"].tolist() == [np.float32(0.1), np.float32(0.2)]
 
 
 def test_a_checkpoint_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "c"
-    write_checkpoint(path, tensors(), FACTS)
+    write_checkpoint(path, tensors(), {"": FACTS})
     before = read_checkpoint(path)
-    write_checkpoint(path, {"a": Tensor(1.0, "f32")}, FACTS._replace(step=213))
+    write_checkpoint(path, {"a": Tensor(1.0, "f32")}, {"": FACTS._replace(step=213)})
     assert read_checkpoint(path).facts.step == 213
     assert before.tensors["net.0.w"][0].item() == np.float32(0.1), "what was read stays"
     assert [found.name for found in tmp_path.iterdir()] == ["c"]
@@ -83,9 +83,9 @@ def test_a_checkpoint_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="D0502"):
-        write_checkpoint(tmp_path / "none" / "c", tensors(), FACTS)
+        write_checkpoint(tmp_path / "none" / "c", tensors(), {"": FACTS})
     with pytest.raises(UsageError, match="D0502"):
-        write_checkpoint(f"{tmp_path}/\0", tensors(), FACTS)
+        write_checkpoint(f"{tmp_path}/\0", tensors(), {"": FACTS})
     with pytest.raises(UsageError, match="D0501"):
         read_checkpoint(tmp_path / "none")
 
@@ -110,8 +110,8 @@ def altered(path: Path, **changes: object) -> Path:
 
 def test_a_newer_version_is_told(tmp_path: Path) -> None:
     assert read_checkpoint(altered(tmp_path / "c")).facts == Facts(0, 0, 0, 0)
-    with pytest.raises(UsageError, match=r"(?s)D0548.*version 2.*update dlc"):
-        read_checkpoint(altered(tmp_path / "c", version=2))
+    with pytest.raises(UsageError, match=r"(?s)D0548.*version 3.*update dlc"):
+        read_checkpoint(altered(tmp_path / "c", version=3))
 
 
 SENSELESS: list[dict[str, object]] = [
@@ -158,7 +158,7 @@ from dlc.runtime.training.checkpoint import Facts, write_checkpoint
 from dlc.runtime.arrays.tensor import Tensor
 for step in range(int(sys.argv[2]), 1 << 30):
     tensors = {name: Tensor(np.full(1 << 18, step, np.int32)) for name in ("w", "w.m", "w.v")}
-    write_checkpoint(sys.argv[1], tensors, Facts(0, step, 0, 0))
+    write_checkpoint(sys.argv[1], tensors, {"": Facts(0, step, 0, 0)})
     print(step, flush=True)
 """
 

@@ -340,17 +340,24 @@ class _Trees:
         return ast.Limit(HERE, self.name(), HERE, value)
 
     def train(self) -> ast.Train:
-        return ast.Train(HERE, self.name(), HERE, self.docs(), self.some(self.entry, 0, 5))
+        block = self.perhaps(self.name) or ""
+        entries = self.some(self.entry, 0, 5)
+        return ast.Train(HERE, self.name(), HERE, self.docs(), block, HERE, entries)
 
     def entry(self) -> ast.TrainEntry:
         parameters, result = self.some(self.parameter), self.perhaps(self.type)
         return self.pick(
             lambda: ast.Setting(HERE, self.name(), HERE, self.docs(), self.expr()),
+            self.group,
             lambda: ast.Loss(HERE, "loss", HERE, self.docs(), parameters, result, self.expr()),
             lambda: ast.Metric(
                 HERE, self.name(), HERE, self.docs(), self.perhaps(lambda: parameters), self.expr()
             ),
         )
+
+    def group(self) -> ast.Setting:
+        parts = self.some(self.expr, 1, 3)
+        return ast.Setting(HERE, "optimizer", HERE, self.docs(), self.expr(), parts)
 
     def file(self) -> ast.File:
         items = self.some(self.item, 1, 6)

@@ -1,0 +1,125 @@
+"""What `dlc check` does with a `train` block: everything that training does before its first step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from dlc.dialects import func, weight
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.train import TrainingPlan, plan_training
+from dlc.driver.source.source_model import SourceModel
+from dlc.errors import Diagnostic, UsageError
+from dlc.runtime.artifact.manifest import STEP
+from dlc.runtime.system.atomic_write import check_writable
+from dlc.runtime.system.mapped_files import check_inside
+
+MISSING = "D0501"
+_ELSEWHERE = "training needs it there, or given: dlc train --data FILE"
+_SHOWN = 4
+"""So many weights of a row are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTraining:
+    """A `train` block that is right: its name, its module, and the parameters of the module by what it does
+    with them."""
+
+    block: str
+    module: str
+    trained: tuple[weight.Source, ...]
+    frozen: tuple[weight.Source, ...]
+    unused: tuple[weight.Source, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    """That its data is not there."""
+
+    @property
+    def head(self) -> str:
+        """The block with its parameters, as people read it."""
+        name = f"train {self.block} for {self.module}" if self.block else f"train {self.module}"
+        rows = (("trains", self.trained), ("freezes", self.frozen), ("does not use", self.unused))
+        return "\n    ".join(
+            [name, *[f"{what} {_told(sources)}" for what, sources in rows if sources]]
+        )
+
+    def data(self) -> dict[str, object]:
+        """All of it, for programs: numbers of parameters, and the weights that have them."""
+        rows = {"trained": self.trained, "frozen": self.frozen, "unused": self.unused}
+        return {
+            "block": self.block,
+            "module": self.module,
+            **{
+                name: {"parameters": _count(sources), "weights": [s.sym_name for s in sources]}
+                for name, sources in rows.items()
+            },
+        }
+
+
+def _count(sources: Sequence[weight.Source]) -> int:
+    return sum([prod([n for n in source.type.shape if isinstance(n, int)]) for source in sources])
+
+
+def _told(sources: Sequence[weight.Source]) -> str:
+    names = [source.sym_name for source in sources]
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    count = _count(sources)
+    noun = "parameter" if count == 1 else "parameters"
+    return f"{count:,} {noun}: {', '.join(names[:_SHOWN])}{more}"
+
+
+def check_trainings(request: CompileRequest, model: SourceModel) -> tuple[CheckedTraining, ...]:
+    """Check the `train` blocks of a text, or the one that the request names, as far as the first step.
+
+    Raises ModelError or UsageError for what training would be refused for: a function that is wrong, data
+    that is missing or does not fit, a batch that the sizes have no room for, a checkpoint that cannot be
+    written.
+    """
+    blocks = [row for row in model.blocks if request.block in (None, row.name)]
+    if request.module is not None:
+        blocks = [row for row in blocks if row.module == request.module]
+    return tuple(
+        [_checked(replace(request, module=row.module, block=row.name or None)) for row in blocks]
+    )
+
+
+def _checked(request: CompileRequest) -> CheckedTraining:
+    planned = plan_training(request)
+    model = planned.source
+    assert isinstance(model, SourceModel)
+    facts = planned.facts
+    warnings = _check_data(planned, model)
+    if facts.checkpoint:
+        with model.blaming("checkpoint"):
+            check_inside(facts.checkpoint)
+            check_writable(os.path.join(planned.folder, facts.checkpoint))
+    step = model.module.symbol(STEP)
+    assert isinstance(step, func.Func)
+    updated = step.attributes["dlc.updates"]
+    assert isinstance(updated, tuple)
+    trained = [s for s in _parameters(model) if s.sym_name in updated]
+    rest = [s for s in _parameters(model) if s.sym_name not in updated]
+    frozen = [s for s in rest if s.sym_name in model.frozen]
+    unused = [s for s in rest if s.sym_name not in model.frozen]
+    return CheckedTraining(
+        facts.block, facts.module, tuple(trained), tuple(frozen), tuple(unused), warnings
+    )
+
+
+def _check_data(planned: TrainingPlan, model: SourceModel) -> tuple[Diagnostic, ...]:
+    """Check the data; that it is not on this machine is a warning, for the text may be right."""
+    try:
+        planned.data()
+    except UsageError as error:
+        if any(d.code != MISSING for d in error.diagnostics):
+            raise
+        return tuple([replace(d, severity="warning", help=_ELSEWHERE) for d in error.diagnostics])
+    return ()
+
+
+def _parameters(model: SourceModel) -> Iterator[weight.Source]:
+    """The trainable weights of the module, without what optimizers keep for them."""
+    for op in model.module.body:
+        if isinstance(op, weight.Source) and op.trained and not op.constant:
+            yield op

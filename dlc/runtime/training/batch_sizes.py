@@ -1,0 +1,71 @@
+"""Whether the functions that train take the batches that data is cut into, found before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlc.errors import CallError, UsageError
+from dlc.runtime.artifact.manifest import EVALUATE, STEP, Entry, Training
+from dlc.runtime.calling.dim_binding import DimBinder
+from dlc.runtime.data import Dataset
+
+
+def check_batches(facts: Training, entries: Iterable[Entry], data: Dataset) -> None:
+    """Refuse data whose batches `train_step`, or whose test examples `evaluate`, would not take.
+
+    Raises UsageError (D0553) with the size that does not fit: of a whole batch, or of the last one of an
+    epoch, which may be shorter. Data that does not say how many examples it has is not checked.
+    """
+    by_name = {entry.name: entry for entry in entries}
+    for name, part, what in (
+        (STEP, data, "training"),
+        (EVALUATE, data.test, "testing"),
+    ):
+        if part is not None and part.count is not None and name in by_name:
+            _check_part(facts, by_name[name], part, part.count, what)
+
+
+def _check_part(facts: Training, entry: Entry, data: Dataset, count: int, what: str) -> None:
+    whole = min(facts.batch, count)
+    last = count % facts.batch if count > facts.batch else 0
+    for size, which in ((whole, "batches"), (last, "a last batch")):
+        told = _refusal(facts, entry, data, size) if size else None
+        if told is not None:
+            raise UsageError(
+                f"{what} with {count:,} examples makes {which} of {size}: {told}",
+                code="D0553",
+                help=_way_out(facts, entry, count, last=which != "batches"),
+            )
+
+
+def _refusal(facts: Training, entry: Entry, data: Dataset, size: int) -> str | None:
+    """Why a batch of this size cannot be taken, or None."""
+    batch = [item for item in entry.inputs if item.name in facts.inputs]
+    examples = data.example_shapes()
+    shapes = [(size, *examples[item.name]) for item in batch]
+    try:
+        DimBinder(entry._replace(inputs=tuple(batch), outputs=())).bind(shapes, {})
+    except CallError as error:
+        return error.diagnostics[0].message
+    return None
+
+
+def _way_out(facts: Training, entry: Entry, count: int, *, last: bool) -> str:
+    firsts = [item.shape[0] for item in entry.inputs if item.name in facts.inputs]
+    dim = next((dim for dim in entry.dims if dim.name in firsts), None)
+    if dim is None:
+        fixed = next((size for size in firsts if size.isdecimal()), None)
+        return (
+            f"write batch = {fixed}, with whole batches only, or a dim: dim B = 1..{facts.batch}"
+            if fixed
+            else "declare the first axis as a dim: dim B = 1..64"
+        )
+    if last:
+        return (
+            f"let {dim.name} begin at {count % facts.batch}, take another batch, or limit the data"
+        )
+    if dim.upper is not None and facts.batch > dim.upper:
+        return f"write batch = {dim.upper}, or dim {dim.name} = {dim.lower}..{facts.batch}"
+    return (
+        f"write batch = {max(dim.lower, 1)}, or let {dim.name} begin at {min(facts.batch, count)}"
+    )

@@ -1,0 +1,83 @@
+"""Calls of the functions that train, with the weights bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError
+from dlc.runtime.arrays.dtypes import BF16
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Input, Training
+from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.data import Batch
+
+Array = NDArray[np.generic]
+
+
+class StepCall:
+    """`train_step` or `evaluate` with the weights bound: a call takes a batch."""
+
+    def __init__(self, entry: EntryPoint, weights: Mapping[str, Tensor], facts: Training) -> None:
+        self.entry = entry
+        self.names = {item.name for item in entry.inputs}
+        # The weights stay at their addresses, so every step passes the same objects.
+        self._arguments: list[object] = [None] * len(entry.inputs)
+        self._unbound: list[tuple[int, Input]] = []
+        for index, item in enumerate(entry.inputs):
+            if item.name in weights:
+                self._arguments[index] = _passed(weights[item.name])
+            else:
+                self._unbound.append((index, item))
+        batch = set(facts.inputs)
+        self.batch_inputs = [item for item in entry.inputs if item.name in batch]
+        updates = {output.updates for output in entry.outputs if output.updates}
+        self.outputs = [output.name for output in entry.outputs if not output.updates]
+        assert updates <= set(weights), "only weights are updated"
+
+    def inputs_of(self, batch: Batch) -> Batch:
+        """The inputs of this function in a batch, which has those of both functions."""
+        return {item.name: batch[item.name] for item in self.batch_inputs}
+
+    def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> list[float]:
+        """The outputs that do not update weights, as numbers."""
+        self._refuse_unknown(batch)
+        arguments = self._arguments.copy()
+        for index, item in self._unbound:
+            arguments[index] = self._argument(item, batch, extra)
+        returned = self.entry(*arguments)
+        results = cast("Sequence[Array]", returned if isinstance(returned, tuple) else (returned,))
+        outputs = zip(self.entry.outputs, results, strict=True)
+        return [float(np.asarray(value)) for output, value in outputs if not output.updates]
+
+    def _argument(
+        self, item: Input, batch: Mapping[str, object], extra: Mapping[str, Array]
+    ) -> object:
+        if item.name in extra:
+            return extra[item.name]
+        if item.name not in batch:
+            raise self._refuse(f"the input {item.name} is missing")
+        value = batch[item.name]
+        if item.dtype == BF16.name and isinstance(value, np.ndarray):
+            array = cast("Array", value)
+            return Tensor.from_bits(array, BF16.name) if array.dtype == BF16.numpy else array
+        return value
+
+    def _refuse_unknown(self, batch: Mapping[str, object]) -> None:
+        known = [item.name for item in self.batch_inputs]
+        for name in batch:
+            if name not in known:
+                raise self._refuse(f"there is no input {name}")
+
+    def _refuse(self, message: str) -> CallError:
+        known = ", ".join(f"{item.name}=..." for item in self.batch_inputs)
+        return CallError(f"{self.entry.name}: {message}", code="D0801", help=f"a batch has {known}")
+
+
+def _passed(weight: Tensor) -> object:
+    """A weight in the form that an entry point accepts fastest: if possible a NumPy array."""
+    is_array = weight.dtype != BF16.name and weight.device == "cpu"
+    return weight.bits if is_array else weight
