@@ -97,7 +97,7 @@ def elaborate(
             file = loader.load(source)
             at = Trace(file.source, problems, values)
             at.folder = loader.folder
-            if problems.errors:
+            if len(problems.errors) > loader.repaired:
                 _look_further(at, file, loader, module, settings or {})
             else:
                 at.places.update(checked_places(places or {}))
