@@ -139,7 +139,7 @@ PROBES: Mapping[str, Probe] = {
         2 * 4096 * 64,
     ),
     "scanned_element": Probe("cumsum(x)", {"x": "f32[32, 4096]"}, "f32[32, 4096]", 32 * 4096),
-    "sorted_element": Probe("sort(x)", {"x": "f32[32, 1024]"}, "f32[32, 1024]", 32 * 1024 * 13),
+    "sorted_element": Probe("sort(x)", {"x": "f32[32, 1024]"}, "f32[32, 1024]", 32 * 1024 * 7),
     "nonzero_element": Probe("nonzero(x > 0).1", {"x": f"f32[{LENGTH}]"}, "i64", LENGTH),
     "kernel_product": products(100, 100, 100, 100**3),
     "memory_byte": Probe("sum(x)", {"x": f"f32[{1 << 26}]"}, "f32", 4 << 26),

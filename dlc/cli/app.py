@@ -25,6 +25,7 @@ VERBS = (
     "fmt",
     "import",
     "inspect",
+    "stubs",
     "memory",
     "why",
     "ops",
@@ -93,6 +94,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.memory import command
         case "why":
             from dlc.cli.why import command
+        case "stubs":
+            from dlc.cli.stubs import command
         case "ops":
             from dlc.cli.ops import command
         case "doc":

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dlc.driver.report.instances import PlacedInstance, place_instance
     from dlc.driver.report.loss_curve import write_curve
     from dlc.driver.report.show import Shown, show_stage
+    from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
     from dlc.driver.run.auto_device import automatic
     from dlc.driver.run.calls import CallRequest, call, load_model
@@ -107,6 +108,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.report.loss_curve as home
         case "Shown" | "show_stage":
             import dlc.driver.report.show as home
+        case "stubs":
+            import dlc.driver.report.stubs as home
         case "Decided" | "decisions_data" | "decisions_of" | "decisions_text":
             import dlc.driver.report.why as home
         case "automatic":

@@ -25,6 +25,7 @@ from dlc.driver.run.request import CompileRequest, make_model
 from dlc.driver.run.train import make_trainer, make_trainers
 from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import memory_needed
+from dlc.errors.boundary import without_frames
 from dlc.errors.options import in_python
 from dlc.runtime.model import Model
 from dlc.runtime.system.device_names import device_or_none
@@ -35,6 +36,7 @@ TARGET = 'what to compile for, such as "cpu" or "cuda"'
 DEVICE = 'what to run on, such as "cuda:1"'
 
 
+@without_frames
 @in_python()
 @memory_needed()
 def compile(
@@ -97,6 +99,7 @@ def compile(
     return model
 
 
+@without_frames
 @in_python()
 @memory_needed()
 def trainer(

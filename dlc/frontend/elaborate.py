@@ -115,7 +115,7 @@ def elaborate(
             at = Trace(file.source, problems, values)
             at.folder = loader.folder
             module = module or module_of(file, block)
-            if problems.errors:
+            if len(problems.errors) > loader.repaired:
                 _look_further(at, file, loader, module, settings or {})
             else:
                 at.places.update(checked_places(places or {}))

@@ -14,6 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
 
 from dlc.errors import UsageError, memory_needed
+from dlc.errors.boundary import without_frames
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime import model_repr
 from dlc.runtime.artifact.container import Data
@@ -346,6 +347,7 @@ def _check_kinds(sha256: object, max_memory: object, device: object) -> None:
         )
 
 
+@without_frames
 @memory_needed()
 def load(
     path: str | os.PathLike[str],

@@ -26,7 +26,7 @@ class CpuCosts(ElementCosts):
     updated_element: int = cost(100, "ps/element", "copying an element of an update")
     scattered_element: int = cost(1000, "ps/element", "copying or updating by an index")
     scanned_element: int = cost(1500, "ps/element", "a prefix scan: each waits for the one before")
-    sorted_element: int = cost(3000, "ps/element", "a round of a merge sort")
+    sorted_element: int = cost(700, "ps/element", "a pass of a radix sort")
     nonzero_element: int = cost(1000, "ps/element", "finding the elements that are not 0")
     kernel_product: int = cost(20, "ps", "a product of a whole kernel, packing and edges included")
     memory_byte: int = cost(60, "ps/byte", "a byte from or to memory")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import cast
 
 import numpy as np
@@ -108,9 +109,13 @@ def test_the_example_of_the_library_gives_what_it_says(name: str) -> None:
     group, _, short = name.partition(".")
     layer, on, takes = page.example.partition(" on ")
     if on:
+        names = sorted(library_names() & set(re.findall(r"\w+", layer)))
+        types = re.findall(r"\w+\[.*?\]", takes)
+        given = [f"x{k}: {type}" for k, type in enumerate(types)]
         text = (
-            f"dlc 1\nimport {group} ({short})\nmodule Root() {{\n  use layer = {layer}\n"
-            f"  export fn example(x: {takes}) -> {page.gives} = layer(x)\n}}\n"
+            f"dlc 1\nimport {group} ({', '.join(names)})\nmodule Root() {{\n  use layer = {layer}\n"
+            f"  export fn example({', '.join(given)}) -> {page.gives} =\n"
+            f"    layer({', '.join(f'x{k}' for k in range(len(types)))})\n}}\n"
         )
         assert open_model("m.dlm", text=text).remarks == ()
     elif page.gives:

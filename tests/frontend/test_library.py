@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dlc.frontend.sources.imports import library_names
 from tests.frontend.programs import Program, as_list
+from tests.frontend.test_library_values import CASES, FURTHER
 from tests.suites import every
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -211,6 +212,7 @@ LAYERS = [
           {"qkv.w": (4, 12), "qkv.b": (12,), "out.w": (4, 4), "out.b": (4,)}, attended(True), 3),
     Layer("RNN(3, 4, F=f64)", RECURRENT, gates(1), recurrent, 3, ".y"),
     Layer("LSTM(3, 4, F=f64)", RECURRENT, gates(4), long_short, 3, ".y"),
+    Layer("LearnedPositions(6, 3, F=f64)", RECURRENT, {"w": (6, 3)}, lambda x, w: x + w["w"][:5], 3),
     Layer("GRU(3, 4, F=f64)", RECURRENT, gates(3), gated, 3, ".y"),
 ]  # fmt: skip
 
@@ -241,6 +243,7 @@ def drawn(layer: Layer) -> tuple[Floats, Weights]:
 
 def test_every_name_of_the_library_is_tested() -> None:
     tested = {layer.name for layer in LAYERS} | set(LOSSES) | {"Embedding", "label_smoothing"}
+    tested |= {name for case in CASES for name in case.imports.split(", ")} | FURTHER
     assert tested == library_names()
 
 

@@ -27,6 +27,10 @@ from dlc.runtime.calling.status import failure
 __all__ = ["Sort", "TopK"]
 
 
+LONGEST = (1 << 32) - 1
+"""The most elements of a row that is sorted: a place in it is a part of a 64-bit word."""
+
+
 def sorting(array: Array, dtype: DType, axis: int, *, descending: bool) -> NDArray[np.int64]:
     """The indices that sort an array stably along an axis, NaN as the largest."""
     values = decode(array, dtype)
@@ -53,6 +57,11 @@ class Sort(Op):
             if tensor_type(value).shape != keys.shape:
                 raise self.fail(f"cannot bring {show(value)} into the order of {keys.text}")
         return tuple([tensor_type(value) for value in self.operands])
+
+    def needs(self) -> Iterator[Need]:
+        type = tensor_type(self.keys)
+        told = f"axis {self.axis} of {type.text} is too long to be sorted: the most is {LONGEST}"
+        yield Need(LONGEST - type.shape[self.axis], told)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         dtype = tensor_type(self.keys).dtype

@@ -14,6 +14,7 @@ from dlc.driver.jax.exporting import Dynamic, exported, name_of
 from dlc.driver.python_arguments import names_of, of_kind, whole
 from dlc.driver.source.imported import source_of
 from dlc.errors import UsageError, memory_needed
+from dlc.errors.boundary import without_frames
 from dlc.errors.options import in_python
 from dlc.importers.stablehlo.facts import Program
 from dlc.importers.stablehlo.importing import import_program
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jax.export import Exported
 
 
+@without_frames
 @in_python()
 @memory_needed()
 def from_jax(

@@ -7,11 +7,13 @@ from typing import cast
 from dlc.driver.jax.jax_function import JaxFunction
 from dlc.driver.jax.parameter_function import ParameterFunction
 from dlc.errors import UsageError, memory_needed
+from dlc.errors.boundary import without_frames
 from dlc.errors.options import in_python
 from dlc.importers.stablehlo.opening import jax_needed
 from dlc.runtime.calling.entry import EntryPoint
 
 
+@without_frames
 @in_python()
 @memory_needed()
 def to_jax(entry: EntryPoint, *, params: bool = False) -> JaxFunction | ParameterFunction:

@@ -10,6 +10,7 @@ from dlc.driver.python_arguments import CONV, names_of, of_kind, whole
 from dlc.driver.torch.compiled_module import CompiledModule, leaves_of, requiring_gradients
 from dlc.driver.torch.compiling import compiled
 from dlc.errors import UsageError, memory_needed
+from dlc.errors.boundary import without_frames
 from dlc.errors.options import in_python
 from dlc.importers.torch.dynamic import Dynamic, size_names
 from dlc.importers.torch.exporting import exported, read_program, torch_needed
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
+@without_frames
 @in_python()
 @memory_needed()
 def from_torch(

@@ -192,8 +192,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0212": Page(
         "a member that hides a builtin",
-        "A call such as `norm(x)` must mean one thing to whoever reads the module. A member may have the "
-        "name of a builtin function only if nothing in the module calls that name.",
+        "A weight, a state or a constant may have the name of a builtin function only if nothing in the "
+        "module calls that name: the call would find a value that cannot be called. A submodule or a "
+        "function of the module may have such a name, and is what is called then.",
         "dlc 1\nmodule M(D) {\n  param sum: f32[D] = zeros()\n  fn call(x: f32[.., D]) = sum(x + sum)\n}",
         "dlc 1\nmodule M(D) {\n  param bias: f32[D] = zeros()\n  fn call(x: f32[.., D]) = sum(x + bias)\n}",
     ),

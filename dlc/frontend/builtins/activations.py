@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from dlc.dialects import array
 from dlc.dialects.array import show
+from dlc.dialects.array.arithmetic import times
 from dlc.dialects.nn import activations, functions
+from dlc.dialects.nn.rows import mean
 from dlc.dialects.nn.softmax import LogSoftmax, LogSumExp, Softmax
 from dlc.frontend.builtins.axes import one_axis, with_ones
 from dlc.frontend.builtins.registry import add_builtin, builtin
@@ -211,14 +214,27 @@ def local_response_norm(
 
 
 @builtin(
-    "cross_entropy(logits: float, labels: tensor)",
+    "cross_entropy(logits: float, labels: tensor, smoothing: number = 0)",
     ROWS,
     "The loss of each row: `-log softmax(logits)[label]`, with whole-numbered labels; or, with labels "
-    "that are distributions, `-sum(labels * log softmax(logits))`.",
+    "that are distributions, `-sum(labels * log softmax(logits))`. `smoothing` is the share of the labels "
+    "that is spread evenly over all classes (Szegedy and others, 2016).",
     "cross_entropy([[0.0, 0.0]], [1])",
     "[0.6931472]",
 )
-def cross_entropy(at: Trace, logits: Value, labels: Value) -> Datum:
+def cross_entropy(at: Trace, logits: Value, labels: Value, smoothing: float) -> Datum:
+    if not 0 <= smoothing <= 1:
+        raise at.fail("D0320", f"a share lies from 0 to 1, found {smoothing}")
+    sharp = _cross_entropy(at, logits, labels)
+    if smoothing == 0:
+        return sharp
+    rows = tensor_type(logits).rank - 1
+    even = mean(at, at(LogSoftmax(logits, rows)), (rows,))
+    kept, spread = times(at, sharp, 1 - smoothing), times(at, even, smoothing)
+    return at(array.Subtract(kept, spread))
+
+
+def _cross_entropy(at: Trace, logits: Value, labels: Value) -> Value:
     one, two = tensor_type(logits), tensor_type(labels)
     if not two.dtype.is_float:
         return functions.cross_entropy(at, logits, labels)

@@ -5,27 +5,41 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from dlc.dialects import array
 from dlc.dialects.array import show
+from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.attention import Attention
 from dlc.dialects.nn.cached_attention import CachedAttention
 from dlc.dialects.nn.recurrent import LSTM
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.elaboration.tensors import broadcast_to, convert, dtype_of, tensor_type
+from dlc.frontend.elaboration.tensors import (
+    as_tensor,
+    broadcast_shape,
+    broadcast_to,
+    convert,
+    dtype_of,
+    tensor_type,
+    unify,
+)
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.values import Datum, Record
 from dlc.ir.core import Value
-from dlc.ir.types import BOOL, I64
+from dlc.ir.dims import Shape, Size
+from dlc.ir.types import BOOL, I32, I64, TensorType
 
 GROUP: Final = "sequences"
 
 
 @builtin(
     "attention(query: float, keys: float, values: float, mask: tensor = none, scale: number = none, "
-    "causal: bool = false)",
+    "causal: bool = false, lengths: tensor = none)",
     GROUP,
     "`softmax(scale * query @ keys.T + mask) @ values`; query is [.., m, d], keys [.., n, d], values "
-    "[.., n, e]. A mask of bools keeps the scores where it is true, one of floats is added. With "
-    "`causal` query i sees the keys up to i. The scale is by default 1 / sqrt(d).",
+    "[.., n, e], and leading axes are broadcast, so several queries can share a head of keys. A mask of "
+    "bools keeps the scores where it is true, one of floats is added. The scale is by default "
+    "1 / sqrt(d). `lengths`, whole numbers [..], says how many keys count: the others, as the free part "
+    "of a cache, are not seen. With `causal` query i sees the keys up to i, and with lengths up to "
+    "lengths - m + i: the last query sees all that count.",
     "attention([[1.0]], [[0.0], [0.0]], [[2.0], [4.0]])",
     "[[3.0]]",
 )
@@ -37,10 +51,21 @@ def attention(
     mask: Value | None,
     scale: float | None,
     causal: bool,
+    lengths: Value | None,
 ) -> Datum:
-    masks = () if mask is None else (_stretched(at, query, keys, mask),)
     scale = _scale(at, query, scale)
-    return at(Attention(query, keys, values, masks, scale, 0 if causal else None))
+    sees_up_to = 0 if causal and lengths is None else None
+    shared = sees_up_to is None and _shares_keys(query, keys, values)
+    query, wide_keys, wide_values = _stretched(at, query, keys, values)
+    scores = _scores(query, wide_keys)
+    if mask is not None:
+        mask = _mask(at, scores, mask)
+    if lengths is not None:
+        mask = _counted(at, scores, mask, lengths, causal=causal)
+    if shared:
+        return _with_shared_keys(at, query, keys, values, mask, scale)
+    masks = () if mask is None else (mask,)
+    return at(Attention(query, wide_keys, wide_values, masks, scale, sees_up_to))
 
 
 @builtin(
@@ -76,20 +101,93 @@ def _scale(at: Trace, query: Value, scale: float | None) -> float:
     return 1 / math.sqrt(width[0])
 
 
-def _stretched(at: Trace, query: Value, keys: Value, mask: Value) -> Value:
+def _shares_keys(query: Value, keys: Value, values: Value) -> bool:
+    """Whether the last leading axis of the queries has size 1 in the keys and values."""
+    q, k, v = [tensor_type(operand).shape for operand in (query, keys, values)]
+    return len(q) == len(k) == len(v) > 2 and q[:-3] == k[:-3] == v[:-3] and k[-3] == v[-3] == 1
+
+
+def _with_shared_keys(
+    at: Trace, query: Value, keys: Value, values: Value, mask: Value | None, scale: float
+) -> Value:
+    """Attention of queries [.., g, m, d] to keys [.., 1, n, d], as rows of one head: no key is copied."""
+    *lead, group, m, _ = tensor_type(query).shape
+
+    def rows(x: Value, count: Size) -> Value:
+        return reshape(at, x, (*lead, count, tensor_type(x).shape[-1]))
+
+    n = tensor_type(keys).shape[-2]
+    masks = () if mask is None else (rows(mask, group * m),)
+    heads = rows(keys, n), rows(values, n)
+    y = at(Attention(rows(query, group * m), heads[0], heads[1], masks, scale, None))
+    return reshape(at, y, (*lead, group, m, tensor_type(y).shape[-1]))
+
+
+def _stretched(at: Trace, *operands: Value) -> list[Value]:
+    """Queries, keys and values with equal leading axes, where they have an axis of rows."""
+    shapes = [tensor_type(operand).shape for operand in operands]
+    if any(len(shape) < 2 for shape in shapes):
+        return list(operands)
+    lead: Shape = ()
+    for shape in shapes:
+        lead = broadcast_shape(at, lead, shape[:-2], "attend with")
+    pairs = zip(operands, shapes, strict=True)
+    return [broadcast_to(at, operand, (*lead, *shape[-2:])) for operand, shape in pairs]
+
+
+def _scores(query: Value, keys: Value) -> TensorType:
+    """The type of the scores of all queries and keys."""
+    one, two = tensor_type(query), tensor_type(keys)
+    return one.with_shape((*one.shape[:-1], *two.shape[-2:-1]))
+
+
+def _mask(at: Trace, wanted: TensorType, mask: Value) -> Value:
     """The mask in the shape of the scores."""
-    one, two, own = tensor_type(query).shape, tensor_type(keys).shape, tensor_type(mask).shape
-    scores = (*one[:-1], *two[-2:-1])
-    lead = len(scores) - len(own)
-    fits = lead >= 0 and all(n in (1, scores[lead + k]) for k, n in enumerate(own))
-    if not fits or dtype_of(mask) not in (BOOL, dtype_of(query)):
-        wanted = tensor_type(query).with_shape(scores)
+    own = tensor_type(mask).shape
+    lead = wanted.rank - len(own)
+    fits = lead >= 0 and all(n in (1, wanted.shape[lead + k]) for k, n in enumerate(own))
+    if not fits or dtype_of(mask) not in (BOOL, wanted.dtype):
         raise at.fail(
             "D0301",
             f"the mask is {show(mask)}, the scores are {wanted.text}",
             help="a mask is made of bools or of the dtype of the scores, and is broadcast to them",
         )
-    return broadcast_to(at, mask, scores)
+    return broadcast_to(at, mask, wanted.shape)
+
+
+def _counted(
+    at: Trace, scores: TensorType, mask: Value | None, lengths: Value, *, causal: bool
+) -> Value:
+    """The mask without the keys from `lengths` on, and without those after a query if it is causal.
+
+    With n the length, query i of m sees key j where `j < n`, or where `j < n - m + 1 + i` if it is causal.
+    """
+    lead, (m, _) = scores.shape[:-2], scores.shape[-2:]
+    own = tensor_type(lengths)
+    fits = own.rank <= len(lead) and all(
+        n in (1, size) for n, size in zip(reversed(own.shape), reversed(lead), strict=False)
+    )
+    if not fits or not own.dtype.is_integer:
+        raise at.fail(
+            "D0301",
+            f"the lengths are {show(lengths)}, the scores are {scores.text}",
+            help="lengths are whole numbers, and are broadcast to the leading axes of the scores",
+        )
+    ends = reshape(at, convert(at, lengths, I32), (*own.shape, 1, 1))
+    if causal:
+        query = array.iota(at, scores, scores.rank - 2, I32)
+        query, last = unify(at, (query, as_tensor(at, m - 1, I32)))
+        before_last = at(array.Subtract(query, last))
+        ends, before_last = unify(at, (ends, before_last))
+        ends = at(array.Add(ends, before_last))
+    key = array.iota(at, scores, scores.rank - 1, I32)
+    key, ends = unify(at, (key, ends))
+    seen = at(array.Compare(key, ends, "lt"))
+    if mask is None:
+        return seen
+    if dtype_of(mask) is BOOL:
+        return at(array.And(mask, seen))
+    return at(array.Select(seen, mask, array.constant_like(at, -math.inf, mask)))
 
 
 @builtin(

@@ -8,6 +8,7 @@ from typing import Final
 
 from dlc.errors import Label, ModelError
 from dlc.errors.suggest import suggest
+from dlc.frontend.elaboration.callers import naming_calls
 from dlc.frontend.elaboration.evaluator import Evaluator, Special, calls, evaluates
 from dlc.frontend.elaboration.other_languages import parameter_help
 from dlc.frontend.elaboration.problems import Poisoned
@@ -52,7 +53,11 @@ def _call(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
     callee = ev.eval(node.function, scope)
     if isinstance(callee, Special):
         return callee.run(ev, node, scope)
-    return ev.call(callee, arguments_of(ev, node, scope))
+    arguments = arguments_of(ev, node, scope)
+    try:
+        return ev.call(callee, arguments)
+    except ModelError as error:
+        raise naming_calls(error, node.function, node.arguments, scope) from None
 
 
 @evaluates(ast.Pipe)
@@ -60,7 +65,7 @@ def _pipe(ev: Evaluator, node: ast.Pipe, scope: Scope) -> Datum:
     """`x |> f |> g(a)` is `g(f(x), a)`; a chain of any length without recursion."""
     value = ev.eval(node.first, scope)
     span = node.first.span
-    for stage in node.stages:
+    for number, stage in enumerate(node.stages):
         first = Argument(value, span)
         function = stage.function
         if isinstance(function, ast.Call):
@@ -69,7 +74,11 @@ def _pipe(ev: Evaluator, node: ast.Pipe, scope: Scope) -> Datum:
         else:
             callee = ev.eval(function, scope)
             arguments = Arguments((first,), {}, scope.home.source, function.span)
-        value = ev.call(callee, arguments)
+        try:
+            value = ev.call(callee, arguments)
+        except ModelError as error:
+            before = [node.first, *[earlier.function for earlier in node.stages[:number]]]
+            raise naming_calls(error, function, before, scope) from None
         span = type(span)(node.span.start, function.span.end)
     return value
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from dlc.errors import Diagnostic, Label, ModelError
-from dlc.frontend.elaboration.problems import Poisoned, Settled, add_labels, at_place
+from dlc.frontend.elaboration.problems import Poisoned, Settled, add_labels, at_place, with_help
 from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.tensors import mixture_help
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.values import (
     PLACEHOLDER,
@@ -244,7 +245,8 @@ class Evaluator:
             for span, value in operands
             if isinstance(value, Value | Dim | Callee | Items)
         ]
-        return add_labels(at_place(error, self.at.here()), labels)
+        error = add_labels(at_place(error, self.at.here()), labels)
+        return with_help(error, mixture_help([value for _, value in operands]))
 
     def type_label(self, value: Datum) -> str:
         """The label of a value: its type, and where a weight was declared."""

@@ -15,6 +15,7 @@ __all__ = [
     "Stop",
     "add_labels",
     "at_place",
+    "with_help",
 ]
 
 MAX_PROBLEMS = 50
@@ -76,6 +77,11 @@ def at_place(error: ModelError, place: SourceLocation) -> ModelError:
     if all(diagnostic.place is not None for diagnostic in error.diagnostics):
         return error
     return ModelError([replace(d, place=d.place or place) for d in error.diagnostics])
+
+
+def with_help(error: ModelError, help: str | None) -> ModelError:
+    """The error with a way out for those of its diagnostics that have none."""
+    return ModelError([d if d.help else replace(d, help=help) for d in error.diagnostics])
 
 
 def add_labels(error: ModelError, labels: Iterable[Label]) -> ModelError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dlc.frontend.elaboration.values import Datum, Marker
 from dlc.ir.types import TensorType
-from dlc.text.source import Source
+from dlc.text.source import Source, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,10 @@ class Home(ABC):
     def known(self) -> Iterator[str]:
         """Every name that means something there, for suggestions."""
 
+    def declared_at(self, name: str) -> Span | None:
+        """Where a submodule or a function of that name is declared."""
+        return None
+
     def weights(self) -> Iterator[tuple[str, TensorType]]:
         """The weights there whose types are known, without making operations."""
         return iter(())
@@ -61,13 +65,18 @@ class Scope:
 
     def find(self, name: str) -> Datum:
         """The value of a name here, or MISSING."""
+        found = self.local(name)
+        return self.home.find(name) if found is MISSING else found
+
+    def local(self, name: str) -> Datum:
+        """The value of a name of these blocks, or MISSING."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name, MISSING)
             if found is not MISSING:
                 return found
             scope = scope.parent
-        return self.home.find(name)
+        return MISSING
 
     def known(self) -> Iterator[str]:
         """Every name that means something here, nearest first."""

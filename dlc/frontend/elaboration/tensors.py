@@ -5,7 +5,7 @@ Where nothing else decides, numbers with a point are f32, others i32, `true` and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -189,6 +189,20 @@ def refuse_mixture(at: Trace, tensors: Sequence[Value]) -> Exception:
         f"{' and '.join(texts[:2])} do not mix: tensors are never converted silently",
         help=f"convert one of them: {wanted.name}(...)",
     )
+
+
+def mixture_help(values: Iterable[Datum]) -> str | None:
+    """The way out where tensors of several float dtypes, or a list of several dtypes, do not fit."""
+    found: dict[DType, Value] = {}
+    for value in values:
+        items = value.items if isinstance(value, Items) else (value,)
+        tensors = [item for item in items if isinstance(item, Value)]
+        if isinstance(value, Value):
+            tensors = [each for each in tensors if dtype_of(each).is_float]
+        found |= {dtype_of(each): each for each in tensors}
+    if len(found) < 2:
+        return None
+    return f"convert one of them: {_wider(list(found.values())).name}(...)"
 
 
 def _wider(tensors: Sequence[Value]) -> DType:

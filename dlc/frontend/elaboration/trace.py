@@ -91,7 +91,7 @@ class Trace(Builder):
     __slots__ = (
         "_locations", "_on_trial", "base_key", "bounds", "brought", "conditions", "declared", "device",
         "folder", "frame", "gets", "implicit_seed", "inouts", "loops", "places", "problems", "source",
-        "span", "steps", "stored", "top", "total_steps", "training", "values",
+        "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -118,6 +118,8 @@ class Trace(Builder):
         self.places: dict[str, str] = {}
         """The devices that were chosen for submodules by path, without those that were met."""
         self.gets: dict[str, Value] = {}
+        self.stacked: dict[str, int] = {}
+        """How many leading axes of each weight count the blocks of stacks."""
         self.bounds: dict[str, tuple[int, int | None]] = {}
         self.conditions: dict[Need, SourceLocation] = {}
         """What the text requires of the sizes of a call, and where it says so."""

@@ -329,7 +329,10 @@ class _Differentiation:
         if not tensor_type(value).rank and not isinstance(part, Value | Items):
             value = broadcast_to(self.at, value, type.shape)
         if value.type is not type:
-            raise self.at.fail("D0320", f"{show(value)} given where {type.text} is expected", span)
+            other = value.type is type.with_dtype(dtype_of(value))
+            help = f"convert it: {type.dtype.name}(...)" if other else None
+            told = f"{show(value)} given where {type.text} is expected"
+            raise self.at.fail("D0320", told, span, help=help)
         return value
 
     # Results --------------------------------------------------------------------------------------

@@ -307,6 +307,8 @@ def compare(at: Trace, op: str, left: Datum, right: Datum) -> Datum:
     """`left op right`: a bool when compiling, or a tensor of bools."""
     if UNKNOWN in (left, right):
         raise Poisoned
+    if op in ("==", "!=") and (left is None or right is None):
+        return (left is right) == (op == "==")
     if isinstance(left, Value | Items) or isinstance(right, Value | Items):
         lhs, rhs = unify(at, (left, right), "compare")
         if dtype_of(lhs) is BOOL and op not in ("==", "!="):

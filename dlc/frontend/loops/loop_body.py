@@ -90,7 +90,8 @@ class Body:
                         statement.span,
                         help="use scan, or carry a tensor and update it",
                     )
-                step.yields.append(self.ev.eval(statement.value, scope))
+                value = self.ev.eval(statement.value, scope)
+                step.yields.extend(_parts(value))
             case ast.Return():
                 raise self.ev.at.fail(
                     "D0421",
@@ -136,6 +137,13 @@ class Body:
             help="convert or reshape one of them: a carried value keeps its type",
             labels=(Label(source.place(carry.span), f"{name} starts here"),),
         )
+
+
+def _parts(value: Datum) -> Sequence[Datum]:
+    """What a `yield` hands over: the items of a tuple without names, each a result of its own."""
+    if isinstance(value, Record) and not any(value.names):
+        return value.items
+    return [value]
 
 
 def _flat(value: Datum) -> list[Datum]:

@@ -42,6 +42,7 @@ from dlc.frontend.weights.stored_tensors import stored_constant, stored_value
 from dlc.frontend.weights.symbols import Pick, weight_value
 from dlc.ir.types import DType, TensorType
 from dlc.text.model import ast
+from dlc.text.source import Span
 
 __all__ = ["Core", "Instance", "Stack", "adopt", "cores_in", "with_picks"]
 
@@ -318,6 +319,12 @@ class Instance(Callee, Home):
             return UNKNOWN
         node = definition.members.get(name)
         return definition.home.find(name) if node is None else self.member(node)
+
+    def declared_at(self, name: str) -> Span | None:
+        node = self.core.definition.members.get(name)
+        if isinstance(node, ast.Use | ast.Fn):
+            return node.name_span
+        return self.core.definition.home.declared_at(name) if node is None else None
 
     def member(self, node: MemberNode) -> Datum:
         """The value of a member."""

@@ -65,6 +65,10 @@ class File(Home):
 
     # Names ----------------------------------------------------------------------------------------
 
+    def declared_at(self, name: str) -> Span | None:
+        node = self.declared.get(name)
+        return node.name_span if isinstance(node, ast.Fn) else None
+
     def find(self, name: str) -> Datum:
         value = self._values.get(name, MISSING)
         if value is EVALUATING:

@@ -32,6 +32,8 @@ class Loader:
     problems: Problems
     folder: Path | None
     files: dict[str, File] = field(default_factory=dict[str, File])
+    repaired: int = 0
+    """How many errors are misspelt keywords, which hide nothing that comes after."""
     _open: list[str] = field(default_factory=list[str])
 
     @property
@@ -43,7 +45,10 @@ class Loader:
         """The file of a text, with what it imports; `library` says that it is one of the library's."""
         parsed = parse(source)
         self.problems.report(parsed.diagnostics)
-        faults = [source.offset(error.place) for error in parsed.errors if error.place is not None]
+        self.repaired += parsed.repaired
+        whole = len(parsed.errors) == parsed.repaired
+        errors = () if whole else parsed.errors
+        faults = [source.offset(error.place) for error in errors if error.place is not None]
         file = self.files[source.name] = File(parsed.file, self.problems, faults)
         self._open.append(source.name)
         for item in parsed.file.items:

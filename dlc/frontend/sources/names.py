@@ -329,9 +329,14 @@ class _Resolver:
                 self.expression(argument.value, names)
 
     def _hidden(self, function: ast.Name) -> None:
-        """Refuse a member that takes the name of a builtin which is called in its module."""
+        """Refuse a value with the name of a builtin which is called in its module.
+
+        A submodule or a function of that name is what is called.
+        """
         member = self.members.get(function.name)
-        if member is None or function.name not in BUILTINS:
+        if member is None or isinstance(member, ast.Use | ast.Fn):
+            return
+        if function.name not in BUILTINS:
             return
         place = self.source.place(member.name_span)
         label = Label(self.source.place(function.span), f"{function.name} is called here")

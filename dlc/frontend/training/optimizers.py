@@ -178,6 +178,7 @@ def _called_name(node: ast.Expr) -> str:
 def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value:
     """The updated weight; the optimizer's states, then in `core.weights`, have its shape.
 
+    An update with a fourth parameter, `stacked`, gets the number of leading axes that count blocks.
     Where its update takes f32, as those of the library do, weights of fewer bits are widened for it and
     the result is rounded. What rounding takes off is one more state, which the next update adds again: so a
     weight goes as it would in f32, however small its steps. Raises ModelError, at the place reached, if
@@ -187,6 +188,7 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
     dtype, name = dtype_of(p), core.definition.name
     core.like = tensor_type(p)
     core.weights.clear()
+    stacked = (_stacked(at, p),)
     rest: Value | None = None
     if _takes_f32(core) and dtype is not F32:
         if dtype is F64:
@@ -197,7 +199,10 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
             )
         rest = _rest(at, core)
         p, g = at(array.Add(convert(at, p, F32), rest)), convert(at, g, F32)
-    updated = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
+    member = core.definition.members["update"]
+    assert isinstance(member, ast.Fn)
+    given = (p, g, step, *stacked[: len(member.parameters) - 3])
+    updated = ev.apply(Instance(core).member(member), given)
     at.source = source
     at.stand(span)
     value = as_tensor(at, updated)
@@ -218,6 +223,11 @@ def _rest(at: Trace, core: Core) -> Value:
     item = Weight(core.below("$rest"), wide, Origin("zeros()"), False, 0, place)
     core.weights["$rest"] = item
     return weight_value(at, item, ())
+
+
+def _stacked(at: Trace, p: Value) -> int:
+    """How many leading axes of a weight count the blocks of stacks."""
+    return at.stacked.get(p.op.symbol.name, 0) if isinstance(p.op, weight.Get) else 0
 
 
 def _takes_f32(core: Core) -> bool:

@@ -64,10 +64,24 @@ def declared_weight(
 
 
 def _type(ev: Evaluator, type: ast.TensorType, scope: Scope, like: TensorType | None) -> TensorType:
-    """The declared type; `..` in the state of an optimizer stands for the weight's shape."""
-    if like is not None and len(type.dims) == 1 and isinstance(type.dims[0], ast.Dots):
-        return like.with_dtype(dtype_named(ev, type.dtype, type.span, scope))
-    return declared_type(ev, type, scope)
+    """The declared type. In the state of an optimizer `..` stands for sizes of the weight, `_` for one."""
+    if like is None or not type.dims or not isinstance(type.dims[0], ast.Dots):
+        return declared_type(ev, type, scope)
+    last = type.dims[1:]
+    lead = like.rank - len(last)
+    if lead < 0:
+        raise ev.at.fail(
+            "D0332",
+            f"a state with {len(last)} axes behind `..` does not fit the weight {like.text}",
+            type.span,
+            help="use it for weights with enough axes only: if rank(p) > 1 then ... else ...",
+        )
+    sizes = [
+        like.shape[lead + k] if isinstance(dim, ast.Placeholder) else ev.size(dim, scope)
+        for k, dim in enumerate(last)
+    ]
+    shape = (*like.shape[:lead], *sizes)
+    return TensorType(dtype_named(ev, type.dtype, type.span, scope), shape)
 
 
 def _origin(

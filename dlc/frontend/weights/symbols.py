@@ -52,6 +52,7 @@ def weight_value(at: Trace, item: Weight, picks: tuple[Pick, ...]) -> Value:
         value = at.gets[item.symbol] = get.result
         value.name = item.symbol
         at.declared[value] = item.place
+        at.stacked[item.symbol] = item.stacked
     for k, pick in enumerate(picks):
         if not isinstance(pick, int):
             value = pick.slice_of(value)

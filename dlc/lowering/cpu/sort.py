@@ -1,7 +1,9 @@
-"""`kernel.sort` on a CPU: a bottom-up merge sort of each row's keys and indices in the thread's scratch.
+"""`kernel.sort` on a CPU: each row by itself, in the thread's scratch.
 
-A merge sort is stable and takes the same steps for any keys. The results are then gathered by the sorted
-indices, so they keep their bits.
+The words of a row are sorted by counting the words before each one if the row is short, else by digits.
+Where few of many are wanted, only the words better than all of those found so far are kept. The results are
+gathered by the places of the sorted words, so they keep their bits, and rows have the same results on any
+number of threads.
 """
 
 from __future__ import annotations
@@ -9,20 +11,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlc.dialects import kernel
-from dlc.dialects.expr import Expr, Pointer, minimum, select
+from dlc.dialects.expr import Expr, Pointer, constant, minimum
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import INDEX, POINTER, DType, wide
+from dlc.ir.types import INDEX, POINTER, U32, U64, DType
+from dlc.lowering.cpu.radix_sort import Digits, radix_sort
+from dlc.lowering.cpu.sort_words import PLACE_BITS, Words, key_dtype, ordered_bits
 from dlc.lowering.kernel_code.body import Body, Point
 from dlc.lowering.kernel_code.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.kernel_code.words import for_each, iterate, repeat_while, unravel
+from dlc.lowering.kernel_code.words import either, for_each, iterate, repeat_while, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.work import tile_rows, tiles
 
-ROUNDS = 12
-"""The assumed number of merge rounds of a row of unknown length, for the cost."""
+SHORT = 64
+"""Up to this length counting the words before each word is faster than sorting by digits."""
+FEW = 1024
+"""The most elements for which the others are not sorted."""
+SHARE = 4
+"""A selection pays if the row has at least this many times as many elements."""
+ROOM = 128
+"""The least number of words among which a selection keeps the best."""
 
 
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
@@ -31,12 +41,11 @@ def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
     return _Sort(op, cpu_of(context.options).costs).lower()
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Two arrays of the scratch: the keys of a row, and their original indices."""
-
-    keys: Pointer
-    indices: Pointer
+def selects(count: Size, length: Size) -> bool:
+    """Whether the first `count` of so many elements are found without sorting the others."""
+    if not isinstance(count, int) or count > FEW:
+        return False
+    return not isinstance(length, int) or length >= max(SHARE * count, 2 * SHORT)
 
 
 class _Sort:
@@ -45,120 +54,175 @@ class _Sort:
         self.costs = costs
         self.writer = Writer(op)
         type = kernel.array_type(op.inputs[0])
-        self.shape, self.dtype, self.key = type.shape, type.dtype, wide(type.dtype)
-        self.length = self.writer.size(self.shape[op.axis], "length")
+        self.shape, self.dtype = type.shape, type.dtype
+        self.size = self.shape[op.axis]
+        self.length = self.writer.size(self.size, "length")
         self.body = Body(self.writer, {}, 1)
         argument = self.writer.block.add_argument(POINTER, "scratch")
         self.scratch = Pointer(self.writer.emit, argument, INDEX)
         self.bytes: Size = 0
+        self.selects = selects(op.count, self.size)
+        assert isinstance(op.count, int) or not self.selects
+        room = max(ROOM, 4 * op.count) if self.selects and isinstance(op.count, int) else 0
+        self.room: Size = room or self.size
+        """The most words that are sorted at once."""
+        key = key_dtype(self.dtype)
+        start = PLACE_BITS if key.bits <= PLACE_BITS else 0
+        self.digits = Digits.of(key.bits, start, self.room)
 
     def lower(self) -> Lowered:
         op, writer = self.op, self.writer
-        size = self.shape[op.axis]
         outer = [extent for axis, extent in enumerate(self.shape) if axis != op.axis]
-        rounds = size.bit_length() + 2 if isinstance(size, int) else ROUNDS
-        work = size * self.costs.sorted_element * rounds
+        work = self._work()
         per_tile = tile_rows(work, self.costs)
-        runs = [_Run(self._allocate(k, self.key), self._allocate(2 + k, INDEX)) for k in range(2)]
+        source, target = self._words(), self._words()
+        counters = self._allocate(self.digits.counters, U32)
         height = writer.size(per_tile, "rows_per_tile")
         rows = writer.size(product(outer), "rows")
         lower = writer.first * height
         upper = minimum(writer.last * height, rows)
         extents = [writer.size(extent, "extent", k) for k, extent in enumerate(outer)]
         with for_each(writer.emit, lower, upper) as number:
-            row_index = unravel(number, extents) if extents else []
-            self._read(row_index, runs[0])
-            self._write(row_index, self._merge_all(runs[0], runs[1]))
+            row = _Row(self, unravel(number, extents) if extents else [])
+            row.write(row.sorted(source, target, counters))
         count, cost = tiles(product(outer), per_tile, work)
         return writer.finish(count, cost, self.bytes, (self.scratch.value,))
 
-    def _allocate(self, number: int, dtype: DType) -> Pointer:
-        """An array in the scratch for a row and one more element, which a merge may load."""
-        start = self.writer.size(self.bytes, "scratch", number)
-        needed_bytes = (self.shape[self.op.axis] + 1) * dtype.bytes
+    def _work(self) -> Size:
+        """Picoseconds for a row: reading, counting, a pass for each digit, and writing are about alike."""
+        passes = 2 if self.selects else 3 + self.digits.count
+        return self.size * self.costs.sorted_element * passes
+
+    def _words(self) -> Words:
+        keys = self._allocate(self.room, U64)
+        return Words(keys, None if self.digits.start else self._allocate(self.room, INDEX))
+
+    def _allocate(self, count: Size, dtype: DType) -> Pointer:
+        """An array in the scratch; one more element than asked for, so that the first always exists."""
+        start = self.writer.size(self.bytes, "scratch", len(self.writer.emit.block))
+        needed_bytes = (count + 1) * dtype.bytes
         self.bytes = self.bytes + ceil_divide(needed_bytes, 64) * 64
         return self.scratch.skip(start).of(dtype)
 
-    def _element(self, row_index: list[Expr], along: Expr) -> list[Lane]:
-        axis = self.op.axis
-        return [Uniform(place) for place in (*row_index[:axis], along, *row_index[axis:])]
 
-    def _read(self, row_index: list[Expr], run: _Run) -> None:
-        """Read the keys of a row with their indices."""
-        with for_each(self.writer.emit, 0, self.length) as k:
-            key = in_lanes(self.body.load(Point(1, {}), 0, self._element(row_index, k)), 1)
-            run.keys[k] = key.cast(self.key)
-            run.indices[k] = k
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The sort of one row, whose index along the other axes is `outer`."""
 
-    def _write(self, row_index: list[Expr], run: _Run) -> None:
+    sort: _Sort
+    outer: list[Expr]
+
+    def _element(self, along: Expr) -> list[Lane]:
+        axis = self.sort.op.axis
+        return [Uniform(place) for place in (*self.outer[:axis], along, *self.outer[axis:])]
+
+    def _read(self, target: Words, place: Expr, at: Expr) -> None:
+        """Write the word of the element at a place."""
+        body, op = self.sort.body, self.sort.op
+        element = in_lanes(body.load(Point(1, {}), 0, self._element(place)), 1)
+        target.put(at, ordered_bits(element, descending=op.descending), place)
+
+    def sorted(self, source: Words, target: Words, counters: Pointer) -> Words:
+        """Read the row and sort it, or as much of it as is wanted."""
+        sort = self.sort
+        if sort.selects:
+            return self._selected(source, target, counters)
+        with for_each(sort.writer.emit, 0, sort.length) as k:
+            self._read(source, k, k)
+        return self._in_order(sort.length, source, target, counters)
+
+    def _in_order(self, length: Expr, source: Words, target: Words, counters: Pointer) -> Words:
+        size = self.sort.size
+        if isinstance(size, int) and size <= SHORT:
+            _sort_by_rank(length, source, target)
+            return target
+        return radix_sort(length, source, target, counters, self.sort.digits)
+
+    def write(self, words: Words) -> None:
         """Write all inputs in the sorted order."""
-        reads = len(self.op.inputs)
-        count = self.writer.size(self.op.count, "count")
-        with for_each(self.writer.emit, 0, count) as k:
-            source, point = run.indices[k], Point(1, {})
+        sort, point = self.sort, Point(1, {})
+        reads = len(sort.op.inputs)
+        count = sort.writer.size(sort.op.count, "count")
+        with for_each(sort.writer.emit, 0, count) as k:
+            place = words.place(k)
             for view in range(reads):
-                lane = self.body.load(point, view, self._element(row_index, source))
-                self.body.store_in(point, lane, reads + view, self._element(row_index, k))
+                lane = sort.body.load(point, view, self._element(place))
+                sort.body.store_in(point, lane, reads + view, self._element(k))
 
-    def _merge_all(self, source: _Run, target: _Run) -> _Run:
-        """Merge sorted runs of 1, 2, 4, ... elements until one is left, and return its arrays."""
-        emit = self.writer.emit
-        arrays = (source.keys, source.indices, target.keys, target.indices)
+    # Selection ------------------------------------------------------------------------------------
 
-        def run(keys: Expr, indices: Expr) -> _Run:
-            return _Run(Pointer(emit, keys.value, self.key), Pointer(emit, indices.value, INDEX))
+    def _selected(self, source: Words, target: Words, counters: Pointer) -> Words:
+        """The best `count` words in order.
 
-        def merge(carried: list[Expr]) -> list[Expr]:
-            width, *runs = carried
-            self._merge(width, run(*runs[:2]), run(*runs[2:]))
-            return [width + width, *runs[2:], *runs[:2]]
+        Words better than the last of the best so far are appended to them; when the room is nearly full
+        they are sorted, and the best are kept.
+        """
+        sort, emit = self.sort, self.sort.writer.emit
+        room, count = sort.room, sort.op.count
+        assert isinstance(room, int) and isinstance(count, int)
 
-        initial = [1, *(Expr(emit, array.value) for array in arrays)]
-        _, *runs = repeat_while(emit, initial, lambda carried: carried[0] < self.length, merge)
-        return run(*runs[:2])
+        def keep_best(kept: Expr) -> list[Expr]:
+            ordered = self._few_in_order(kept, source, target, counters)
+            with for_each(emit, 0, count) as k:
+                source.copy(ordered, k, k)
+            return [constant(emit, count, INDEX), source.keys[count - 1]]
 
-    def _merge(self, width: Expr, source: _Run, target: _Run) -> None:
-        """A round: merge each pair of neighbouring runs of `width` elements into one."""
-        emit = self.writer.emit
-        double = width + width
-        pairs = (self.length + double - 1) // double
-        with for_each(emit, 0, pairs) as number:
-            low = number * double
-            middle = minimum(low + width, self.length)
-            high = minimum(low + double, self.length)
+        def read_some(carried: list[Expr]) -> list[Expr]:
+            place, kept, limit = carried
+            end = minimum(place + (room - kept), sort.length)
+            more = self._append_better(place, end, kept, limit, source)
+            nearly_full = more >= room - room // SHARE
+            return [end, *either(nearly_full, lambda: keep_best(more), lambda: [more, limit])]
 
-            def take(k: Expr, carried: list[Expr]) -> list[Expr]:
-                return self._take(k, carried, (middle, high), source, target)
+        first = minimum(constant(emit, room, INDEX), sort.length)
+        with for_each(emit, 0, first) as k:
+            self._read(source, k, k)
+        unlimited = [first, constant(emit, 0, U64)]
+        kept, limit = either(first < sort.length, lambda: keep_best(first), lambda: unlimited)
+        carried = [first, kept, limit]
+        _, kept, _ = repeat_while(emit, carried, lambda now: now[0] < sort.length, read_some)
+        return self._few_in_order(kept, source, target, counters)
 
-            iterate(emit, low, high, [low, middle], take)
+    def _few_in_order(self, count: Expr, source: Words, target: Words, counters: Pointer) -> Words:
+        """Sort words whose number the row decides."""
 
-    def _take(
-        self,
-        k: Expr,
-        carried: list[Expr],
-        ends: tuple[Expr, Expr],
-        source: _Run,
-        target: _Run,
-    ) -> list[Expr]:
-        """Move the smaller first element of two runs to the target; of equal ones, the left one."""
-        i, j = carried
-        left, right = source.keys[i], source.keys[j]
-        has_left, has_right = i < ends[0], j < ends[1]
-        better = has_right & self._is_before(right, left)
-        is_right = better | ~has_left
-        key = select(is_right, right, left)
-        place = select(is_right, j, i)
-        target.keys[k] = key
-        target.indices[k] = source.indices[place]
-        step = is_right.cast(INDEX)
-        next_j = j + step
-        return [i + (1 - step), next_j]
+        def by_rank() -> list[Expr]:
+            _sort_by_rank(count, source, target)
+            return target.pointers()
 
-    def _is_before(self, one: Expr, other: Expr) -> Expr:
-        """Whether a key is strictly before another; NaN is above all numbers."""
-        descending = self.op.descending
-        test = one > other if descending else one < other
-        if not self.key.is_float:
-            return test
-        low, high = (other, one) if descending else (one, other)
-        return test | (high.differs(high) & low.equals(low))
+        def by_digits() -> list[Expr]:
+            return radix_sort(count, source, target, counters, self.sort.digits).pointers()
+
+        return source.carried(either(count <= SHORT, by_rank, by_digits))
+
+    def _append_better(
+        self, start: Expr, end: Expr, kept: Expr, limit: Expr, target: Words
+    ) -> Expr:
+        """Write the words of elements behind those kept, and keep the better ones; returns their number.
+
+        Every word is written, and the next one over it unless it is kept: there is no branch to predict.
+        """
+
+        def append(place: Expr, carried: list[Expr]) -> list[Expr]:
+            (at,) = carried
+            self._read(target, place, at)
+            return [at + (target.keys[at] < limit).cast(INDEX)]
+
+        return iterate(start.emit, start, end, [kept], append)[0]
+
+
+def _sort_by_rank(length: Expr, source: Words, target: Words) -> None:
+    """Move each word behind as many words as are before it; of equal ones, the earlier is."""
+    emit = length.emit
+    with for_each(emit, 0, length) as k:
+        key = source.keys[k]
+
+        def count_not_after(j: Expr, carried: list[Expr], key: Expr = key) -> list[Expr]:
+            return [carried[0] + (source.keys[j] <= key).cast(INDEX)]
+
+        def count_before(j: Expr, carried: list[Expr], key: Expr = key) -> list[Expr]:
+            return [carried[0] + (source.keys[j] < key).cast(INDEX)]
+
+        (rank,) = iterate(emit, 0, k, [0], count_not_after)
+        (rank,) = iterate(emit, k + 1, length, [rank], count_before)
+        target.copy(source, k, rank)

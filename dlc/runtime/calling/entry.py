@@ -171,6 +171,9 @@ class EntryPoint:
             raise CallError(
                 f"{self.name}: the system has no memory for a call", code="D0613"
             ) from None
+        except CallError as error:
+            # The frames between the call and the check tell the caller nothing.
+            raise error.with_traceback(None)  # noqa: B904  it is the same error
 
     def _run(
         self,

@@ -270,7 +270,7 @@ def _view(dtype: DType) -> Callable[[Array], Result] | None:
     return lambda array: array.view(native)
 
 
-def _is_field(name: str) -> bool:
+def is_field(name: str) -> bool:
     """Whether a named tuple may have a field of this name: Python reads `ﬁ` as `fi`."""
     plain = name.isascii() or normalize("NFKC", name) == name
     return plain and name.isidentifier() and not iskeyword(name) and name[0] != "_"
@@ -280,7 +280,7 @@ def _packer(entry: str, names: Sequence[str]) -> Callable[[Sequence[object]], ob
     """The function that packs the outputs into a return value; None for a single output without a name."""
     if list(names) == [""]:
         return None
-    if not all(_is_field(name) for name in names):
+    if not all(is_field(name) for name in names):
         return tuple
     fields = [(name, object) for name in names]
     made = NamedTuple(entry if entry.isidentifier() and not iskeyword(entry) else "Result", fields)

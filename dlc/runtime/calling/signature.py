@@ -16,7 +16,7 @@ from dlc.runtime.calling.dim_binding import DimBinder
 
 
 def signature_text(entry: Entry) -> str:
-    """The signature in the syntax of the language.
+    """The signature in the syntax of the language; sizes that no input has come last, as `N: size`.
 
     >>> x = Input("x", "f32", ("B", "64"))
     >>> signature_text(Entry("f", (x,), (Output("y", "i32", ("B",)),)))
@@ -27,6 +27,7 @@ def signature_text(entry: Entry) -> str:
         f"{'inout ' * (item.name in inouts)}{item.name}: {describe(item)}{_default_text(item)}"
         for item in entry.inputs
     ]
+    inputs += [f"{name}: size" for name in DimBinder(entry).free]
     outputs = [_output_text(output) for output in entry.outputs if not output.hidden]
     result = (
         outputs[0] if len(outputs) == 1 and ":" not in outputs[0] else f"({', '.join(outputs)})"

@@ -28,13 +28,15 @@ class Parsed:
     """The tree of a text, and what is wrong with it: after errors only the sound parts are there.
 
     `comments` and `parens` (the spans of the expressions that stood in parentheses of their own) are
-    what the tree leaves out.
+    what the tree leaves out. `repaired` errors are misspelt keywords, behind which the text was read as if
+    they were right.
     """
 
     file: ast.File
     diagnostics: tuple[Diagnostic, ...]
     comments: tuple[Comment, ...]
     parens: frozenset[Span]
+    repaired: int = 0
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -48,7 +50,9 @@ def parse(source: Source) -> Parsed:
     parser = _FileParser(source, tokens)
     file = parser.file()
     diagnostics = sorted(parser.diagnostics, key=_position)
-    return Parsed(file, tuple(diagnostics), tuple(tokens.comments), frozenset(parser.parens))
+    return Parsed(
+        file, tuple(diagnostics), tuple(tokens.comments), frozenset(parser.parens), parser.repaired
+    )
 
 
 def parse_or_raise(source: Source) -> ast.File:

@@ -97,6 +97,8 @@ class Cursor:
         self.reach: int = 0
         self.brackets: list[int] = []
         self.diagnostics = list(tokens.problems)
+        self.repaired: int = 0
+        """How many errors are misspelt keywords that were read as what was meant."""
         self.context = Context("declaration", "at file level", frozenset())
         self._silent_at: int = -1
 

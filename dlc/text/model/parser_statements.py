@@ -110,15 +110,18 @@ class StatementParser(TypeParser):
             return None
         if text in (")", "]"):
             self.fail("D0112", f"`{text}` closes nothing", help="leave it out")
-        if not self.begins_line(self.at) and text not in FOREIGN_WORDS:
+        is_name = self.kinds[self.at] == NAME
+        meant = suggest(text, context.words) if is_name else None
+        is_misspelt = meant is not None and self._fits(meant)
+        if not self.begins_line(self.at) and text not in FOREIGN_WORDS and not is_misspelt:
             help = VALUE_HINTS.get(text)
             self.unexpected(f"an operator or the next {context.kind}", help=help)
-        if self.kinds[self.at] != NAME:
+        if not is_name:
             self.unexpected(context.what, apart=True)
-        meant = suggest(text, context.words)
-        if meant and self._fits(meant):
+        if meant is not None and is_misspelt:
             message, help = f"no {context.kind} begins with `{text}`", f"did you mean `{meant}`?"
             self.error("D0113", message, help=help)
+            self.repaired += 1
             self.texts[self.at] = self.text = meant
             return read()
         message = f"no {context.kind} begins with {describe(text)}"

@@ -28,9 +28,9 @@ def test_types_are_checked_in_functions_that_can_be_read() -> None:
     "text",
     [
         # a function, a member, a parameter, a size, a constant and an import that could not be read
-        "fn a(x) { retrun x }\nexport fn f(x: f32[3]) -> f32[3] = a(x)[0, 0, 0, 0]",
+        "fn a(x) { return x + }\nexport fn f(x: f32[3]) -> f32[3] = a(x)[0, 0, 0, 0]",
         "module M() {\n  use a = \n  export fn f(x: f32[3]) -> f32[3] = a(x)\n}",
-        "module M() {\n  fn a(x) { retrun x }\n  export fn f(x: f32[3]) -> f32[3] = a(x)[0, 0]\n}",
+        "module M() {\n  fn a(x) { return x + }\n  export fn f(x: f32[3]) -> f32[3] = a(x)[0, 0]\n}",
         "module M(n = ) {\n  param w: f32[n] = ones()\n  export fn f(x: f32[3]) -> f32[3] = x * w\n}",
         "dim B = ..\nexport fn f(x: f32[B]) -> f32[B] = x",
         "const a = [1, 2\nexport fn f(x: f32[3]) -> f32[3] = x + a",
@@ -41,6 +41,14 @@ def test_types_are_checked_in_functions_that_can_be_read() -> None:
 def test_what_could_not_be_read_is_not_blamed_on_others(text: str) -> None:
     codes = {code[:3] for code, _ in told(text)}
     assert codes <= {"D01"}
+
+
+def test_a_misspelt_keyword_is_read_as_what_was_meant_and_hides_nothing() -> None:
+    assert told(
+        "module M() {\n  parm w: f32[3] = zeros()\n"
+        "  export fn f(x: f32[3]) -> f32[3] { lett y = x * w  retrun y + absent }\n}\n"
+        "export fn g(x: f32[3], y: f32[4]) -> f32[3] = x + y\n"
+    ) == [("D0113", 3), ("D0113", 4), ("D0113", 4), ("D0201", 4), ("D0301", 6)]
 
 
 def test_a_missing_file_hides_no_types() -> None:

@@ -139,6 +139,8 @@ def expected(
     return found
 
 
+MATRIX_OPTIMIZERS = {"lion", "lamb", "muon", "adafactor"}
+"""Those of `test_matrix_optimizers.py`."""
 FORMULAS: dict[str, Update] = {
     "sgd": sgd,
     "momentum": momentum,
@@ -270,7 +272,7 @@ def test_the_page_on_training_lists_them_all_with_their_defaults() -> None:
     page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)[^`]*` \|(.*)\|$", page, flags=re.M))
     modules = [item for item in library.items if isinstance(item, ast.Module)]
-    assert {module.name for module in modules} == FORMULAS.keys()
+    assert {module.name for module in modules} == FORMULAS.keys() | MATRIX_OPTIMIZERS
     for module in modules:
         for parameter in module.parameters:
             if parameter.name not in ("lr", "clip_norm", "clip_value", "weight_decay"):

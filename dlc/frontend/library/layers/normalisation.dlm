@@ -56,3 +56,12 @@ module GroupNorm(groups, channels, eps = 1e-5, dims = "nhwc", F: dtype = f32) {
   const first = dims == "nchw" or dims == "ncw" or dims == "ncdhw"
   fn call(x) = group_norm(x, scale, shift, groups, axis=if first then 1 else -1, eps=eps)
 }
+
+## Each channel of each example normalised by itself (Ulyanov and others, 2016).
+## Example: `InstanceNorm(8)` f32[2, 4, 4, 8] -> f32[2, 4, 4, 8]
+module InstanceNorm(channels, eps = 1e-5, dims = "nhwc", F: dtype = f32) {
+  param scale: F[channels] = ones()
+  param shift: F[channels] = zeros()
+  const first = dims == "nchw" or dims == "ncw" or dims == "ncdhw"
+  fn call(x) = group_norm(x, scale, shift, channels, axis=if first then 1 else -1, eps=eps)
+}

@@ -1,0 +1,33 @@
+"""The boundary of the Python API: errors of the caller's end there, without the frames inside of dlc.
+
+An error that says what is wrong with a model or a call names the place in it, and the frames between the
+call and the check that failed tell its author nothing. Faults of dlc itself keep theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from dlc.errors import DlcError, InternalError
+
+__all__ = ["without_frames"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def without_frames(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose errors have a traceback that ends at its call."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except InternalError:
+            raise
+        except DlcError as error:
+            raise error.with_traceback(None)  # noqa: B904  it is the same error
+
+    return called
