@@ -31,7 +31,9 @@ class Graph:
         self._weights: list[TensorProto] = []
         self.channels: dict[str, int] = {}
 
-    def model(self, name: str, inputs: Mapping[str, Sequence[int]], outputs: list[str]) -> ModelProto:
+    def model(
+        self, name: str, inputs: Mapping[str, Sequence[int]], outputs: list[str]
+    ) -> ModelProto:
         """The model of all nodes so far."""
         floats = TensorProto.FLOAT
         given = [helper.make_tensor_value_info(key, floats, shape) for key, shape in inputs.items()]
@@ -42,7 +44,9 @@ class Graph:
         )
         return infer_shapes(model, strict_mode=True)
 
-    def node(self, kind: str, *inputs: str, channels: int | None = None, **attributes: object) -> str:
+    def node(
+        self, kind: str, *inputs: str, channels: int | None = None, **attributes: object
+    ) -> str:
         """A node of one result, with the channels of its first input unless told otherwise."""
         result = f"{kind.lower()}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, list(inputs), [result], **attributes))
