@@ -45,11 +45,18 @@ class Graph:
         return infer_shapes(model, strict_mode=True)
 
     def node(
-        self, kind: str, *inputs: str, channels: int | None = None, **attributes: object
+        self,
+        kind: str,
+        *inputs: str,
+        channels: int | None = None,
+        **attributes: float | list[int],
     ) -> str:
         """A node of one result, with the channels of its first input unless told otherwise."""
         result = f"{kind.lower()}_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(kind, list(inputs), [result], **attributes))
+        made = helper.make_node(kind, list(inputs), [result])
+        for key, value in attributes.items():
+            made.attribute.append(helper.make_attribute(key, value))
+        self._nodes.append(made)
         self.channels[result] = self.channels[inputs[0]] if channels is None else channels
         return result
 

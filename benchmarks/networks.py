@@ -4,10 +4,11 @@
         [--alone] [--direct] [--kernels]
 
 The networks are the light graphs of the onnx package with seeded weights, those of
-`benchmarks.conv_networks`, and ResNet-50 with 8 pictures. The peers come from an environment that is made in the cache folder the first time. All contenders must give the same results
-before anything is timed; then they take turns, so that a disturbance hits all of them. `--alone`
-leaves the peers out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints
-where the time of ours goes, with `--direct` of that one.
+`benchmarks.conv_networks`, and ResNet-50 with 8 pictures. The peers come from an environment that is made
+in the cache folder the first time. All contenders must give the same results before anything is timed;
+then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers out, `--direct`
+adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of ours goes, with
+`--direct` of that one.
 """
 
 from __future__ import annotations

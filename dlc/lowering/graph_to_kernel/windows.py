@@ -48,17 +48,38 @@ def _reduce_window(op: Op, emit: Builder) -> Sequence[Value]:
     result = tensor_type(op.result)
     combine = COMBINE[op.function]
     axes, extents = _window_axes(op)
+    repeats = op.function != "sum" and _borders_repeat(op)
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         def element(taps: list[Expr]) -> Expr:
             source_index, inside = _window_element(op, indices, dict(zip(axes, taps, strict=True)))
             value = arrays[0].wide(source_index)
+            if repeats:
+                return value
             neutral = constant(emit, kernel.identity(combine, value.dtype), value.dtype)
             return select(all_of(inside), value, neutral)
 
         return reduce(emit, extents, combine, element).cast(result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
+
+
+def _borders_repeat(op: Windowed) -> bool:
+    """Whether the nearest element of the source to each padded one belongs to the same window.
+
+    Then the extreme of a window is that of the nearest elements, and no element needs a choice.
+    """
+    source, result = tensor_type(op.source).shape, tensor_type(op.result).shape
+    for axis, (low, high) in enumerate(op.padding):
+        if (low, high) == (0, 0):
+            continue
+        extent, count, window = source[axis], result[axis], op.window[axis]
+        if not (isinstance(extent, int) and isinstance(count, int) and isinstance(low, int)):
+            return False
+        last = (count - 1) * op.strides[axis] - low
+        if op.dilations[axis] != 1 or low >= window or last >= extent:
+            return False
+    return True
 
 
 def _window_axes(op: Windowed) -> tuple[list[int], tuple[int, ...]]:

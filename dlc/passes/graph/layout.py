@@ -188,10 +188,10 @@ def sink_through_reduction(op: Op, rewriter: Rewriter) -> bool:
 
 
 def sink_through_reshape(op: Op, rewriter: Rewriter) -> bool:
-    """A reshape of a transposed tensor that splits axes, or merges axes that lie side by side in its source.
+    """A reshape of a transposed tensor that splits axes, or merges those that are neighbours in its source.
 
-    Axes that it merges in another order than they lie are swapped by a transpose that stays: so a shuffle
-    of channels moves runs of them within a pixel, and not pictures.
+    Axes that it merges in another order than there are swapped by a transpose that stays: so a channel
+    shuffle moves runs of channels within a pixel.
     """
     assert isinstance(op, array.Reshape)
     if not isinstance(op.source.op, array.Transpose):
