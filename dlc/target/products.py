@@ -78,7 +78,8 @@ class ProductBlocking:
 AVX2 = ProductBlocking((Tile(2, 6, 100), Tile(3, 4, 102), Tile(1, 8, 120)))
 """16 registers."""
 AVX512 = ProductBlocking(
-    (Tile(3, 8, 100), Tile(4, 6, 100), Tile(2, 8, 104), Tile(1, 8, 120)), packed_rows=144
+    (Tile(3, 8, 100), Tile(4, 6, 100), Tile(5, 5, 103), Tile(2, 8, 104), Tile(1, 8, 120)),
+    packed_rows=144,
 )
 """32 registers: sums, one row of the panel and one element of the left operand fit into them, and no more
 rows than there are other registers to point at them. Two products are made and two numbers loaded in a
