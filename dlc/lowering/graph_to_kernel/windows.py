@@ -1,18 +1,20 @@
 """Windows that move over tensors as kernels: pooling, convolution, the index of a window's extreme.
 
 A convolution of pictures is an implicit GEMM (`kernel.conv`): a product whose left operand, the im2col
-matrix of windows, is read from the picture in place. Where the window is larger than the result, as in
-the gradient of a kernel, that matrix is stored (im2col). Everything else is a formula per element.
+matrix of windows, is read from the picture in place. Where the window is no weight and larger than the
+result, as in the gradient of a kernel, that matrix is stored (im2col). Everything else is a formula per
+element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dlc.dialects import array, kernel
+from dlc.dialects import array, kernel, weight
 from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
+from dlc.dialects.array.shape import reshaped
 from dlc.dialects.array.window import Windowed
 from dlc.dialects.expr import Condition, Expr, all_of, constant, select
 from dlc.dialects.interface import bounds_around
@@ -171,7 +173,13 @@ def _is_product(op: array.Convolution) -> bool:
 
 
 def _is_wide(op: array.Convolution) -> bool:
-    """Whether the window is larger than the result, as where a kernel's gradient is computed."""
+    """Whether the window is larger than the result, as where a kernel's gradient is computed.
+
+    Weights are packed into panels when they are loaded, so small results of large windows have nothing to
+    gain from a product that would pack them in every call.
+    """
+    if isinstance(reshaped(op.kernel).op, weight.Get):
+        return False
     layout = op.layout
     kernel_type, result = tensor_type(op.kernel), tensor_type(op.result)
     window = [kernel_type.shape[axis] for axis in layout.kernel_spatial]
