@@ -64,6 +64,11 @@ class ProductBlocking:
     winograd_columns: int = 64
     """Output channels of a task, at least: its sums are read back before they leave the cache."""
 
+    band_worth: int = 6 * 1024 * KIB
+    """What is between a depthwise convolution and the products around it is worth bands if larger."""
+    band_bytes: int = 3 * 1024 * KIB
+    """What is between them in a band of rows."""
+
     attention_panels: int = 4
     """Panels of keys in a block: with as many values they stay in the first-level cache."""
     attention_blocks: int = 8
