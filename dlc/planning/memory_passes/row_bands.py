@@ -41,12 +41,15 @@ def row_bands(module: Op, context: Context) -> None:
             chain = _chain(op)
             if chain is None:
                 continue
+            if chain.between < cpu.products.band_worth:
+                reason = "the arrays between it and its neighbours are small"
+                context.log.refused(reason, op, bytes=chain.between)
+                continue
             bands = chain.bands(cpu)
-            if bands:
-                context.log.did("compute bands of rows", op, bands=len(bands))
-                lhs = chain.last.lhs
-                context.rewriter.replace(chain.last, _Bands(chain, bands).run(), relation=EQUAL)
-                _erase_unread(lhs, context.rewriter)
+            context.log.did("compute bands of rows", op, bands=len(bands), bytes=chain.between)
+            lhs = chain.last.lhs
+            context.rewriter.replace(chain.last, _Bands(chain, bands).run(), relation=EQUAL)
+            _erase_unread(lhs, context.rewriter)
 
 
 def _erase_unread(value: Value, rewriter: Rewriter) -> None:
@@ -71,9 +74,7 @@ class _Chain:
         return sum(_bytes(value) for value in wide)
 
     def bands(self, cpu: CpuTarget) -> list[range]:
-        """The rows of the convolution's result in each band; none where all of it stays in the cache."""
-        if self.between < cpu.products.band_worth:
-            return []
+        """The rows of the convolution's result in each band."""
         height = _static(self.conv.extents[0])
         count = ceil_divide(self.between, cpu.products.band_bytes)
         each = max(-(-height // _static(count)), LEAST_ROWS)
