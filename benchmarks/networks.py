@@ -3,11 +3,12 @@
     python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json]
         [--alone] [--direct] [--kernels]
 
-The networks are the light graphs of the onnx package with seeded weights. The peers come from an
-environment that is made in the cache folder the first time. All contenders must give the same results
-before anything is timed; then they take turns, so that a disturbance hits all of them. `--alone`
-leaves the peers out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints
-where the time of ours goes, with `--direct` of that one.
+The networks are the light graphs of the onnx package with seeded weights, those of
+`benchmarks.conv_networks`, and ResNet-50 with 8 pictures. The peers come from an environment that is made
+in the cache folder the first time. All contenders must give the same results before anything is timed;
+then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers out, `--direct`
+adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of ours goes, with
+`--direct` of that one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto
+from onnx import ModelProto, numpy_helper
 
+from benchmarks.conv_networks import CONV_NETWORKS
 from benchmarks.environment import cache_folder, python_with
 from benchmarks.turns import Process, take_turns
 from tests.conformance.seeded import seeded
@@ -35,6 +37,8 @@ from tests.conformance.seeded import seeded
 HERE = Path(__file__).parent
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 PEERS = ("onnxruntime", "openvino")
+BATCHES = {"resnet50_batch8": ("resnet50", 8)}
+"""Light graphs with another number of pictures."""
 TOLERANCE = 1e-4
 """Of the largest result, between any two contenders."""
 
@@ -53,25 +57,42 @@ class Outcome:
 
 def names() -> list[str]:
     """The networks there are."""
-    return sorted(path.stem.removeprefix("light_") for path in LIGHT.glob("*.onnx"))
+    light = [path.stem.removeprefix("light_") for path in LIGHT.glob("*.onnx")]
+    return sorted([*light, *BATCHES, *CONV_NETWORKS])
 
 
 def network(name: str) -> Path:
     """The file of a network with seeded weights, without a softmax at the end: it would hide errors."""
     path = cache_folder() / "networks" / f"{name}.onnx"
     if not path.exists():
-        found = ModelProto.FromString((LIGHT / f"light_{name}.onnx").read_bytes())
-        model = seeded(found)
-        last = model.graph.node[-1]
-        if last.op_type == "Softmax":
-            model.graph.output[0].name = last.input[0]
-            model.graph.output[0].ClearField("type")
-            del model.graph.node[-1]
+        make = CONV_NETWORKS.get(name)
+        model = make() if make is not None else _light(*BATCHES.get(name, (name, 1)))
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         partial.write_bytes(model.SerializeToString())
         partial.replace(path)
     return path
+
+
+def _light(name: str, batch: int) -> ModelProto:
+    """A light graph for so many pictures."""
+    model = seeded(ModelProto.FromString((LIGHT / f"light_{name}.onnx").read_bytes()))
+    graph = model.graph
+    last = graph.node[-1]
+    if last.op_type == "Softmax":
+        graph.output[0].name = last.input[0]
+        graph.output[0].ClearField("type")
+        del graph.node[-1]
+    if batch > 1:
+        held = {tensor.name for tensor in graph.initializer}
+        (picture,) = [value for value in graph.input if value.name not in held]
+        picture.type.tensor_type.shape.dim[0].dim_value = batch
+        del graph.value_info[:]
+        for tensor in graph.initializer:  # of the reshape before the dense layer
+            if tensor.name.startswith("OC2_DUMMY"):
+                _, *rest = numpy_helper.to_array(tensor)
+                tensor.CopyFrom(numpy_helper.from_array(np.array([batch, *rest]), tensor.name))
+    return model
 
 
 def random_inputs(path: Path) -> dict[str, NDArray[np.float32]]:

@@ -64,6 +64,11 @@ class ProductBlocking:
     winograd_columns: int = 64
     """Output channels of a task, at least: its sums are read back before they leave the cache."""
 
+    band_worth: int = 6 * 1024 * KIB
+    """What is between a depthwise convolution and the products around it is worth bands if larger."""
+    band_bytes: int = 3 * 1024 * KIB
+    """What is between them in a band of rows."""
+
     attention_panels: int = 4
     """Panels of keys in a block: with as many values they stay in the first-level cache."""
     attention_blocks: int = 8
@@ -78,7 +83,8 @@ class ProductBlocking:
 AVX2 = ProductBlocking((Tile(2, 6, 100), Tile(3, 4, 102), Tile(1, 8, 120)))
 """16 registers."""
 AVX512 = ProductBlocking(
-    (Tile(3, 8, 100), Tile(4, 6, 100), Tile(2, 8, 104), Tile(1, 8, 120)), packed_rows=144
+    (Tile(3, 8, 100), Tile(4, 6, 100), Tile(5, 5, 103), Tile(2, 8, 104), Tile(1, 8, 120)),
+    packed_rows=144,
 )
 """32 registers: sums, one row of the panel and one element of the left operand fit into them, and no more
 rows than there are other registers to point at them. Two products are made and two numbers loaded in a

@@ -182,6 +182,13 @@ def reshape(emit: Builder, value: Value, shape: Shape) -> Value:
     return value if tensor_type(value).shape == shape else emit(Reshape(value, shape))
 
 
+def reshaped(value: Value) -> Value:
+    """The value of which this one is a reshape; itself if it is none."""
+    while isinstance(value.op, Reshape):
+        value = value.op.source
+    return value
+
+
 def transpose(emit: Builder, value: Value, axes: tuple[int, ...]) -> Value:
     """The value with its axes permuted; itself if the permutation is the identity."""
     return value if axes == tuple(range(len(axes))) else emit(Transpose(value, axes))

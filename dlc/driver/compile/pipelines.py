@@ -46,6 +46,7 @@ from dlc.planning.memory_passes.fuse_updates import fuse_updates
 from dlc.planning.memory_passes.recompute import recompute
 from dlc.planning.memory_passes.release import release
 from dlc.planning.memory_passes.reorder import reorder
+from dlc.planning.memory_passes.row_bands import row_bands
 from dlc.planning.memory_passes.slice_forwarding import forward_slices
 from dlc.target.gpu import ACCESS
 
@@ -145,6 +146,7 @@ PIPELINE = {
         Step(forward_slices, level=1, on=Device.CPU),
         Step(forward_slices.using(unit=ACCESS), level=1, on=Device.CUDA | Device.HETERO),
         Step(eliminate_concats, level=1, on=Device.CPU),
+        Step(row_bands, level=1, on=Device.CPU),
         Step(eliminate_concats.using(unit=ACCESS), level=1, on=Device.CUDA | Device.HETERO),
         Step(place),
     ),
@@ -221,6 +223,12 @@ REASONS = (
     Order(
         eliminate_concats, plan_memory, "plan_memory gives pieces and their whole one allocation"
     ),
+    Order(
+        eliminate_concats,
+        row_bands,
+        "eliminate_concats compares live ranges of whole pictures only",
+    ),
+    Order(row_bands, plan_memory, "plan_memory gives bands and their whole one allocation"),
     Order(recompute, plan_memory, "plan_memory reuses the memory that recompute frees"),
     Order(lower_to_kernels, fold_operands, "fold_operands matches products as kernels"),
     Order(lower_to_kernels, fold_transposes, "fold_transposes matches products as kernels"),

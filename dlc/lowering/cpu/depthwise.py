@@ -1,18 +1,20 @@
 """Depthwise `kernel.conv`: registers hold neighbouring channels of some neighbouring pixels.
 
-Each weight is loaded once for all pixels of a block. For columns whose windows lie inside the picture no
-bounds are tested; at the borders the window is clipped to the picture.
+Each weight is loaded once for all pixels of a block, and each element once for every row of the window.
+Channels are the innermost loop: all elements are then read in the order in which they are stored, and the
+sums of one step do not wait for those of the step before. Windows at the left and right border are clipped
+when the code is made, where sizes are known; elsewhere pixel by pixel when it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import kernel
 from dlc.dialects.expr import Expr, Index, constant, fma, index, maximum, minimum
 from dlc.dialects.kernel.products import Conv
-from dlc.ir.dims import ceil_divide, floor_divide, product
+from dlc.ir.dims import Size, ceil_divide, floor_divide, product
 from dlc.ir.dims import maximum as larger
 from dlc.ir.dims import minimum as smaller
 from dlc.ir.passes import Context
@@ -29,6 +31,9 @@ from dlc.target.work import tile_rows, tiles
 PIXELS = 4
 """Pixels of a block: with two registers of channels each, their sums hide the latency of an addition."""
 REGISTERS = 2
+MOST_PIXELS = 6
+"""Pixels of a block at the border whose sums and elements still fit into 32 registers."""
+MANY_REGISTERS = 32
 
 
 def lower_depthwise(op: kernel.Kernel, context: Context) -> Lowered:
@@ -51,12 +56,30 @@ class _Row:
     last: Index
 
 
+Taps = tuple[range, ...]
+"""For each pixel of a block, the taps of a row of its window that lie inside the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Columns `begin` to `end` of results in blocks of so many pixels.
+
+    Without `taps` the window of each pixel is clipped when the code runs.
+    """
+
+    begin: Index
+    end: Index
+    pixels: int
+    taps: Taps | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """A block: `pixels` neighbouring pixels from `column` on, and channels in registers of `lanes` each."""
 
     column: Expr
     pixels: int
+    taps: Taps | None
     channel: Expr
     registers: int
     lanes: int
@@ -96,35 +119,90 @@ class _Depthwise:
         picture, row = unravel(number, [number, self.writer.size(height, "height")])
         first, last = self._taps_inside(0, row)
         pixel = number * self.writer.size(width, "width")
-        place = _Row(picture, row, pixel, first, last)
-        channels = self.writer.size(self.op.columns, "channels")
-        zero, lanes = index(number.emit, 0), self.body.lanes
-        several = whole_registers(zero, channels, REGISTERS * lanes)
-        whole = whole_registers(zero, channels, lanes)
-        self._channels(place, zero, several, REGISTERS, lanes)
-        if lanes > 1:
-            self._channels(place, several, whole, 1, lanes)
-            self._channels(place, whole, channels, 1, 1)
-        else:
-            self._channels(place, several, channels, 1, 1)
+        self._columns(_Row(picture, row, pixel, first, last))
 
-    def _channels(self, row: _Row, lower: Expr, upper: Expr, registers: int, lanes: int) -> None:
-        """Compute all pixels of a row for channels `lower` to `upper`, `registers` registers at a time."""
-        emit = self.writer.emit
+    def _columns(self, row: _Row) -> None:
+        """Compute the pixels of a row."""
+        for segment in self._segments():
+            lower, upper = segment.begin, segment.end
+            with for_each(self.writer.emit, lower, upper, segment.pixels) as column:
+                self._channels(row, column, segment)
+
+    def _segments(self) -> list[_Segment]:
+        """The blocks of a row."""
+        known = self._known_taps()
+        if known is not None:
+            found = self._known_segments(known)
+            if found is not None:
+                return found
+        inside = range(self.op.window[1])
         width = self.writer.size(self.op.extents[1], "width")
         left, right = self._inner_columns()
         blocks = whole_registers(left, right, PIXELS)
-        ranges = (
-            # Begin, end, pixels of a block, and whether the window is clipped.
-            (0, left, 1, True),
-            (left, blocks, PIXELS, False),
-            (blocks, right, 1, False),
-            (right, width, 1, True),
-        )
-        with for_each(emit, lower, upper, registers * lanes) as channel:
-            for begin, end, pixels, border in ranges:
-                with for_each(emit, begin, end, pixels) as column:
-                    self._block(row, _Block(column, pixels, channel, registers, lanes), border)
+        return [
+            _Segment(0, left, 1, None),
+            _Segment(left, blocks, PIXELS, (inside,) * PIXELS),
+            _Segment(blocks, right, 1, (inside,)),
+            _Segment(right, width, 1, None),
+        ]
+
+    def _known_taps(self) -> list[range] | None:
+        """The taps inside the picture for each column of results; None without known sizes."""
+        op = self.op
+        extent, width = kernel.array_type(op.lhs).shape[2], op.extents[1]
+        (low, _), stride, step = op.padding[1], op.strides[1], op.dilations[1]
+        if not (isinstance(extent, int) and isinstance(width, int) and isinstance(low, int)):
+            return None
+        taps: list[range] = []
+        for column in range(width):
+            at = [column * stride + w * step - low for w in range(op.window[1])]
+            inside = [w for w, x in enumerate(at) if 0 <= x < extent]
+            taps.append(range(inside[0], inside[-1] + 1) if inside else range(0))
+        return taps
+
+    def _known_segments(self, taps: Sequence[range]) -> list[_Segment] | None:
+        """A block with all clipped windows at each side, and between them full blocks.
+
+        None where more windows are clipped than a block has pixels.
+        """
+        width, whole = len(taps), range(self.op.window[1])
+        most = MOST_PIXELS if self.cpu.vector_registers >= MANY_REGISTERS else PIXELS
+        if width <= most:
+            end = self.writer.size(width, "width")
+            return [_Segment(0, end, width, tuple(taps))] if width else []
+        inner = [column for column, inside in enumerate(taps) if inside == whole]
+        if not inner:
+            return None
+        clipped = inner[0], width - 1 - inner[-1]
+        if max(clipped) > most:
+            return None
+        choices = [
+            ((width - left - right) % PIXELS, abs(left - right), left, right)
+            for left in range(clipped[0], most + 1)
+            for right in range(clipped[1], most + 1)
+            if left + right <= width
+        ]
+        rest, _, left, right = min(choices)
+        bounds = (0, left, width - right - rest, width - right, width)
+        sizes = (left, PIXELS, rest, right)
+        ends = [self.writer.size(end, "end", number) for number, end in enumerate(bounds)]
+        return [
+            _Segment(ends[k], ends[k + 1], pixels, tuple(taps[bounds[k] : bounds[k] + pixels]))
+            for k, pixels in enumerate(sizes)
+            if bounds[k] < bounds[k + 1]
+        ]
+
+    def _channels(self, row: _Row, column: Expr, segment: _Segment) -> None:
+        """Compute a block of pixels for all channels: the last ones in smaller registers."""
+        emit = self.writer.emit
+        begin, channels = index(emit, 0), self.writer.size(self.op.columns, "channels")
+        for registers, lanes in _steps(self.op.columns, self.body.lanes):
+            step = registers * lanes
+            end = whole_registers(begin, channels, step) if step > 1 else channels
+            with for_each(emit, begin, end, step) as channel:
+                pixels, taps = segment.pixels, segment.taps
+                self._block(row, _Block(column, pixels, taps, channel, registers, lanes))
+            begin = end
 
     def _taps_inside(self, axis: int, at: Expr) -> tuple[Index, Index]:
         """The range of the taps of the window along an axis that lie inside the picture."""
@@ -161,22 +239,24 @@ class _Depthwise:
 
     # One block.
 
-    def _block(self, row: _Row, block: _Block, border: bool) -> None:
+    def _block(self, row: _Row, block: _Block) -> None:
         emit, channels = self.writer.emit, block.channels()
         type = VectorType(self.dtype, block.lanes) if block.lanes > 1 else self.dtype
         zero = constant(emit, 0, type)
         columns = [block.column + j for j in range(block.pixels)]
-        first, last = self._taps_inside(1, block.column) if border else (0, self.op.window[1])
 
         def down(h: Expr, sums: list[Expr]) -> list[Expr]:
-            def across(w: Expr, sums: list[Expr]) -> list[Expr]:
-                return self._tap(row, columns, (h, w), channels, block.lanes, sums)
-
-            if border:
-                return iterate(emit, first, last, sums, across)
-            for w in range(self.op.window[1]):
-                sums = across(index(emit, w), sums)
-            return sums
+            if block.taps is not None:
+                taps = {w: index(emit, w) for inside in block.taps for w in inside}
+                return self._taps(row, columns, h, taps, block, sums)
+            first, last = self._taps_inside(1, block.column)
+            return iterate(
+                emit,
+                first,
+                last,
+                sums,
+                lambda w, sums: self._taps(row, columns, h, {0: w}, block, sums),
+            )
 
         zeros = [zero] * (block.pixels * len(channels))
         sums = iterate(emit, row.first, row.last, zeros, down)
@@ -186,30 +266,36 @@ class _Depthwise:
         tile = Tile((), pixels, channels, block.lanes)
         write_registers(self.op, self.body, tile, sums, [target])
 
-    def _tap(
+    def _taps(
         self,
         row: _Row,
         columns: Sequence[Expr],
-        tap: tuple[Expr, Expr],
-        channels: Sequence[Lane],
-        lanes: int,
+        h: Expr,
+        across: Mapping[int, Expr],
+        block: _Block,
         sums: list[Expr],
     ) -> list[Expr]:
-        """Add the products of a tap of the window, for all pixels and channels of a block."""
-        point = Point(lanes, {})
-        h, w = tap
+        """Add the products of some taps of a row of the window, for all pixels and channels of a block."""
+        point, channels = Point(block.lanes, {}), block.channels()
         zero = Uniform(index(h.emit, 0))
         y = self._input_position(0, row.row, h)
         totals = list(sums)
         for v, channel in enumerate(channels):
-            weight = self.body.load(point, 1, [Uniform(h), Uniform(w), zero, channel])
-            factor = in_lanes(weight, lanes)
-            for j, column in enumerate(columns):
-                x = self._input_position(1, column, w)
-                place: list[Lane] = [Uniform(row.picture), Uniform(y), Uniform(x), channel]
-                element = in_lanes(self.body.load(point, 0, place), lanes)
-                number = j * len(channels) + v
-                totals[number] = self._multiply_add(element, factor, totals[number])
+            elements: dict[int, Expr] = {}
+            for w, tap in sorted(across.items()):
+                weight = self.body.load(point, 1, [Uniform(h), Uniform(tap), zero, channel])
+                factor = in_lanes(weight, block.lanes)
+                for j, column in enumerate(columns):
+                    if block.taps is not None and w not in block.taps[j]:
+                        continue
+                    # Windows of neighbouring pixels overlap: this element may have been loaded before.
+                    offset = j * self.op.strides[1] + w * self.op.dilations[1]
+                    if offset not in elements:
+                        x = self._input_position(1, column, tap)
+                        place: list[Lane] = [Uniform(row.picture), Uniform(y), Uniform(x), channel]
+                        elements[offset] = in_lanes(self.body.load(point, 0, place), block.lanes)
+                    number = j * len(channels) + v
+                    totals[number] = self._multiply_add(elements[offset], factor, totals[number])
         return totals
 
     def _input_position(self, axis: int, at: Expr, tap: Expr) -> Expr:
@@ -219,3 +305,17 @@ class _Depthwise:
 
     def _multiply_add(self, one: Expr, other: Expr, sum: Expr) -> Expr:
         return fma(one, other, sum) if self.cpu.fma else one * other + sum
+
+
+def _steps(channels: Size, lanes: int) -> list[tuple[int, int]]:
+    """The registers and lanes of the loops over channels: wide ones first, then what is left over."""
+    if not isinstance(channels, int):
+        return [(REGISTERS, lanes), (1, lanes), (1, 1)] if lanes > 1 else [(REGISTERS, 1), (1, 1)]
+    found = [(REGISTERS, lanes)] if channels >= REGISTERS * lanes else []
+    rest = channels % (REGISTERS * lanes)
+    while rest:
+        if rest >= lanes:
+            found.append((1, lanes))
+            rest %= lanes
+        lanes //= 2
+    return found

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc.dialects import kernel, scalar
+from dlc.dialects import kernel, scalar, vec
 from dlc.dialects.expr import Expr, Index, Pointer, index, maximum, minimum
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import TensorType
+from dlc.ir.types import TensorType, VectorType
 from dlc.lowering.kernel_code.body import Body, Point, Row, lanes_of, path, split
-from dlc.lowering.kernel_code.lanes import Lane, Uniform, neighbours
+from dlc.lowering.kernel_code.lanes import Lane, Uniform, neighbours, register
 from dlc.lowering.kernel_code.row_access import (
     checks_depend_on,
     dense_strides,
@@ -183,13 +183,37 @@ class _Generic:
         columns = self.op.domain[-1]
         assert isinstance(columns, int)
         known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
+        views = [view for view, _ in self._element_results()]
+        dense = all(self.writer.views[view].strides[-2:] == (columns, 1) for view in views)
         for lanes, position in self.body.register_loops(lower, upper):
             rows = neighbours(position, lanes)
+            points: list[Point] = []
             for number in range(columns):
                 column = Uniform(index(self.writer.emit, number))
                 point = Point(lanes, {**known, row: rows, last: column})
-                places: list[Lane] = [*map(Uniform, indices), rows, column]
-                self._store(self.body.run(self.op.body, point), places)
+                points.append(self.body.run(self.op.body, point))
+                if not dense or lanes == 1:
+                    places: list[Lane] = [*map(Uniform, indices), rows, column]
+                    self._store(points[-1], places)
+            if dense and lanes > 1:
+                self._store_interleaved(points, indices, position)
+
+    def _store_interleaved(self, points: list[Point], indices: list[Expr], first: Expr) -> None:
+        """Write rows from `first` on of results without gaps, of which each point has one column."""
+        lanes = points[0].lanes
+        for view, value in self._element_results():
+            strides = self.body.strides(view)
+            start: Index = 0
+            for place, stride in zip([*indices, first], strides[:-1], strict=True):
+                start = start + place * stride
+            registers = interleaved([register(point.lane(value), lanes) for point in points])
+            for number, part in enumerate(registers):
+                self.writer.pointer(view).store(start + number * lanes, part)
+
+    def _element_results(self) -> list[tuple[int, Value]]:
+        """The results that are elements: their views, and the values of the body that they are."""
+        results = enumerate(self.op.body.terminator.operands, len(self.op.inputs))
+        return [(view, value) for view, value in results if not isinstance(value.type, TensorType)]
 
     def _allocate_row(self, op: kernel.Stage, point: Point, extents: list[Expr]) -> Row:
         """The memory of a staged row: in the result if it is one, else in the scratch of the thread."""
@@ -206,9 +230,28 @@ class _Generic:
 
     def _store(self, point: Point, places: Sequence[Lane]) -> None:
         """Write the results that are elements; staged rows have been written already."""
-        for view, value in enumerate(self.op.body.terminator.operands, len(self.op.inputs)):
-            if not isinstance(value.type, TensorType):
-                self.body.store_in(point, point.lane(value), view, places)
+        for view, value in self._element_results():
+            self.body.store_in(point, point.lane(value), view, places)
+
+
+def interleaved(columns: Sequence[Expr]) -> list[Expr]:
+    """Registers of columns as registers of rows: the first elements of all, then the second ones, ..."""
+    first, *others = columns
+    assert isinstance(first.type, VectorType)
+    lanes, count = first.type.lanes, len(columns)
+    rows: list[Expr] = []
+    for number in range(count):
+        # Where element k of this register comes from: its column, and its place in there.
+        places = [divmod(number * lanes + k, count)[::-1] for k in range(lanes)]
+        merged, order = first, [at if column == 0 else 0 for column, at in places]
+        for column, other in enumerate(others, 1):
+            order = [
+                lanes + at if own == column else order[k] for k, (own, at) in enumerate(places)
+            ]
+            merged = merged.apply(vec.Shuffle(merged.value, other.value, tuple(order)))
+            order = list(range(lanes))
+        rows.append(merged)
+    return rows
 
 
 COLUMNS = 8

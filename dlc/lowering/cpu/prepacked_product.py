@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import kernel
-from dlc.dialects.expr import Condition, Expr, Pointer, all_of, select, select_pointer
+from dlc.dialects.expr import Condition, Expr, Index, Pointer, all_of, select, select_pointer
+from dlc.dialects.expr import maximum as larger
 from dlc.dialects.expr import minimum as smaller
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
@@ -62,6 +63,7 @@ def lower_packed_product(op: kernel.Kernel, context: Context) -> Lowered:
 
 RowPosition = list[Expr]
 """The position of a row of the left operand, as the subclass represents it."""
+_Range = tuple[Index, Index]
 
 
 class _PackedProduct(ProductTiles):
@@ -212,14 +214,56 @@ class _PackedConv(_PackedProduct):
         emit = self.writer.emit
         positions, after = self._positions(start)
         pixels = [self._pixel(start.group, *batch_index) for batch_index in positions]
+        down, along = self._taps_inside(positions, pixels)
 
         def tap_row(h: Expr, sums: Sums) -> Sums:
-            return self._tap_row(pixels, h, panels, sums)
+            return self._tap_row(pixels, h, along, panels, sums)
 
-        return iterate(emit, 0, self.op.window[0], zeros(emit, self.shape), tap_row), after
+        return iterate(emit, *down, zeros(emit, self.shape), tap_row), after
+
+    def _taps_inside(
+        self, positions: Sequence[RowPosition], pixels: Sequence[_Pixel]
+    ) -> tuple[_Range, _Range]:
+        """The rows of the window, and the taps of each, of which some pixel has an element in the picture.
+
+        All of them where pixels belong to several pictures or, for the taps of a row, to several rows.
+        """
+        first, last = positions[0], positions[-1]
+        together: Condition = True
+        if kernel.array_type(self.op.lhs).shape[0] != 1:
+            together = first[0].equals(last[0])
+        down = self._range_inside(0, together, pixels[0].row, pixels[-1].row)
+        if not self._has_far_taps:
+            return down, (0, self.op.window[1])
+        beside = all_of([together, first[1].equals(last[1])])
+        return down, self._range_inside(1, beside, pixels[0].column, pixels[-1].column)
+
+    @property
+    def _has_far_taps(self) -> bool:
+        """Whether all pixels of a micro-tile may have a tap to the left or the right of the picture."""
+        low, high = self.op.padding[1]
+        reach = (self.shape.rows - 1) * self.op.strides[1]
+        return any(not isinstance(size, int) or size > reach for size in (low, high))
+
+    def _range_inside(self, axis: int, ordered: Condition, low: Expr, high: Expr) -> _Range:
+        """The taps along an axis inside the picture for a window that starts between `low` and `high`."""
+        taps, step = self.op.window[axis], self.op.dilations[axis]
+        if self.op.padding[axis] == (0, 0):
+            return 0, taps
+        extent = self.writer.size(kernel.array_type(self.op.lhs).shape[1 + axis], "extent", axis)
+        begin, end = (
+            smaller(larger(distance + (step - 1), 0) // step, taps)
+            for distance in (0 - high, extent - low)
+        )
+        return select(ordered, begin, 0), select(ordered, end, taps)
 
     def _tap_row(
-        self, pixels: Sequence[_Pixel], h: Expr, panels: Sequence[Pointer], sums: Sums
+        self,
+        pixels: Sequence[_Pixel],
+        h: Expr,
+        along: _Range,
+        panels: Sequence[Pointer],
+        sums: Sums,
     ) -> Sums:
         """Add the products of one row of the window."""
         taps = self.op.window[1]
@@ -234,7 +278,7 @@ class _PackedConv(_PackedProduct):
             weights = self._panels_from(panels, h * taps + w, channels)
             return multiply(self.shape, rows, weights, channels, sums)
 
-        return iterate(self.writer.emit, 0, taps, sums, across)
+        return iterate(self.writer.emit, *along, sums, across)
 
     def _panels_from(self, panels: Sequence[Pointer], tap: Expr, depth: Expr) -> list[Pointer]:
         """The panels from a tap on, each tap being `depth` rows of them."""

@@ -16,7 +16,7 @@ from dlc.dialects.array.elementwise import fill, tensor_type
 from dlc.dialects.array.pieces import is_negative, slice_axis
 from dlc.dialects.array.shape import reshape
 from dlc.ir.core import Builder, Value
-from dlc.ir.dims import Shape, Size
+from dlc.ir.dims import Shape, Size, ceil_divide
 from dlc.ir.types import BF16, F16, F32
 
 PICTURES = {"nwc": "nhwc", "ncw": "nchw"}
@@ -142,32 +142,29 @@ def _by_phases(op: array.Convolution, emit: Builder) -> Value | None:
 def _phases(op: array.Convolution, number: int) -> list[_Phase | None] | None:
     """What makes the elements 0, 1, .. of every s along a spatial axis; None in it for zeros.
 
-    None for sizes that are only known when a model is called.
+    None where the kernel, the padding or, with gaps, how far the result reaches beyond the source is only
+    known when a model is called.
     """
     axis, kernel_axis = op.layout.spatial[number], op.layout.kernel_spatial[number]
     spread, dilation = op.source_dilations[number], op.dilations[number]
-    low = op.padding[number][0]
-    sizes = (
-        tensor_type(op.source).shape[axis],
-        tensor_type(op.kernel).shape[kernel_axis],
-        tensor_type(op.result).shape[axis],
-        low,
-    )
-    if not all(isinstance(size, int) for size in sizes):
+    extent, length = (tensor_type(value).shape[axis] for value in (op.source, op.result))
+    window, low = tensor_type(op.kernel).shape[kernel_axis], op.padding[number][0]
+    each = ceil_divide(length, spread)
+    # Both grow with the source alike, so that their difference is a number.
+    beyond = each - extent
+    if not (isinstance(window, int) and isinstance(low, int) and isinstance(beyond, int)):
         return None
-    extent, window, length, low = (size for size in sizes if isinstance(size, int))
-    each = -(-length // spread)
     found: list[_Phase | None] = []
     for place in range(spread):
         taps = [tap for tap in range(window) if (place + tap * dilation - low) % spread == 0]
-        if not taps or not each or not extent:
+        if not taps or each == 0 or extent == 0:
             found.append(None)
             continue
         step = taps[1] - taps[0] if len(taps) > 1 else 1
         apart = step * dilation // spread if len(taps) > 1 else 1
         start = (place + taps[0] * dilation - low) // spread
-        last = start + each - 1 + (len(taps) - 1) * apart
-        found.append(_Phase(taps[0], step, len(taps), apart, -start, last + 1 - extent))
+        high = start + beyond + (len(taps) - 1) * apart
+        found.append(_Phase(taps[0], step, len(taps), apart, -start, high))
     return found
 
 
@@ -194,7 +191,7 @@ def _nothing(op: array.Convolution, emit: Builder) -> Value:
     """What is made where every element of the kernel meets a gap."""
     shape = list(tensor_type(op.result).shape)
     for axis, spread in zip(op.layout.spatial, op.source_dilations, strict=True):
-        shape[axis] = -(-shape[axis] // spread)
+        shape[axis] = ceil_divide(shape[axis], spread)
     return fill(emit, 0, tensor_type(op.result).with_shape(tuple(shape)))
 
 

@@ -1,18 +1,20 @@
 """Windows that move over tensors as kernels: pooling, convolution, the index of a window's extreme.
 
 A convolution of pictures is an implicit GEMM (`kernel.conv`): a product whose left operand, the im2col
-matrix of windows, is read from the picture in place. Where the window is larger than the result, as in
-the gradient of a kernel, that matrix is stored (im2col). Everything else is a formula per element.
+matrix of windows, is read from the picture in place. Where the window is no weight and larger than the
+result, as in the gradient of a kernel, that matrix is stored (im2col). Everything else is a formula per
+element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dlc.dialects import array, kernel
+from dlc.dialects import array, kernel, weight
 from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
+from dlc.dialects.array.shape import reshaped
 from dlc.dialects.array.window import Windowed
 from dlc.dialects.expr import Condition, Expr, all_of, constant, select
 from dlc.dialects.interface import bounds_around
@@ -47,17 +49,38 @@ def _reduce_window(op: array.ReduceWindow, emit: Builder) -> Sequence[Value]:
     result = tensor_type(op.result)
     combine = COMBINE[op.function]
     axes, extents = _window_axes(op)
+    repeats = op.function != "sum" and _borders_repeat(op)
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         def element(taps: list[Expr]) -> Expr:
             source_index, inside = _window_element(op, indices, dict(zip(axes, taps, strict=True)))
             value = arrays[0].wide(source_index)
+            if repeats:
+                return value
             neutral = constant(emit, kernel.identity(combine, value.dtype), value.dtype)
             return select(all_of(inside), value, neutral)
 
         return reduce(emit, extents, combine, element).cast(result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
+
+
+def _borders_repeat(op: Windowed) -> bool:
+    """Whether the nearest element of the source to each padded one belongs to the same window.
+
+    Then the extreme of a window is that of the nearest elements, and no element needs a choice.
+    """
+    source, result = tensor_type(op.source).shape, tensor_type(op.result).shape
+    for axis, (low, high) in enumerate(op.padding):
+        if (low, high) == (0, 0):
+            continue
+        extent, count, window = source[axis], result[axis], op.window[axis]
+        if not (isinstance(extent, int) and isinstance(count, int) and isinstance(low, int)):
+            return False
+        last = (count - 1) * op.strides[axis] - low
+        if op.dilations[axis] != 1 or low >= window or last >= extent:
+            return False
+    return True
 
 
 def _window_axes(op: Windowed) -> tuple[list[int], tuple[int, ...]]:
@@ -147,7 +170,13 @@ def _is_product(op: array.Convolution) -> bool:
 
 
 def _is_wide(op: array.Convolution) -> bool:
-    """Whether the window is larger than the result, as where a kernel's gradient is computed."""
+    """Whether the window is larger than the result, as where a kernel's gradient is computed.
+
+    Weights are packed into panels when they are loaded, so small results of large windows have nothing to
+    gain from a product that would pack them in every call.
+    """
+    if isinstance(reshaped(op.kernel).op, weight.Get):
+        return False
     layout = op.layout
     kernel_type, result = tensor_type(op.kernel), tensor_type(op.result)
     window = [kernel_type.shape[axis] for axis in layout.kernel_spatial]

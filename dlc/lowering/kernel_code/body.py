@@ -6,6 +6,7 @@ innermost index are placed outside its loop.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from dlc.dialects.expr import (
 )
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import product
 from dlc.ir.types import BOOL, INDEX, DType, VectorType
 from dlc.lowering.kernel_code.blocked_sums import add_in_blocks, block_lengths, sum_nest
 from dlc.lowering.kernel_code.lanes import (
@@ -244,12 +246,19 @@ class Body:
         if self.reduces_in_registers and self.lanes > 1 and extents:
             return self._fold_in_registers(op, point, inside, extents, start)
         initial = broadcast(start, point.lanes)
-        lengths = self._block_lengths(op, dtype)
 
         def innermost(indices: list[Expr], sums: list[Expr]) -> list[Expr]:
             value = self._inner_value(op, inside, point, [Uniform(place) for place in indices])
             return [combine(op.combine, sums[0], in_lanes(value, point.lanes))]
 
+        if is_small_window(op):
+            # Unrolled, what a row or column of the window has in common is computed once.
+            sums = [initial]
+            lengths = [size for size in op.extents if isinstance(size, int)]
+            for taps in itertools.product(*map(range, lengths)):
+                sums = innermost([index(self.emit, tap) for tap in taps], sums)
+            return varying(sums[0], point.lanes)
+        lengths = self._block_lengths(op, dtype)
         (total,) = sum_nest(self.emit, extents, lengths, [initial], [initial], innermost)
         return varying(total, point.lanes)
 
@@ -371,6 +380,21 @@ class Body:
                 self.emit.place(vec.Scatter(value.value, base.value, steps.value))
             case _:
                 raise AssertionError("several values for one address")
+
+
+SMALL_WINDOW = 9
+"""Elements of the largest window whose reduction is unrolled."""
+
+
+def is_small_window(op: kernel.Reduce) -> bool:
+    """Whether a reduction is over several short axes, as that of a pooling is, and holds no other."""
+    elements = product(op.extents)
+    return (
+        len(op.extents) > 1
+        and isinstance(elements, int)
+        and 0 < elements <= SMALL_WINDOW
+        and not any(isinstance(inner, kernel.Inner) for inner in op.body)
+    )
 
 
 def _scaled(steps: Expr, stride: Index, lanes: int) -> Expr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlc.dialects import array, kernel, weight
+from dlc.dialects import array, flow, kernel, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Symbol
@@ -16,7 +16,7 @@ from dlc.ir.clone import clone
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
-from dlc.ir.rewrite import Gone
+from dlc.ir.rewrite import EQUAL, Gone
 from dlc.ir.types import TensorType
 from dlc.passes.graph.canonicalize import graph_blocks
 
@@ -25,10 +25,30 @@ from dlc.passes.graph.canonicalize import graph_blocks
 def fold_weights(module: Op, context: Context) -> None:
     """Turn values computed from weights alone into derived weights."""
     assert isinstance(module, Module)
+    for op in [op for op in module.walk() if isinstance(op, flow.If)]:
+        _get_inside(op, context)
     folding = _Folding(module, context)
     for block in graph_blocks(module):
         if not isinstance(block.parent, kernel.Kernel | weight.Derived):
             folding.block(block)
+
+
+def _get_inside(choice: flow.If, context: Context) -> None:
+    """Get the weights that a choice is given in its branches, whose values from weights are folded, too."""
+    branches = choice.then, choice.otherwise
+    kept = list(choice.inputs)
+    for number, value in reversed(list(enumerate(choice.inputs))):
+        if not isinstance(value.op, weight.Get):
+            continue
+        for branch in branches:
+            argument = branch.arguments[number]
+            emit = Builder(branch, choice.location, branch.first)
+            own = emit(weight.Get(value.op.symbol, value.op.type), argument.name)
+            context.values.replaced(argument, own, EQUAL)
+            argument.replace_by(own)
+            branch.remove_argument(number)
+        del kept[number]
+    choice.set_operands([choice.condition, *kept])
 
 
 def values_from_weights(block: Block) -> dict[Value, None]:

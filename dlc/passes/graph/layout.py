@@ -15,6 +15,7 @@ from dlc.dialects.array.convolution import LAYOUTS
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.clone import clone
 from dlc.ir.core import OPS, Builder, Op, Value
+from dlc.ir.dims import Shape
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.graph.canonicalize import RULES as CANONICAL
@@ -183,8 +184,70 @@ def sink_through_reduction(op: array.Reduction, rewriter: Rewriter) -> bool:
     return True
 
 
+def sink_through_reshape(op: array.Reshape, rewriter: Rewriter) -> bool:
+    """A reshape of a transposed tensor that splits axes, or merges those that are neighbours in its source.
+
+    Axes that it merges in another order than there are swapped by a transpose that stays: so a channel
+    shuffle moves runs of channels within a pixel.
+    """
+    if not isinstance(op.source.op, array.Transpose):
+        return False
+    axes, source = op.source.op.axes, op.source.op.source
+    groups = regrouped(tensor_type(op.source).shape, op.shape)
+    if groups is None:
+        return False
+    runs = [[axes[axis] for axis in before] for before, _ in groups]
+    if any(sorted(run) != list(range(min(run), min(run) + len(run))) for run in runs):
+        return False
+    order = sorted(range(len(groups)), key=lambda number: min(runs[number]))
+    if order == list(range(len(groups))):
+        return False
+    emit = rewriter.before(op)
+    within = tuple([axis for number in order for axis in runs[number]])
+    if within != tuple(range(len(axes))):
+        source = emit(array.Transpose(source, within))
+    moved = [axis for number in order for axis in groups[number][1]]
+    inner = emit(array.Reshape(source, tuple([op.shape[axis] for axis in moved])))
+    result = emit(array.Transpose(inner, array.inverse(tuple(moved))))
+    rewriter.replace(op, result, relation=EQUAL)
+    return True
+
+
+def regrouped(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]] | None:
+    """The smallest groups of neighbouring axes that a reshape turns into each other, in order.
+
+    None where a group has no axis on one side, or sizes with names are split or merged.
+    """
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) and j < len(after):
+        old, new = [i], [j]
+        small, large = before[i], after[j]
+        i, j = i + 1, j + 1
+        while small != large:
+            if not (isinstance(small, int) and isinstance(large, int)):
+                return None
+            if small < large and i < len(before):
+                old.append(i)
+                small, i = small * before[i], i + 1
+            elif small > large and j < len(after):
+                new.append(j)
+                large, j = large * after[j], j + 1
+            else:
+                return None
+        groups.append((old, new))
+    # Axes of size 1 at the end belong to the last group.
+    if not groups or any(size != 1 for size in (*before[i:], *after[j:])):
+        return None
+    old, new = groups[-1]
+    old.extend(range(i, len(before)))
+    new.extend(range(j, len(after)))
+    return groups
+
+
 RULES: dict[type[Op], list[Pattern[Any]]] = {
     array.Convolution: [channels_last],
+    array.Reshape: [sink_through_reshape],
     array.ReduceWindow: [sink_through_windows],
     array.Concatenate: [sink_through_concatenation],
     array.Pad: [sink_through_pad],

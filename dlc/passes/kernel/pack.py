@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dlc.dialects import array, flow, kernel, weight
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.dialects.array.shape import LARGEST_I32
+from dlc.dialects.array.shape import LARGEST_I32, reshaped
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.attention import Attention
 from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, Winograd
@@ -230,9 +230,8 @@ def _erase_unused(value: Value) -> None:
 
 def _stored(value: Value) -> weight.Get | None:
     """The weight of which a value is a reshape; None if it is no weight."""
-    while isinstance(value.op, array.Reshape):
-        value = value.op.source
-    return value.op if isinstance(value.op, weight.Get) else None
+    source = reshaped(value).op
+    return source if isinstance(source, weight.Get) else None
 
 
 def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Winograd) -> Value:

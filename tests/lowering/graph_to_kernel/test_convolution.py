@@ -82,3 +82,20 @@ def test_narrow_numbers_are_summed_in_f32_and_rounded_once() -> None:
         return (convolution(emit, x, w, padding=((1, 1), (1, 1))),)
 
     check(program, TensorType(F16, (1, 5, 5, 4)), TensorType(F16, (3, 3, 4, 6)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("low", [0, 1, 3])
+def test_gaps_in_a_signal_whose_length_is_known_when_it_is_called(low: int) -> None:
+    """A transposed convolution: its result is as many times longer as there are phases."""
+
+    def program(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+        made = convolution(emit, x, w, padding=[(low, 3)], source_dilations=[3], dims="nwc")
+        return (made,)
+
+    types = [TensorType(F32, (2, symbol("W"), 4)), TensorType(F32, (4, 4, 5))]
+    dims = {"W": (1, 20)}
+    check(program, *types, dims=dims, at=[{"W": 2}, {"W": 7}])
+    module, _ = function_of(program, types, dims)
+    Manager(Context(Options())).run(module, parse_passes("decompose"))
+    found = [op for op in module.walk() if isinstance(op, array.Convolution)]
+    assert len(found) == 3 and all(op.source_dilations == (1, 1) for op in found)
