@@ -131,13 +131,14 @@ def torch_compile(path: Path, inputs: Mapping[str, Array], threads: int) -> tupl
     settings: Any = importlib.import_module("torch._inductor.config")
     settings.freezing = True
     peer.set_num_threads(threads)
-    module = peer.compile(seeded(path.stem).module)
+    module: Any = peer.compile(seeded(path.stem).module)
     given = [peer.from_numpy(each) for each in inputs.values()]
 
     def run() -> Sequence[Array]:
         with peer.inference_mode():
-            found = module(*given)
-        return [each.numpy() for each in (found if isinstance(found, tuple) else (found,))]
+            found: Any = module(*given)
+        tensors = cast("Sequence[Any]", found if isinstance(found, tuple) else (found,))
+        return [each.numpy() for each in tensors]
 
     begin = time.perf_counter()
     run()

@@ -5,8 +5,8 @@
 
 The networks are the light graphs of the onnx package and those of `benchmarks.sequence_networks`, which
 PyTorch exports, all with seeded weights. The peers come from environments that are made in the cache folder
-the first time; `torch.compile` takes part where PyTorch has the network. All contenders must give the same results
-before anything is timed; then they take turns, so that a disturbance hits all of them. `--alone`
+the first time; `torch.compile` takes part where PyTorch has the network. All contenders must give the same
+results before anything is timed; then they take turns, so that a disturbance hits all of them. `--alone`
 leaves the peers out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints
 where the time of ours goes, with `--direct` of that one.
 """

@@ -26,8 +26,10 @@ f: Any = torch.nn.functional
 
 
 class Block(Module):
-    """A transformer's block (Vaswani et al., 2017): it normalises what it reads, as GPT-2 and ViT do, or what it
-    has added, as BERT does."""
+    """A transformer's block (Vaswani et al., 2017).
+
+    It normalises what it reads, as GPT-2 and ViT do, or what it has added, as BERT does.
+    """
 
     def __init__(self, width: int, heads: int, *, reads: bool, gelu: str = "none") -> None:
         super().__init__()
@@ -83,7 +85,7 @@ def vit_b16() -> Network:
 
 
 class Sentences(Module):
-    """The sizes of all-MiniLM-L6-v2: six layers as in BERT (Devlin et al., 2018), and the mean over tokens."""
+    """The sizes of all-MiniLM-L6-v2: layers as in BERT (Devlin et al., 2018), and the mean over tokens."""
 
     def __init__(self, width: int = 384) -> None:
         super().__init__()
@@ -104,8 +106,8 @@ def minilm(batch: int) -> Network:
 
 
 class Prompt(Module):
-    """GPT-2 of 124 million weights (Radford et al., 2019): what a prompt leaves to generate from, the scores
-    of the next token and the keys and values of each layer."""
+    """GPT-2 of 124 million weights (Radford et al., 2019), and what a prompt leaves to generate from: the
+    scores of the next token, and the keys and values of each layer."""
 
     def __init__(self, width: int = 768) -> None:
         super().__init__()

@@ -7,13 +7,15 @@ at most: a sum of 258 such products fits into f32, one of 2^37 into f64.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects import array, nn
 from dlc.dialects.array.elementwise import MANTISSA, tensor_type
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
-from dlc.ir.types import F32, F64, I64, DType
+from dlc.ir.types import F32, F64, I16, I64, DType
 from dlc.passes.graph.canonicalize import graph_blocks
 from dlc.passes.graph.integer_range import integer_range
 
@@ -43,7 +45,7 @@ def _matmul(op: Op, rewriter: Rewriter) -> bool:
         rewriter.log.refused(TOO_LARGE, op, largest=most)
         return False
     emit = rewriter.before(op)
-    lhs, rhs = emit(array.Cast(op.lhs, dtype)), emit(array.Cast(op.rhs, dtype))
+    lhs, rhs = _as_floats(emit, (op.lhs, op.rhs), dtype, most)
     sums = emit(array.MatMul(lhs, rhs))
     rewriter.replace(op, _as_integers(emit, sums, op, most), relation=EQUAL)
     return True
@@ -62,7 +64,7 @@ def _convolution(op: Op, rewriter: Rewriter) -> bool:
         rewriter.log.refused(TOO_LARGE, op, largest=most)
         return False
     emit = rewriter.before(op)
-    source, kernel = emit(array.Cast(op.source, dtype)), emit(array.Cast(op.kernel, dtype))
+    source, kernel = _as_floats(emit, (op.source, op.kernel), dtype, most)
     steps = op.strides, op.padding, op.dilations, op.source_dilations, op.groups, op.dims
     if isinstance(op, nn.Conv):
         y = _as_integers(emit, emit(nn.Conv(source, kernel, (), *steps)), op, most)
@@ -92,6 +94,16 @@ def _dtype_for(most: int) -> DType | None:
     """The float that holds every integer up to `most`; None where there is none."""
     fitting = [dtype for dtype in (F32, F64) if most <= 1 << MANTISSA[dtype.name]]
     return fitting[0] if fitting else None
+
+
+def _as_floats(emit: Builder, factors: Sequence[Value], dtype: DType, most: int) -> list[Value]:
+    """The factors in floats, by way of i16 where it holds them and i32 the sums.
+
+    Then a product may read them as i16 (`dlc.passes.kernel.fold_operands`).
+    """
+    if most < 1 << 31 and all(_farthest(factor) < 1 << 15 for factor in factors):
+        factors = [emit(array.Cast(factor, I16)) for factor in factors]
+    return [emit(array.Cast(factor, dtype)) for factor in factors]
 
 
 def _as_integers(emit: Builder, sums: Value, op: Op, most: int) -> Value:
