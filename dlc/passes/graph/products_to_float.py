@@ -3,11 +3,16 @@
 There are fast kernels for products of floats alone, and a float computes with integers without rounding
 as long as no partial sum is larger than its significand. Quantised networks multiply numbers of 9 bits
 at most: a sum of 258 such products fits into f32, one of 2^37 into f64.
+
+Factors that fit into i16 pass through it, so that `fold_integers` may multiply them in pairs; an odd number
+of channels gets one of zeros beside it. A convolution that is not multiplied in pairs takes f64: in f32 it
+might take Winograd's form, whose transforms round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from dlc.dialects import array, nn
 from dlc.dialects.array.elementwise import MANTISSA, tensor_type
@@ -18,6 +23,7 @@ from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.ir.types import F32, F64, I16, I64, DType
 from dlc.passes.graph.canonicalize import graph_blocks
 from dlc.passes.graph.integer_range import integer_range
+from dlc.target import cpu_of
 
 __all__ = ["products_to_float"]
 
@@ -31,7 +37,13 @@ TOO_LARGE = "its sums may be too large for f64"
 @define_pass("products_to_float")
 def products_to_float(module: Op, context: Context) -> None:
     """Compute products of small integers in floats that hold every sum exactly."""
-    context.rewriter.run(graph_blocks(module), RULES)
+    convolution = partial(_convolution, has_pairs=cpu_of(context.options).dot_pairs)
+    rules: dict[type[Op], list[Pattern]] = {
+        array.MatMul: [_matmul],
+        array.Convolution: [convolution],
+        nn.Conv: [convolution],
+    }
+    context.rewriter.run(graph_blocks(module), rules)
 
 
 def _matmul(op: Op, rewriter: Rewriter) -> bool:
@@ -45,13 +57,16 @@ def _matmul(op: Op, rewriter: Rewriter) -> bool:
         rewriter.log.refused(TOO_LARGE, op, largest=most)
         return False
     emit = rewriter.before(op)
-    lhs, rhs = _as_floats(emit, (op.lhs, op.rhs), dtype, most)
+    factors = [op.lhs, op.rhs]
+    if _fits_pairs(factors, most):
+        factors = [emit(array.Cast(factor, I16)) for factor in factors]
+    lhs, rhs = (emit(array.Cast(factor, dtype)) for factor in factors)
     sums = emit(array.MatMul(lhs, rhs))
     rewriter.replace(op, _as_integers(emit, sums, op, most), relation=EQUAL)
     return True
 
 
-def _convolution(op: Op, rewriter: Rewriter) -> bool:
+def _convolution(op: Op, rewriter: Rewriter, *, has_pairs: bool) -> bool:
     """A convolution of integers is one of floats; a bias is added to the integers."""
     assert isinstance(op, array.Convolution | nn.Conv)
     layout, shape = array.LAYOUTS[op.dims], tensor_type(op.kernel).shape
@@ -64,7 +79,15 @@ def _convolution(op: Op, rewriter: Rewriter) -> bool:
         rewriter.log.refused(TOO_LARGE, op, largest=most)
         return False
     emit = rewriter.before(op)
-    source, kernel = _as_floats(emit, (op.source, op.kernel), dtype, most)
+    factors = [op.source, op.kernel]
+    if has_pairs and _fits_pairs(factors, most):
+        factors = [emit(array.Cast(factor, I16)) for factor in factors]
+        if op.groups == 1 and shape[layout.kernel_in] % 2 == 1:
+            axes = layout.channel, layout.kernel_in
+            factors = [_one_longer(emit, *pair) for pair in zip(factors, axes, strict=True)]
+    else:
+        dtype = F64
+    source, kernel = (emit(array.Cast(factor, dtype)) for factor in factors)
     steps = op.strides, op.padding, op.dilations, op.source_dilations, op.groups, op.dims
     if isinstance(op, nn.Conv):
         y = _as_integers(emit, emit(nn.Conv(source, kernel, (), *steps)), op, most)
@@ -96,14 +119,18 @@ def _dtype_for(most: int) -> DType | None:
     return fitting[0] if fitting else None
 
 
-def _as_floats(emit: Builder, factors: Sequence[Value], dtype: DType, most: int) -> list[Value]:
-    """The factors in floats, by way of i16 where it holds them and i32 the sums.
+def _fits_pairs(factors: Sequence[Value], most: int) -> bool:
+    """Whether i16 holds the factors, and i32 each sum up to `most`."""
+    return most < 1 << 31 and all(_farthest(factor) < 1 << 15 for factor in factors)
 
-    Then a product may read them as i16 (`dlc.passes.kernel.fold_operands`).
-    """
-    if most < 1 << 31 and all(_farthest(factor) < 1 << 15 for factor in factors):
-        factors = [emit(array.Cast(factor, I16)) for factor in factors]
-    return [emit(array.Cast(factor, dtype)) for factor in factors]
+
+def _one_longer(emit: Builder, value: Value, axis: int) -> Value:
+    """A zero behind each row along an axis."""
+    type = tensor_type(value)
+    none = (0,) * type.rank
+    high = (*none[:axis], 1, *none[axis + 1 :])
+    zero = array.fill(emit, 0, type.with_shape(()))
+    return emit(array.Pad(value, zero, none, high, none))
 
 
 def _as_integers(emit: Builder, sums: Value, op: Op, most: int) -> Value:
@@ -111,11 +138,3 @@ def _as_integers(emit: Builder, sums: Value, op: Op, most: int) -> Value:
     dtype = tensor_type(op.results[0]).dtype
     signed = dtype.kind == "int" and most < 1 << (dtype.bits - 1)
     return emit(array.Cast(sums if signed else emit(array.Cast(sums, I64)), dtype))
-
-
-RULES: dict[type[Op], list[Pattern]] = {
-    array.MatMul: [_matmul],
-    array.Convolution: [_convolution],
-    nn.Conv: [_convolution],
-}
-"""The rules of this pass, by the operation that they look at."""
