@@ -23,6 +23,7 @@ from dlc.passes.graph.canonicalize import canonicalize
 from dlc.passes.graph.cse import cse
 from dlc.passes.graph.dce import dce
 from dlc.passes.graph.device_placement import place
+from dlc.passes.graph.fold_dequantize import fold_dequantize
 from dlc.passes.graph.fold_scales import fold_scales
 from dlc.passes.graph.fold_weights import fold_weights
 from dlc.passes.graph.layout import layout
@@ -102,6 +103,7 @@ PIPELINE = {
         Step(place),
         Step(autodiff),
         Step(place),
+        Step(fold_dequantize, level=2, on=Device.CPU),
         # On GPUs products of integers are kernels of their formula.
         Step(products_to_float, level=1, on=Device.CPU),
         *SIMPLIFY,
@@ -163,6 +165,7 @@ STAGES = tuple(PIPELINE)
 """The levels of IR, highest first."""
 
 REASONS = (
+    Order(fold_dequantize, products_to_float, "products_to_float finds fast products of integers"),
     Order(place, autodiff, "autodiff turns a transfer into one the other way"),
     Order(
         autodiff,

@@ -25,7 +25,7 @@ from dlc.passes.graph.canonicalize import graph_blocks
 from dlc.passes.graph.integer_range import integer_range
 from dlc.target import cpu_of
 
-__all__ = ["products_to_float"]
+__all__ = ["fits_pairs", "largest_sum", "products_to_float"]
 
 LONGEST = 1 << 36
 """Terms of a sum whose number only a call knows: more factors than any memory holds."""
@@ -49,7 +49,7 @@ def products_to_float(module: Op, context: Context) -> None:
 def _matmul(op: Op, rewriter: Rewriter) -> bool:
     """A matrix product of integers is one of floats."""
     assert isinstance(op, array.MatMul)
-    most = _largest_sum(op.lhs, op.rhs, tensor_type(op.lhs).shape[-1])
+    most = largest_sum(op.lhs, op.rhs, tensor_type(op.lhs).shape[-1])
     if most is None:
         return False
     dtype = _dtype_for(most)
@@ -58,7 +58,7 @@ def _matmul(op: Op, rewriter: Rewriter) -> bool:
         return False
     emit = rewriter.before(op)
     factors = [op.lhs, op.rhs]
-    if _fits_pairs(factors, most):
+    if fits_pairs(factors, most):
         factors = [emit(array.Cast(factor, I16)) for factor in factors]
     lhs, rhs = (emit(array.Cast(factor, dtype)) for factor in factors)
     sums = emit(array.MatMul(lhs, rhs))
@@ -71,7 +71,7 @@ def _convolution(op: Op, rewriter: Rewriter, *, has_pairs: bool) -> bool:
     assert isinstance(op, array.Convolution | nn.Conv)
     layout, shape = array.LAYOUTS[op.dims], tensor_type(op.kernel).shape
     terms = product(size for axis, size in enumerate(shape) if axis != layout.kernel_out)
-    most = _largest_sum(op.source, op.kernel, terms)
+    most = largest_sum(op.source, op.kernel, terms)
     if most is None:
         return False
     dtype = _dtype_for(most)
@@ -80,7 +80,7 @@ def _convolution(op: Op, rewriter: Rewriter, *, has_pairs: bool) -> bool:
         return False
     emit = rewriter.before(op)
     factors = [op.source, op.kernel]
-    if has_pairs and _fits_pairs(factors, most):
+    if has_pairs and fits_pairs(factors, most):
         factors = [emit(array.Cast(factor, I16)) for factor in factors]
         if op.groups == 1 and shape[layout.kernel_in] % 2 == 1:
             axes = layout.channel, layout.kernel_in
@@ -100,7 +100,7 @@ def _convolution(op: Op, rewriter: Rewriter, *, has_pairs: bool) -> bool:
     return True
 
 
-def _largest_sum(lhs: Value, rhs: Value, terms: Size) -> int | None:
+def largest_sum(lhs: Value, rhs: Value, terms: Size) -> int | None:
     """No partial sum of so many products is farther from 0; None for factors that are no integers."""
     if not tensor_type(lhs).dtype.is_integer:
         return None
@@ -119,7 +119,7 @@ def _dtype_for(most: int) -> DType | None:
     return fitting[0] if fitting else None
 
 
-def _fits_pairs(factors: Sequence[Value], most: int) -> bool:
+def fits_pairs(factors: Sequence[Value], most: int) -> bool:
     """Whether i16 holds the factors, and i32 each sum up to `most`."""
     return most < 1 << 31 and all(_farthest(factor) < 1 << 15 for factor in factors)
 

@@ -98,3 +98,24 @@ def test_sums_beyond_the_integers_of_f32_are_exact(target: str) -> None:
 
 def test_an_odd_number_of_products_is_exact() -> None:
     matrices(2, 37, 3, I8, "x86-64-v3")
+
+
+DEQUANTIZED = """dlc 1
+module Layer {
+  param w: i8[38, 9]
+  param scales: f32[9]
+  export fn f(x: u8[5, 38]) -> f32[5, 9] = (f32(i32(x) - 7) * 0.02) @ (f32(w) * scales)
+}
+"""
+
+
+def test_dequantized_numbers_are_multiplied_before_they_are_scaled() -> None:
+    stream = np.random.default_rng(0)
+    w = stream.integers(-128, 128, (38, 9)).astype(np.int8)
+    x = stream.integers(0, 256, (5, 38)).astype(np.uint8)
+    scales = stream.uniform(0.001, 0.01, 9).astype(np.float32)
+    model = dlc.compile(text=DEQUANTIZED, weights={"w": w, "scales": scales})
+    (found,) = called(model, [x])
+    sums = (x.astype(np.int64) - 7) @ w.astype(np.int64)
+    wanted = sums.astype(np.float32) * (np.float32(0.02) * scales)
+    np.testing.assert_array_equal(found, wanted)
