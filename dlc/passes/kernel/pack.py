@@ -212,10 +212,27 @@ def _erase_unused(value: Value) -> None:
 
 
 def _stored(value: Value) -> weight.Get | None:
-    """The weight of which a value is a reshape; None if it is no weight."""
-    while isinstance(value.op, array.Reshape):
-        value = value.op.source
-    return value.op if isinstance(value.op, weight.Get) else None
+    """The weight of which a value is a reshape, perhaps outside a loop; None if it is no weight."""
+    found: Value | None = value
+    while found is not None:
+        match found.op:
+            case weight.Get() as op:
+                return op
+            case array.Reshape(source=source):
+                found = source
+            case _:
+                found = _before_loop(found)
+    return None
+
+
+def _before_loop(value: Value) -> Value | None:
+    """The value outside a loop that is a constant of its body; None for any other value."""
+    loop = value.block.parent if value.op is None and value.block is not None else None
+    if not isinstance(loop, flow.Scan | flow.While):
+        return None
+    first = len(loop.body.arguments) - len(loop.constants)
+    number = loop.body.arguments.index(value) - first
+    return loop.constants[number] if number >= 0 else None
 
 
 def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Winograd) -> Value:
