@@ -123,11 +123,34 @@ def openvino(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run
     return lambda: list(request.infer(given).values()), facts
 
 
+def torch_compile(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run, Facts]:
+    """The module that the file was exported from, in inference mode, with frozen weights."""
+    from benchmarks.sequence_networks import seeded
+
+    peer: Any = importlib.import_module("torch")
+    settings: Any = importlib.import_module("torch._inductor.config")
+    settings.freezing = True
+    peer.set_num_threads(threads)
+    module: Any = peer.compile(seeded(path.stem).module)
+    given = [peer.from_numpy(each) for each in inputs.values()]
+
+    def run() -> Sequence[Array]:
+        with peer.inference_mode():
+            found: Any = module(*given)
+        tensors = cast("Sequence[Any]", found if isinstance(found, tuple) else (found,))
+        return [each.numpy() for each in tensors]
+
+    begin = time.perf_counter()
+    run()
+    return run, {"cold_compile_s": time.perf_counter() - begin}
+
+
 CONTENDERS = {
     "dlc": dlc,
     "dlc-direct": partial(dlc, conv="direct"),
     "onnxruntime": onnxruntime,
     "openvino": openvino,
+    "torch.compile": torch_compile,
 }
 
 

@@ -3,12 +3,13 @@
     python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json]
         [--alone] [--direct] [--kernels]
 
-The networks are the light graphs of the onnx package with seeded weights, those of
-`benchmarks.conv_networks`, and ResNet-50 with 8 pictures. The peers come from an environment that is made
-in the cache folder the first time. All contenders must give the same results before anything is timed;
-then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers out, `--direct`
-adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of ours goes, with
-`--direct` of that one.
+The networks are the light graphs of the onnx package, ResNet-50 with 8 pictures, the networks of
+`benchmarks.conv_networks`, and those of `benchmarks.sequence_networks`, which PyTorch exports, all with
+seeded weights. The peers come from environments that are made in the cache folder the first time;
+`torch.compile` takes part where PyTorch has the network. All contenders must give the same results before
+anything is timed; then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers
+out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of
+ours goes, with `--direct` of that one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from onnx import ModelProto, numpy_helper
 
 from benchmarks.conv_networks import CONV_NETWORKS
 from benchmarks.environment import cache_folder, python_with
-from benchmarks.turns import Process, take_turns
+from benchmarks.turns import ROOT, Process, take_turns
+from benchmarks.zoo.making import python as exporters
 from tests.conformance.seeded import seeded
 
 HERE = Path(__file__).parent
@@ -39,6 +41,11 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 PEERS = ("onnxruntime", "openvino")
 BATCHES = {"resnet50_batch8": ("resnet50", 8)}
 """Light graphs with another number of pictures."""
+COMPILED = "torch.compile"
+EXPORTED = (
+    *("vit_b16", "minilm", "minilm_batch8", "gpt_prefill", "lstm_2x512", "gru_256", "mlp", "ncf"),
+)
+"""The networks of `benchmarks.sequence_networks`, which this environment cannot import."""
 TOLERANCE = 1e-4
 """Of the largest result, between any two contenders."""
 
@@ -58,13 +65,16 @@ class Outcome:
 def names() -> list[str]:
     """The networks there are."""
     light = [path.stem.removeprefix("light_") for path in LIGHT.glob("*.onnx")]
-    return sorted([*light, *BATCHES, *CONV_NETWORKS])
+    return [*sorted([*light, *BATCHES, *CONV_NETWORKS]), *EXPORTED]
 
 
 def network(name: str) -> Path:
     """The file of a network with seeded weights, without a softmax at the end: it would hide errors."""
     path = cache_folder() / "networks" / f"{name}.onnx"
-    if not path.exists():
+    if not path.exists() and name in EXPORTED:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        export(name, path)
+    elif not path.exists():
         make = CONV_NETWORKS.get(name)
         model = make() if make is not None else _light(*BATCHES.get(name, (name, 1)))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,8 +105,22 @@ def _light(name: str, batch: int) -> ModelProto:
     return model
 
 
-def random_inputs(path: Path) -> dict[str, NDArray[np.float32]]:
+def export(name: str, path: Path) -> None:
+    """Let PyTorch write a network, and its inputs beside it."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as partial:
+        command = [exporters(), "-m", "benchmarks.sequence_networks", name, partial]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+        # The inputs first: the file of the network says that both are there.
+        for made in (path.with_suffix(".npz"), path):
+            Path(partial, made.name).replace(made)
+
+
+def random_inputs(path: Path) -> dict[str, NDArray[Any]]:
     """Numbers for every input that is no weight."""
+    drawn = path.with_suffix(".npz")
+    if drawn.exists():
+        with np.load(drawn) as file:
+            return {key: file[key] for key in file.files}
     graph = ModelProto.FromString(path.read_bytes()).graph
     held = {tensor.name for tensor in graph.initializer}
     stream = np.random.default_rng(1)
@@ -114,7 +138,11 @@ class SourceModel(Process):
 
     def __init__(self, name: str, model: Path, folder: Path, threads: int) -> None:
         self._results = folder / f"{name}.npz"
-        python = python_with("peers", PEERS) if name in PEERS else sys.executable
+        python = sys.executable
+        if name == COMPILED:
+            python = exporters()
+        elif name in PEERS:
+            python = python_with("peers", PEERS)
         script = str(HERE / "contender.py")
         inputs = str(folder / "inputs.npz")
         command = [python, script, name, str(model), inputs, str(self._results), str(threads)]
@@ -178,17 +206,17 @@ def compare(name: str, running: Sequence[SourceModel]) -> None:
 def table(outcomes: Sequence[Outcome]) -> str:
     """The outcomes of one network and number of threads as lines for people."""
     ours = next(outcome for outcome in outcomes if outcome.contender == "dlc")
-    peers = [outcome for outcome in outcomes if outcome.contender in PEERS]
+    peers = [outcome for outcome in outcomes if outcome.contender in (*PEERS, COMPILED)]
     lines = [f"{ours.network}, {ours.threads} thread{'s' if ours.threads > 1 else ''}"]
     for outcome in outcomes:
         lines.append(
-            f"  {outcome.contender:12} best {outcome.best_ms:9.2f} ms  median {outcome.median_ms:9.2f}"
+            f"  {outcome.contender:13} best {outcome.best_ms:9.4g} ms  median {outcome.median_ms:9.4g}"
             f" ms  compile {outcome.facts['cold_compile_s']:5.2f} s"
         )
     if peers:
         best = min(peer.best_ms for peer in peers) / ours.best_ms
         median = min(peer.median_ms for peer in peers) / ours.median_ms
-        lines.append(f"  the better peer / dlc: best {best:.2f}  median {median:.2f}")
+        lines.append(f"  the best peer / dlc: best {best:.2f}  median {median:.2f}")
     facts = ours.facts
     lines.append(
         f"  load best {facts['load_ms.best']:.1f} ms + hashing {facts['hash_ms.best']:.1f} ms,"
@@ -224,7 +252,8 @@ def main() -> None:
                 print(kernel_table(path, random_inputs(path), threads, conv))
                 continue
             with busy_processes(given.busy):
-                outcomes = measure(name, contenders, threads, given.rounds)
+                compiled = (COMPILED,) if name in EXPORTED and not given.alone else ()
+                outcomes = measure(name, (*contenders, *compiled), threads, given.rounds)
             if given.json:
                 for outcome in outcomes:
                     print(json.dumps({slot: getattr(outcome, slot) for slot in Outcome.__slots__}))

@@ -27,6 +27,7 @@ NEVER_REFUSES = {
     "cse": "two operations are equal or are not",
     "dce": "a value is used or is not",
     "decompose": EVERY_ONE,
+    "fold_dequantize": ITS_RULES,
     "fold_scales": ITS_RULES,
     "fold_weights": "a value depends on weights alone or does not",
     "cluster_updates": "it moves what is small, and looks at nothing else",

@@ -301,6 +301,11 @@ def fma(factor: Expr, other: Expr, addend: Expr) -> Expr:
     return factor.apply(scalar.Fma(factor.value, other.value, addend.value))
 
 
+def dot_pairs(lhs: Expr, rhs: Expr, sum: Expr) -> Expr:
+    """`sum` plus the dot product of the pairs of i16 in each lane of two registers of i32; sums wrap."""
+    return lhs.apply(vec.DotPairs(lhs.value, rhs.value, sum.value))
+
+
 def all_of(conditions: Iterable[Condition]) -> Condition:
     """Whether all conditions hold."""
     result: Condition = True

@@ -8,7 +8,7 @@ from dlc.dialects.loop.memory import as_int, machine
 from dlc.dialects.scalar import COMBINERS, element
 from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.types import INDEX, Type, VectorType
+from dlc.ir.types import I32, INDEX, Type, VectorType
 
 
 @op("vec.broadcast")
@@ -153,3 +153,27 @@ class Shuffle(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return np.concatenate(inputs)[list(self.order)]
+
+
+@op("vec.dot_pairs")
+class DotPairs(Op):
+    """`sum` plus, lane by lane, the dot product of two pairs of i16, each of which fills a lane of i32.
+
+    Sums wrap. x86-64 has it as `pmaddwd` and an addition, or as one instruction of VNNI, `vpdpwssd`.
+    """
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+    sum: Value = operand()
+
+    def infer(self) -> Type:
+        types = {value.type for value in self.operands}
+        if len(types) != 1 or element(self.lhs.type) is not I32:
+            raise self.fail(f"vec.dot_pairs takes registers of i32, found {types}")
+        return self.sum.type
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        lhs, rhs, sum = inputs
+        pairs = [np.ascontiguousarray(each).view(np.int16).astype(np.int64) for each in (lhs, rhs)]
+        products = (pairs[0] * pairs[1]).reshape(-1, 2).sum(1)
+        return (sum.astype(np.int64) + products).astype(np.int32)

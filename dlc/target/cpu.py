@@ -65,6 +65,8 @@ class CpuTarget:
     """Whether it converts between f16 and f32 in one instruction."""
     rounds: bool
     """Whether it rounds floats to integers in one instruction."""
+    dot_pairs: bool = False
+    """Whether one instruction multiplies i16 and adds the products in pairs, in the widest register."""
     triple: str = TRIPLE
     l1_bytes: int = USUAL_CACHES[0]
     """Bytes of a core's first-level data cache."""
@@ -127,6 +129,7 @@ def x86_64(name: str, features: Iterable[str]) -> CpuTarget:
         fma="fma" in has,
         converts_half="f16c" in has,
         rounds="sse4.1" in has,
+        dot_pairs="avx512bw" in has if wide else "avx2" in has or "avx" not in has,
         l1_bytes=l1_bytes,
         l2_bytes=l2_bytes,
         products=AVX512 if wide else AVX2,

@@ -11,7 +11,7 @@ from dlc.codegen.llvm.text import WRITERS, FunctionText, llvm_type, memory_type,
 from dlc.dialects import loop, vec
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.types import BOOL, Type, VectorType
+from dlc.ir.types import BOOL, I16, Type, VectorType
 from dlc.runtime.abi import FaultWord
 
 
@@ -289,6 +289,25 @@ def _shuffle(op: vec.Shuffle, text: FunctionText) -> tuple[str, ...]:
     one, other = text.name(op.one), text.name(op.other)
     mask = f"<{len(op.order)} x i32> <{order}>"
     return (text.assign(f"shufflevector {type} {one}, {type} {other}, {mask}"),)
+
+
+DOT_PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+"""Intrinsics by the lanes of i32. With the addition behind them LLVM makes one instruction where the
+processor has it."""
+
+
+@writes(vec.DotPairs)
+def _dot_pairs(op: Op, text: FunctionText) -> tuple[str, ...]:
+    assert isinstance(op, vec.DotPairs)
+    type = op.sum.type
+    assert isinstance(type, VectorType)
+    whole, halves = llvm_type(type), llvm_type(VectorType(I16, 2 * type.lanes))
+    pairs = [
+        (halves, text.assign(f"bitcast {whole} {text.name(value)} to {halves}"))
+        for value in (op.lhs, op.rhs)
+    ]
+    products = text.intrinsic(whole, f"llvm.x86.{DOT_PAIRS[type.lanes]}", *pairs)
+    return (text.assign(f"add {whole} {products}, {text.name(op.sum)}"),)
 
 
 @writes(vec.Reduce)

@@ -9,10 +9,11 @@ import numpy as np
 
 from dlc.codegen.llvm.text import FunctionText, llvm_type, suffix, writes
 from dlc.dialects import scalar
+from dlc.dialects.numeric import highest, lowest
 from dlc.dialects.scalar import element
 from dlc.ir.attributes import encode
 from dlc.ir.core import Op
-from dlc.ir.types import BF16, BOOL, F16, F32, DType, Type, VectorType
+from dlc.ir.types import BF16, BOOL, F16, F32, F64, I32, U32, DType, Type, VectorType
 
 Two = Callable[[FunctionText, Type, str, str], str]
 
@@ -194,6 +195,8 @@ def _cast(op: scalar.Cast, text: FunctionText) -> tuple[str, ...]:
     if old.is_float and new.is_float:
         return (_float_to_float(text, name, source, target),)
     if old.is_float:
+        if isinstance(source, VectorType) and old in (F32, F64) and new.bits <= 32:
+            return (_saturated_lanes(text, name, source, new),)
         kind = "fptoui" if new.kind == "uint" else "fptosi"
         intrinsic = f"llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"
         return (text.intrinsic(there, intrinsic, (here, name)),)
@@ -205,6 +208,50 @@ def _cast(op: scalar.Cast, text: FunctionText) -> tuple[str, ...]:
     if new.bits < old.bits:
         return (text.assign(f"trunc {here} {name} to {there}"),)
     return (text.assign(f"{'zext' if unsigned else 'sext'} {here} {name} to {there}"),)
+
+
+def _saturated_lanes(text: FunctionText, name: str, source: VectorType, to: DType) -> str:
+    """Lanes of f32 or f64 as integers of at most 32 bits: saturated, and NaN taken to 0.
+
+    LLVM's intrinsic for it is lowered lane by lane.
+    """
+    low, high = int(lowest(to)), int(highest(to))
+    zero, least, most = (constant_text(bound, source) for bound in (0, low, high))
+    number = _where(text, source, f"uno {name}, {zero}", zero, name)
+    number = _where(text, source, f"olt {number}, {least}", least, number)
+    above = f"oge {number}, {most}"
+    wide = VectorType(U32 if to is U32 else I32, source.lanes)
+    # Where `high` is between two floats, `most` is the one above, which does not fit.
+    inside = _where(text, source, above, most if _is_exact(high, source.dtype) else zero, number)
+    instruction = "fptoui" if to is U32 else "fptosi"
+    given = f"{llvm_type(source)} {inside} to {llvm_type(wide)}"
+    result = text.assign(f"{instruction} {given}")
+    if not _is_exact(high, source.dtype):
+        result = _where(text, source, above, constant_text(high, wide), result, wide)
+    if to.bits == 32:
+        return result
+    narrow = llvm_type(VectorType(to, source.lanes))
+    return text.assign(f"trunc {llvm_type(wide)} {result} to {narrow}")
+
+
+def _is_exact(number: int, dtype: DType) -> bool:
+    """Whether a float holds an integer."""
+    return int(dtype.numpy.type(number)) == number
+
+
+def _where(
+    text: FunctionText,
+    compared: VectorType,
+    test: str,
+    yes: str,
+    no: str,
+    type: VectorType | None = None,
+) -> str:
+    """Lanes of `yes` where a comparison of floats holds, else of `no`; they are floats or of `type`."""
+    predicate, operands = test.split(" ", 1)
+    chosen = llvm_type(type or compared)
+    holds = text.assign(f"fcmp {predicate} {llvm_type(compared)} {operands}")
+    return text.assign(f"select <{compared.lanes} x i1> {holds}, {chosen} {yes}, {chosen} {no}")
 
 
 def _float_to_float(text: FunctionText, name: str, source: Type, target: Type) -> str:

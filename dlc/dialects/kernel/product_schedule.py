@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dlc.ir.attributes import DialectAttribute, dialect_attribute
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, floor_divide
 
 
 @dialect_attribute("kernel.blas")
@@ -29,6 +29,23 @@ class Packed(DialectAttribute):
     """
 
     columns: int
+
+    def panel(self, depth: Size) -> tuple[Size, Size]:
+        """The shape of a panel of `depth` steps of k."""
+        return depth, self.columns
+
+
+@dialect_attribute("kernel.packed_pairs")
+@dataclass(frozen=True, slots=True)
+class PackedPairs(Packed):
+    """Panels of i16 with two steps of k side by side, `[.., p, k / 2, columns * 2]`; k is even.
+
+    Column n of a panel is at 2n and 2n + 1: products of pairs are summed at once (`vec.dot_pairs`).
+    """
+
+    def panel(self, depth: Size) -> tuple[Size, Size]:
+        """The shape of a panel of `depth` steps of k."""
+        return floor_divide(depth, 2), 2 * self.columns
 
 
 @dialect_attribute("kernel.pack_inline")

@@ -10,20 +10,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects.kernel.generic import Access, Kernel, array_type, grid
-from dlc.dialects.kernel.product_schedule import Packed, Schedule, SplitK, Winograd
+from dlc.dialects.kernel.product_schedule import Packed, PackedPairs, Schedule, SplitK, Winograd
 from dlc.dialects.kernel.winograd import POINTS, WINDOW, winograd_sums
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Block, Evaluation, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.dims import Shape, Size, floor_divide
-from dlc.ir.types import F32, DType, TensorType
+from dlc.ir.types import F32, I16, I32, DType, TensorType
 
 
 class Product(Kernel):
     """A product with an epilogue, the formula that computes each element of the results from its sum.
 
     The epilogue has an index for each axis of `domain`, the sum (in f32 for f16 and bf16), and an
-    argument for each extra array that it reads.
+    argument for each extra array that it reads. Sums of i16 are in i32 and wrap.
     """
 
     lhs: Value = operand()
@@ -42,7 +42,7 @@ class Product(Kernel):
 
     @property
     def accumulator(self) -> DType:
-        """The dtype of the sums: f32 for f16 and bf16."""
+        """The dtype of the sums: f32 for f16 and bf16, i32 for i16."""
         return sum_dtype(array_type(self.lhs).dtype)
 
     @property
@@ -83,8 +83,7 @@ class Gemm(Product):
         lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
         rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
         if isinstance(self.schedule, Packed):
-            columns = self.schedule.columns
-            rhs = (panel_count(n, columns), self.inner, columns)
+            rhs = (panel_count(n, self.schedule.columns), *self.schedule.panel(self.inner))
         expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
         shapes = array_type(self.lhs).shape, array_type(self.rhs).shape
         if expected != shapes:
@@ -97,7 +96,7 @@ class Gemm(Product):
             for array, value in zip(inputs, self.operands[:2], strict=False)
         )
         if isinstance(self.schedule, Packed):
-            rhs = unpanelled(rhs, at.size(self.domain[-1]))
+            rhs = unpanelled(by_steps(rhs, self.schedule), at.size(self.domain[-1]))
         if self.lhs_transposed:
             lhs = lhs.swapaxes(-1, -2)
         if self.rhs_transposed:
@@ -115,6 +114,15 @@ def panel_count(columns: Size, panel: int) -> Size:
     return floor_divide(columns + (panel - 1), panel)
 
 
+def by_steps(panels: Array, schedule: Packed) -> Array:
+    """The panels with one step of k after the other, `[.., p, k, columns]`."""
+    if not isinstance(schedule, PackedPairs):
+        return panels
+    *outer, pairs, _ = panels.shape
+    split = panels.reshape(*outer, pairs, schedule.columns, 2)
+    return split.swapaxes(-1, -2).reshape(*outer, 2 * pairs, schedule.columns)
+
+
 def unpanelled(array: Array, columns: int) -> Array:
     """The matrices `[.., k, columns]` that are stored in panels, `[.., p, k, panel]`."""
     swapped = np.moveaxis(array, -3, -2)
@@ -123,7 +131,9 @@ def unpanelled(array: Array, columns: int) -> Array:
 
 
 def sum_dtype(dtype: DType) -> DType:
-    """The dtype of accumulators: f32 for f16 and bf16, else the dtype itself."""
+    """The dtype of accumulators: f32 for f16 and bf16, i32 for i16, else the dtype itself."""
+    if dtype is I16:
+        return I32
     return F32 if dtype.is_float and dtype.bits == 16 else dtype
 
 
@@ -168,9 +178,8 @@ class Conv(Product):
         taps, inputs = self.window[0] * self.window[1], channels // self.groups
         rhs = (*self.window, inputs, outputs)
         if isinstance(self.schedule, Packed):
-            columns = self.schedule.columns
-            count = self.groups * panel_count(outputs // self.groups, columns)
-            rhs = (count, taps * inputs, columns)
+            count = self.groups * panel_count(outputs // self.groups, self.schedule.columns)
+            rhs = (count, *self.schedule.panel(taps * inputs))
         if isinstance(self.schedule, Winograd):
             if not self.fits_winograd or self.schedule.tile not in POINTS:
                 raise self.fail(
@@ -254,7 +263,8 @@ class Conv(Product):
         """The weights as one matrix `[h * w * c, o]` for each group."""
         each = outputs // self.groups
         if isinstance(self.schedule, Packed):
-            return unpanelled(weights.reshape(self.groups, -1, *weights.shape[1:]), each)
+            panels = by_steps(weights, self.schedule)
+            return unpanelled(panels.reshape(self.groups, -1, *panels.shape[1:]), each)
         split = weights.reshape(-1, self.groups, each)
         return np.moveaxis(split, 1, 0)
 

@@ -23,6 +23,7 @@ from dlc.passes.graph.canonicalize import canonicalize
 from dlc.passes.graph.cse import cse
 from dlc.passes.graph.dce import dce
 from dlc.passes.graph.device_placement import place
+from dlc.passes.graph.fold_dequantize import fold_dequantize
 from dlc.passes.graph.fold_scales import fold_scales
 from dlc.passes.graph.fold_weights import fold_weights
 from dlc.passes.graph.layout import layout
@@ -30,6 +31,7 @@ from dlc.passes.graph.products_to_float import products_to_float
 from dlc.passes.graph.sink_weight_gradients import sink_weight_gradients
 from dlc.passes.kernel.collapse import collapse
 from dlc.passes.kernel.elide_narrowing import elide_narrowing
+from dlc.passes.kernel.fold_integers import fold_integers
 from dlc.passes.kernel.fold_operands import constant_padding, fold_operands, fold_transposes
 from dlc.passes.kernel.fuse import fuse
 from dlc.passes.kernel.hoist import hoist
@@ -102,6 +104,7 @@ PIPELINE = {
         Step(place),
         Step(autodiff),
         Step(place),
+        Step(fold_dequantize, level=2, on=Device.CPU),
         # On GPUs products of integers are kernels of their formula.
         Step(products_to_float, level=1, on=Device.CPU),
         *SIMPLIFY,
@@ -116,6 +119,7 @@ PIPELINE = {
         Step(fold_operands, level=2, on=Device.CUDA),
         Step(fold_operands.using(gpu_only=True), level=2, on=Device.HETERO),
         Step(fold_transposes, level=2, on=Device.CPU | Device.HETERO),
+        Step(fold_integers, level=2, on=Device.CPU),
         # Pictures of convolutions get zeros around them; writing these is one more kernel.
         Step(materialize_padding, on=Device.CPU | Device.HETERO),
         Step(lower_to_kernels, on=Device.CPU | Device.HETERO),
@@ -164,6 +168,7 @@ STAGES = tuple(PIPELINE)
 """The levels of IR, highest first."""
 
 REASONS = (
+    Order(fold_dequantize, products_to_float, "products_to_float finds fast products of integers"),
     Order(place, autodiff, "autodiff turns a transfer into one the other way"),
     Order(
         autodiff,
@@ -232,6 +237,9 @@ REASONS = (
     Order(recompute, plan_memory, "plan_memory reuses the memory that recompute frees"),
     Order(lower_to_kernels, fold_operands, "fold_operands matches products as kernels"),
     Order(lower_to_kernels, fold_transposes, "fold_transposes matches products as kernels"),
+    Order(lower_to_kernels, fold_integers, "fold_integers matches products as kernels"),
+    Order(fold_integers, fuse, "fuse would hide that an operand is cast from integers"),
+    Order(fold_integers, pack, "pack makes panels of the integers"),
     Order(
         fold_transposes,
         fuse,

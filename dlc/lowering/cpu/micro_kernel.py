@@ -5,6 +5,9 @@ a rank-1 update: the panel's row is loaded once and multiplied by one broadcast 
 left operand. The shape is chosen so that sums, one panel row and one broadcast element fill the registers
 (`dlc.passes.kernel.panel_width`). Products of few rows take several panels at a time instead: they need
 enough independent additions to hide their latency, and four streams from memory are faster than one.
+
+Integers of 16 bits are multiplied in pairs: an element is two of them, which fill a lane of i32, and a step
+is two steps of k.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects.expr import Expr, Pointer, broadcast, constant, fma, minimum
+from dlc.dialects.expr import Expr, Pointer, broadcast, constant, dot_pairs, fma, minimum
 from dlc.ir.core import Builder
 from dlc.ir.dims import Size
-from dlc.ir.types import DType, VectorType
+from dlc.ir.types import I32, DType, VectorType
 from dlc.lowering.kernel_code.words import iterate
 from dlc.passes.kernel.panel_width import rows_of
 from dlc.target.cpu import CpuTarget
@@ -144,6 +147,8 @@ def _step(
 
 
 def _add(shape: Shape, single: Expr, other: Expr, sum: Expr) -> Expr:
+    if shape.register.dtype is I32:
+        return dot_pairs(single, other, sum)
     return fma(single, other, sum) if shape.fma else single * other + sum
 
 

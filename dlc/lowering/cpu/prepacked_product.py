@@ -136,7 +136,7 @@ class _PackedProduct(ProductTiles):
             if number:
                 last = across - 1
                 panel = smaller(p + number, last)
-            panels.append(rhs.of(self.product.accumulator) + panel * stride)
+            panels.append((rhs + panel * stride).of(self.product.accumulator))
         return panels
 
 
@@ -156,7 +156,7 @@ class _PackedGemm(_PackedProduct):
     def __init__(self, op: Gemm, context: Context) -> None:
         super().__init__(op, context)
         self.op = op
-        self.depth = self.footprint = op.inner
+        self.depth = self.footprint = self.steps(op.inner)
 
     def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
         self.lhs = self.writer.part(0, batch)
@@ -167,11 +167,11 @@ class _PackedGemm(_PackedProduct):
         last = start.bottom - 1
         stride = self.writer.stride(0, len(self.op.domain) - 2)
         rows = [
-            self.lhs.of(self.op.accumulator) + smaller(start.row + number, last) * stride
+            (self.lhs + smaller(start.row + number, last) * stride).of(self.op.accumulator)
             for number in range(shape.rows)
         ]
-        depth = self.writer.size(self.op.inner, "inner")
-        if isinstance(self.op.inner, int) and self.op.inner <= SUM_LENGTH:
+        depth = self.writer.size(self.depth, "inner")
+        if isinstance(self.depth, int) and self.depth <= SUM_LENGTH:
             return multiply(shape, rows, panels, depth, zeros(depth.emit, shape)), []
         return multiply_long(shape, rows, panels, depth), []
 
@@ -193,14 +193,14 @@ class _PackedConv(_PackedProduct):
         super().__init__(op, context)
         self.op = op
         self.channels = kernel.array_type(op.lhs).shape[-1]
-        self.inputs = self.channels // op.groups
+        self.inputs = self.steps(self.channels // op.groups)
         self.depth = op.window[0] * op.window[1] * self.inputs
         self.footprint = op.strides[0] * op.strides[1] * self.inputs
 
     @property
     def _row_is_contiguous(self) -> bool:
         """Whether the elements under one row of the window are contiguous in memory."""
-        beside = self.writer.views[0].strides[2] == self.inputs
+        beside = self.writer.views[0].strides[2] == self.channels // self.op.groups
         # A row above or below the picture is read from the zeros, of which there is one for each channel.
         blank = self.op.padding[0] == (0, 0) or self.op.window[1] <= self.op.groups
         return blank and beside and self.op.padding[1] == (0, 0) and self.op.dilations[1] == 1
@@ -315,7 +315,7 @@ class _PackedConv(_PackedProduct):
         corner: list[Expr] = []
         offset = picture * writer.stride(0, 0)
         if group is not None:
-            offset = offset + group * writer.size(self.inputs, "channels")
+            offset = offset + group * writer.size(self.channels // self.op.groups, "inputs")
         for axis, index in enumerate((i, j)):
             position = index * self.op.strides[axis]
             low, high = self.op.padding[axis]
@@ -331,7 +331,7 @@ class _PackedConv(_PackedProduct):
         Without `w` it is the first tap of the row.
         """
         writer = self.writer
-        picture, blank = writer.pointer(0).of(self.op.accumulator), writer.pointer(2)
+        picture, blank = writer.pointer(0), writer.pointer(2).of(self.op.accumulator)
         down = h * self.op.dilations[0]
         move = down * writer.stride(0, 1)
         along: Expr | None = None
@@ -340,7 +340,7 @@ class _PackedConv(_PackedProduct):
             move = move + along * writer.stride(0, 2)
         pointers: list[Pointer] = []
         for pixel in pixels:
-            pointer = picture + (pixel.offset + move)
+            pointer = (picture + (pixel.offset + move)).of(self.op.accumulator)
             inside = self._inside((pixel.row, pixel.column), (down, along))
             pointers.append(select_pointer(inside, pointer, blank))
         return pointers

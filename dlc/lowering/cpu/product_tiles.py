@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects.expr import Expr, Pointer, index, minimum
-from dlc.dialects.kernel.product_schedule import Packed, PackInline
+from dlc.dialects.kernel.product_schedule import Packed, PackedPairs, PackInline
 from dlc.dialects.kernel.products import Conv, Gemm, panel_count
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, floor_divide
 from dlc.ir.passes import Context
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, shape_for, store
 from dlc.lowering.cpu.register_epilogue import Target, Tile, in_registers, write_registers
@@ -52,6 +52,10 @@ class ProductTiles:
         self.shape: Shape = shape_for(op.accumulator, op.domain[-2], columns, beside, self.cpu)
         lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
+
+    def steps(self, depth: Size) -> Size:
+        """The steps of the micro-kernel for products over `depth` of k."""
+        return floor_divide(depth, 2) if isinstance(self.product.schedule, PackedPairs) else depth
 
     @property
     def groups(self) -> int:

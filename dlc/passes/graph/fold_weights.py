@@ -1,12 +1,14 @@
 """Weight folding: values computed from weights and constants alone are computed once, at load time.
 
 The last such values become derived weights. A broadcast stays where it is: it is free in the kernel that
-reads it, and would only make the weight larger.
+reads it, and would only make the weight larger. So does a cast from i16 to floats: products read integers
+as they are stored (`dlc.passes.kernel.fold_operands`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from dlc.dialects import array, flow, kernel, weight
 from dlc.dialects.builtin import Module
@@ -17,7 +19,7 @@ from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone
-from dlc.ir.types import TensorType
+from dlc.ir.types import I16, TensorType
 from dlc.passes.graph.canonicalize import graph_blocks
 
 
@@ -85,6 +87,8 @@ class _Folding:
         self.derived: dict[tuple[object, ...], weight.Derived] = {}
 
     def block(self, block: Block) -> None:
+        for op in list(block):
+            _cast_after_move(op)
         from_weights = values_from_weights(block)
         for value in list(_roots(from_weights)):
             if isinstance(value.op, weight.Get | array.Constant) or value.op is None:
@@ -133,17 +137,36 @@ class _Folding:
 
 
 def _roots(from_weights: dict[Value, None]) -> Iterable[Value]:
-    """The values from weights alone that other operations read, without their broadcasts."""
+    """The values from weights alone that other operations read, before broadcasts and casts from i16."""
     roots: dict[Value, None] = {}
     for value in from_weights:
         if all(result in from_weights for user in value.uses for result in user.results) and all(
             user.results for user in value.uses
         ):
             continue
-        while isinstance(value.op, array.Broadcast):
-            value = value.op.source
+        while isinstance(value.op, array.Broadcast) or _is_widening(value.op):
+            (value,) = value.op.operands
         roots[value] = None
     return roots
+
+
+def _cast_after_move(op: Op) -> None:
+    """Let i16 be moved before they are cast to floats, not after."""
+    if not isinstance(op, array.Transpose | array.Reshape) or not _is_widening(op.source.op):
+        return
+    emit, cast = Builder.before_op(op), op.source.op
+    moved = emit(clone(op, [cast.source]))
+    op.result.replace_by(emit(array.Cast(moved, cast.dtype), op.result.name))
+    op.erase()
+
+
+def _is_widening(op: Op | None) -> TypeGuard[array.Cast]:
+    """Whether an operation casts from i16 to floats."""
+    return (
+        isinstance(op, array.Cast)
+        and op.dtype.is_float
+        and array.tensor_type(op.source).dtype is I16
+    )
 
 
 def _cone(value: Value) -> list[Op]:

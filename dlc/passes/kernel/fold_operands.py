@@ -16,7 +16,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.clone import clone
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.passes import Context, define_pass
-from dlc.ir.types import BF16, F16, F32, DType
+from dlc.ir.types import BF16, F16, F32, F64, DType
 from dlc.passes.graph.device_placement import ops_of
 
 
@@ -68,7 +68,7 @@ def _fold_casts(op: Gemm | Conv, context: Context) -> None:
     narrow_operands = _narrow_sources(op, 2, context)
     if narrow_operands is not None:
         context.log.did("read 16-bit operands as stored", op)
-        _set_first_operands(op, narrow_operands)
+        set_first_operands(op, narrow_operands)
 
 
 def _fold_attention_casts(op: Attention, context: Context) -> None:
@@ -83,7 +83,7 @@ def _fold_attention_casts(op: Attention, context: Context) -> None:
     if narrow_operands is None or kernel.array_type(narrow_operands[0]).dtype is not dtype:
         return
     context.log.did("read 16-bit queries, keys and values as stored", op)
-    _set_first_operands(op, [*narrow_operands, *[narrow_source(mask) or mask for mask in op.mask]])
+    set_first_operands(op, [*narrow_operands, *[narrow_source(mask) or mask for mask in op.mask]])
     (rounding,) = result.uses
     result.type = kernel.array_type(result).with_dtype(dtype)
     rounding.result.replace_by(result)
@@ -98,7 +98,7 @@ def _rounded_to(value: Value) -> DType | None:
     if not isinstance(reader, kernel.Generic) or len(reader.inputs) != 1:
         return None
     dtype = kernel.array_type(reader.results[0]).dtype
-    return dtype if dtype in (F16, BF16) and _is_copy(reader) else None
+    return dtype if dtype in (F16, BF16) and is_copy(reader) else None
 
 
 def _narrow_sources(
@@ -117,7 +117,7 @@ def _narrow_sources(
     return None
 
 
-def _set_first_operands(op: Gemm | Conv | Attention, operands: Sequence[Value]) -> None:
+def set_first_operands(op: Gemm | Conv | Attention, operands: Sequence[Value]) -> None:
     """Replace the first operands of a kernel."""
     old_operands = op.operands[: len(operands)]
     op.set_operands([*operands, *op.operands[len(operands) :]])
@@ -125,17 +125,18 @@ def _set_first_operands(op: Gemm | Conv | Attention, operands: Sequence[Value]) 
         erase_unused(value)
 
 
-def narrow_source(value: Value) -> Value | None:
-    """The 16-bit array of which a value is a cast, recreated if its elements were moved in between."""
+def narrow_source(value: Value, dtypes: Sequence[DType] = (F16, BF16)) -> Value | None:
+    """The array of one of these 16-bit dtypes of which a value is a cast to floats, recreated if its
+    elements were moved in between."""
     match value.op:
         case array.Reshape() as op:
-            source = narrow_source(op.source)
+            source = narrow_source(op.source, dtypes)
             return None if source is None else _before(op, array.Reshape(source, op.shape))
         case kernel.Generic(inputs=(source,), outs=()) as op if len(op.results) == 1:
             widened = _widened_dtype(op)
-            if widened is not None:
-                return source if _is_copy(op) else _narrowed_move(op, source, widened)
-            narrow = narrow_source(source)
+            if widened is not None and widened in dtypes:
+                return source if is_copy(op) else _narrowed_move(op, source, widened)
+            narrow = narrow_source(source, dtypes)
             if narrow is None:
                 return None
             moved = _narrowed_move(op, narrow, kernel.array_type(narrow).dtype)
@@ -147,16 +148,17 @@ def narrow_source(value: Value) -> Value | None:
 
 
 def _widened_dtype(op: kernel.Generic) -> DType | None:
-    """The 16-bit dtype that a kernel reads, if it casts every element to f32 right after loading."""
+    """The 16-bit dtype that a kernel reads, if it casts every element to floats right after loading."""
     (argument,) = op.arrays
     dtype = kernel.array_type(argument).dtype
     loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
     casts = [use for load in loads for use in load.result.uses]
-    wide = all(isinstance(use, scalar.Cast) and use.result.type is F32 for use in casts)
-    return dtype if dtype in (F16, BF16) and wide else None
+    to = kernel.array_type(op.results[0]).dtype
+    wide = all(isinstance(use, scalar.Cast) and use.result.type is to for use in casts)
+    return dtype if dtype.bits == 16 and to in (F32, F64) and wide else None
 
 
-def _is_copy(op: kernel.Generic) -> bool:
+def is_copy(op: kernel.Generic) -> bool:
     """Whether a kernel only casts each element."""
     result = op.body.terminator.operands[0]
     load = result.op.source.op if isinstance(result.op, scalar.Cast) else None
@@ -167,6 +169,7 @@ def _narrowed_move(op: kernel.Generic, source: Value, dtype: DType) -> Value | N
     """The same kernel on an array of another dtype, if it only moves elements; otherwise None."""
     body = Block([*[index.type for index in op.indices], source.type])
     emit = Builder(body, op.location)
+    wide = kernel.array_type(op.results[0]).dtype
     clone_of: dict[Value, Value] = dict(zip([*op.indices, *op.arrays], body.arguments, strict=True))
     for inner in op.body:
         if inner.terminator:
@@ -174,13 +177,13 @@ def _narrowed_move(op: kernel.Generic, source: Value, dtype: DType) -> Value | N
             break
         operands = [clone_of[value] for value in inner.operands]
         match inner:
-            case scalar.Cast(dtype=to) if to is F32 and operands[0].type is dtype:
+            case scalar.Cast(dtype=to) if to is wide and operands[0].type is dtype:
                 clone_of[inner.result] = operands[0]
-            case scalar.Constant(value=0, type=type) if type is F32:
-                clone_of[inner.result] = emit(scalar.Constant(0.0, dtype))
+            case scalar.Constant(value=0, type=type) if type is wide:
+                clone_of[inner.result] = emit(scalar.Constant(0, dtype))
             case kernel.Load() | scalar.Select():
                 clone_of[inner.result] = emit(clone(inner, operands))
-            case _ if not inner.regions and F32 not in [
+            case _ if not inner.regions and wide not in [
                 v.type for v in (*inner.operands, *inner.results)
             ]:
                 clone_of.update(zip(inner.results, emit.all(clone(inner, operands)), strict=True))
@@ -209,7 +212,7 @@ def _fold_transposes(op: Gemm, context: Context) -> None:
             operands = list(op.operands[:2])
             operands[index] = source
             op.attributes[attribute] = not op.attributes[attribute]
-            _set_first_operands(op, operands)
+            set_first_operands(op, operands)
 
 
 def _transpose_source(value: Value) -> Value | None:

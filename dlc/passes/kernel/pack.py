@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from dlc.dialects import array, flow, kernel, weight
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.dialects.array.shape import LARGEST_I32, reshaped
+from dlc.dialects.array.shape import LARGEST_I32
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.attention import Attention
-from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, Winograd
+from dlc.dialects.kernel.product_schedule import Blas, Packed, PackedPairs, PackInline, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product, panel_count
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Dim, Size, product
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
-from dlc.ir.types import F16, F32, F64
+from dlc.ir.types import F16, F32, F64, I32
 from dlc.passes.graph.device_placement import kernels_on_gpu
 from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
@@ -56,7 +56,7 @@ def pack(module: Op, context: Context) -> None:
             if narrow or (_stored(op.rhs) is None and not _is_loop_invariant(op.rhs)):
                 op.attributes["schedule"] = PackInline(columns)
             else:
-                _use_panels(op, Packed(columns), module)
+                _use_panels(op, _packed(op, columns), module)
 
 
 def _read_narrow(op: Gemm, context: Context) -> None:
@@ -111,7 +111,12 @@ def _convolution(op: Conv, module: Module, context: Context) -> None:
         return
     context.log.did("generate the convolution", op)
     depth = product(kernel.array_type(op.rhs).shape[:-1])
-    _use_panels(op, Packed(_columns(op, depth, cpu_of(context.options))), module)
+    _use_panels(op, _packed(op, _columns(op, depth, cpu_of(context.options))), module)
+
+
+def _packed(op: Product, columns: int) -> Packed:
+    """Panels for the dtype of a product: integers are multiplied in pairs."""
+    return PackedPairs(columns) if op.accumulator is I32 else Packed(columns)
 
 
 def _as_im2col_product(op: Conv, rewriter: Rewriter) -> None:
@@ -229,9 +234,27 @@ def _erase_unused(value: Value) -> None:
 
 
 def _stored(value: Value) -> weight.Get | None:
-    """The weight of which a value is a reshape; None if it is no weight."""
-    source = reshaped(value).op
-    return source if isinstance(source, weight.Get) else None
+    """The weight of which a value is a reshape, perhaps outside a loop; None if it is no weight."""
+    found: Value | None = value
+    while found is not None:
+        match found.op:
+            case weight.Get() as op:
+                return op
+            case array.Reshape(source=source):
+                found = source
+            case _:
+                found = _before_loop(found)
+    return None
+
+
+def _before_loop(value: Value) -> Value | None:
+    """The value outside a loop that is a constant of its body; None for any other value."""
+    loop = value.block.parent if value.op is None and value.block is not None else None
+    if not isinstance(loop, flow.Scan | flow.While):
+        return None
+    first = len(loop.body.arguments) - len(loop.constants)
+    number = loop.body.arguments.index(value) - first
+    return loop.constants[number] if number >= 0 else None
 
 
 def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Winograd) -> Value:
@@ -239,6 +262,8 @@ def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Win
     columns = schedule.columns
     if isinstance(schedule, Winograd):
         return panels_of(emit, transformed_kernel(emit, value, schedule.tile), columns, False)
+    if isinstance(schedule, PackedPairs):
+        return _in_pairs(emit, _panels(emit, op, value, Packed(columns)))
     if isinstance(op, Gemm):
         return panels_of(emit, value, columns, op.rhs_transposed)
     *taps, outputs = kernel.array_type(value).shape
@@ -250,6 +275,15 @@ def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Win
     panels = panels_of(emit, matrices, columns, False)
     count = op.groups * panel_count(each, columns)
     return emit(array.Reshape(panels, (count, depth, columns)))
+
+
+def _in_pairs(emit: Builder, panels: Value) -> Value:
+    """Panels `[.., p, k, columns]` with two steps of k side by side."""
+    *outer, depth, columns = kernel.array_type(panels).shape
+    rank, pairs = len(outer), depth // 2
+    split = emit(array.Reshape(panels, (*outer, pairs, 2, columns)))
+    beside = emit(array.Transpose(split, (*range(rank), rank, rank + 2, rank + 1)))
+    return emit(array.Reshape(beside, (*outer, pairs, columns * 2)))
 
 
 def _swapped(emit: Builder, value: Value) -> Value:
@@ -284,6 +318,8 @@ def _derived_panels(
     """The panels of a weight as a derived weight, one for each weight, shape and panel width."""
     source = kernel.array_type(op.rhs)
     name = f"{stored.symbol.name}.panels{schedule.columns}"
+    if isinstance(schedule, PackedPairs):
+        name += ".pairs"
     if isinstance(schedule, Winograd):
         name += f".winograd{schedule.tile}"
     if isinstance(op, Conv) and op.groups > 1:
