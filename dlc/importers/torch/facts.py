@@ -109,7 +109,8 @@ class Node:
     @property
     def label(self) -> str:
         """Its name in messages, with the module that it belongs to."""
-        return f"{self.name} ({self.modules[-1].path})" if self.modules else self.name
+        path = self.modules[-1].path if self.modules else ""
+        return f"{self.name} ({path})" if path else self.name
 
 
 @dataclass(frozen=True, slots=True)
