@@ -10,7 +10,8 @@ from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.values import Datum, Hole, describe
 from dlc.ir.core import Value
-from dlc.ir.dims import Bounds, Dim, Size, evaluate, known_multiple, names
+from dlc.ir.dims import Bounds, Dim, Size, evaluate, names
+from dlc.ir.equal_sizes import never_equal
 from dlc.ir.needs import Need
 from dlc.text.model import ast
 
@@ -85,7 +86,9 @@ def _check_possible(
     ev: Evaluator, need: Need, condition: ast.Compare, scope: Scope, told: str
 ) -> None:
     """Refuse the model where no sizes within their bounds meet a condition, or all of them together."""
-    if _is_impossible(need) or _has_no_solution([need], ev.at.bounds):
+    equals = need.equals
+    is_never = equals is not None and never_equal(need.size, equals, ev.at.bounds)
+    if is_never or _has_no_solution([need], ev.at.bounds):
         raise ev.at.fail("D0211", f"{told} for any sizes", condition.span)
     others = [each for each in ev.at.conditions if each != need]
     if any(_contradict(need, each) for each in others) or _has_no_solution(
@@ -94,21 +97,6 @@ def _check_possible(
         raise ev.at.fail(
             "D0211", f"{told} for any sizes that meet the conditions before it", condition.span
         )
-
-
-def _is_impossible(need: Need) -> bool:
-    """Whether both sides of an equation differ by a multiple of a number and a rest, as `2*N == 5`."""
-    if need.equals is None:
-        return False
-    apart = need.size - need.equals
-    rest = evaluate(apart, dict.fromkeys(names(apart), 0)) if _is_polynomial(apart) else 0
-    factor = known_multiple(apart - rest)
-    return bool(factor and rest % factor)
-
-
-def _is_polynomial(size: Size) -> bool:
-    """Whether nothing in a size is rounded or compared."""
-    return "//" not in str(size) and "(" not in str(size)
 
 
 def _contradict(one: Need, other: Need) -> bool:

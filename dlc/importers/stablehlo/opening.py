@@ -27,7 +27,7 @@ def jax_needed() -> None:
         raise UsageError(
             "jax is not installed, which functions of JAX and .mlir files need",
             code="D0921",
-            help="pip install 'dlc[jax]' brings it",
+            help="pip install -e '.[jax]' in a clone of dlc brings it, or pip install 'jax<0.11'",
         )
 
 

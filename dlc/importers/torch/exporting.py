@@ -39,7 +39,7 @@ def torch_needed() -> None:
         raise UsageError(
             "torch is not installed, which modules of PyTorch and .pt2 files need",
             code="D0921",
-            help="pip install 'dlc[torch]' brings it",
+            help="pip install -e '.[torch]' in a clone of dlc brings it, or pip install torch",
         )
 
 
