@@ -26,5 +26,5 @@ def choose(names: Iterable[str], entry: str | None) -> str:
     raise UsageError(
         f"there is no entry point {entry}",
         code="D0904",
-        help=did_you_mean(entry, known) or f"there are {', '.join(known)}",
+        help=did_you_mean(entry, known) or f"the model has {', '.join(known)}",
     )

@@ -203,7 +203,8 @@ def not_installed(error: ModuleNotFoundError) -> DlcError:
     return UsageError(
         f"{package} is not installed",
         code="D0923",
-        help="pip install dlc brings all that it needs; without that, dlc only runs artifacts",
+        help=f"pip install {package} brings it, and pip install -e . in a clone of dlc all that is needed; "
+        "with NumPy alone dlc runs artifacts",
     )
 
 

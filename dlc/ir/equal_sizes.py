@@ -59,16 +59,25 @@ def solution(one: Size, other: Size) -> tuple[str, Size] | None:
     >>> h, n = symbol("H"), symbol("N")
     >>> solution(2 * (h // 2), h), solution(n + 1, 81), solution(h, n)
     (('H', <Dim 2*H>), ('N', 80), ('H', <Dim N>))
-    >>> solution(h, n - minimum(symbol("P"), n))
-    ('H', <Dim N - P>)
+    >>> solution(h, n - minimum(symbol("P"), n)), solution(32 * h * n, 512 * n)
+    (('H', <Dim N - P>), ('H', 16))
     """
-    difference = one - other
+    difference = _without_common_factors(one - other)
     if not isinstance(difference, Dim):
         return None
     chosen = _only_branch(difference)
     if chosen is not None:
         return solution(chosen, 0)
     return _multiple(difference) or _only_value(difference)
+
+
+def _without_common_factors(difference: Size) -> Size:
+    """The difference over the dims that all of its terms have, none of which is 0."""
+    for name in sorted(names(difference)):
+        terms = difference.terms if isinstance(difference, Dim) else ()
+        if all((name, 1) in monomial for monomial, _ in terms):
+            difference = floor_divide(difference, symbol(name))
+    return difference
 
 
 def _only_branch(difference: Dim) -> Size | None:

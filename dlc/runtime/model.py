@@ -301,8 +301,8 @@ class Model:
 
     def __getattr__(self, name: str) -> EntryPoint:
         # Only for names that are not there: entry points are in the instance itself.
-        question = did_you_mean(name, vars(self).get("_entry_points", ()))
-        way_out = f"; {question}" if question else ""
+        known = vars(self).get("_entry_points", ())
+        way_out = f"; {did_you_mean(name, known) or 'it has ' + ', '.join(known)}" if known else ""
         raise AttributeError(f"the model has no entry point {name}{way_out}")
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -69,7 +69,7 @@ def test_what_needs_more_says_what_to_install(
     done = alone.run("dlc", *command, cwd=folder)
     assert done.returncode == 2
     assert "error[D0923]: typer is not installed" in done.stderr
-    assert "pip install dlc" in done.stderr
+    assert "pip install typer" in done.stderr
 
 
 def test_compiling_from_python_says_what_to_install(alone: Installed, folder: Path) -> None:

@@ -23,7 +23,7 @@ from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I32, TensorType, wide
 
-__all__ = ["Attention", "AttentionGradient"]
+__all__ = ["Attention", "AttentionGradient", "attention_means"]
 
 MOST_APART = (1 << 31) - 1
 """The largest distance between a query and a key."""
@@ -71,7 +71,7 @@ class Attention(Structured, Decomposed):
             grow(self)
         y, logarithms = self.results
         dy = zeros(emit, y) if dy is None else dy
-        means = _means(emit, y, dy, more[0] if more else None)
+        means = attention_means(emit, y, dy, more[0] if more else None)
         query, keys, values = self.operands[:3]
         given = (query, keys, values, dy, logarithms, means)
         found = emit.all(AttentionGradient(*given, self.mask, self.scale, self.causal))
@@ -202,7 +202,7 @@ def _seen(emit: Builder, type: TensorType, causal: Size) -> Value:
     return emit(array.Compare(later, numbers(emit, most, type.with_dtype(I32)), "le"))
 
 
-def _means(emit: Builder, y: Value, dy: Value, dlogarithms: Value | None) -> Value:
+def attention_means(emit: Builder, y: Value, dy: Value, dlogarithms: Value | None = None) -> Value:
     """The mean of the cotangents of the scores of a query, weighted by the attention weights."""
     last = tensor_type(y).rank - 1
     products = emit(array.Multiply(widened(emit, dy), widened(emit, y)))

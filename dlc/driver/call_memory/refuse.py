@@ -39,4 +39,4 @@ def _labels(entry: EntryMemory) -> Iterator[Label]:
 
 def _until(root: Root) -> str:
     last = root.last_reader
-    return "" if last is None else f", kept for {last}"
+    return "" if last is None else f" until {last} has read it"

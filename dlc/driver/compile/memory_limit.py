@@ -82,5 +82,9 @@ def _refusal(
     dims = [dim.name for dim in need.entry.dims if dim.measured is None]
     first = "use smaller sizes"
     if dims:
-        first = f"lower the bounds of the dims ({option('dims', {dims[0]: (1, 64)})})"
-    return refusal(entry, need.parts, most, place, f"{first}, or raise the limit")
+        name = dims[0]
+        first = (
+            f"lower the bounds of {name}, dim {name} = 1..64 or {option('dims', {name: (1, 64)})}"
+        )
+    enough = f"{-(-need.least >> 10)}KiB"
+    return refusal(entry, need.parts, most, place, f"{first}, or raise the limit to {enough}")

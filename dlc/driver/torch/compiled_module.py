@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, cast
 
 from dlc.driver.torch.differentiable import differentiable
 from dlc.driver.torch.tensors import argument, results_of, tensor_of
 from dlc.errors import CallError
-from dlc.importers.torch.differentiated import GRADIENTS
 
 if TYPE_CHECKING:
     import torch
 
+    from dlc.driver.torch.gradients import Gradients
     from dlc.importers.torch.exporting import Exported
     from dlc.runtime.model import Model
 
@@ -25,28 +26,51 @@ class CompiledModule:
     `run` takes NumPy arrays. `states` are the buffers of the module that a call changes, in place, such as
     the running means of a batch norm in training mode: they are further arguments and results of `run`.
     Results have a gradient if the module was compiled with `gradients=True`; then `parameters` are the last
-    arguments of `run`, and the entry point `gradients` computes the backward pass. Raises CallError where
-    an argument does not fit.
+    arguments of `run`, and the entry point `gradients` computes the backward pass. Each call takes the
+    states and parameters that the module has then. Raises CallError where an argument does not fit.
     """
 
     def __init__(
         self,
         model: Model,
         exported: Exported,
-        wrt: Sequence[int] | None = None,
+        gradients: Gradients | None = None,
         *,
+        module: torch.nn.Module | None = None,
         draws: bool,
     ) -> None:
         self.model = model
         self._exported = exported
         self._run = model.entry_points["run"]
         self._draws = draws
-        self._wrt = wrt
-        held = cast(
+        self._gradients = gradients
+        self._module = module
+        self._held = cast(
             "dict[str, torch.Tensor]", {**exported.program.constants, **exported.program.state_dict}
         )
-        self.states = {path: held[path] for path in exported.states}
-        self.parameters = {path: held[path] for path in exported.trained}
+
+    @property
+    def states(self) -> dict[str, torch.Tensor]:
+        """The buffers of the module that a call changes, by path."""
+        return {path: self._tensor(path) for path in self._exported.states}
+
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """The parameters that are arguments of each call, by path."""
+        return {path: self._tensor(path) for path in self._exported.trained}
+
+    def _tensor(self, path: str) -> torch.Tensor:
+        """What the module has there now, which may be another tensor than when it was compiled."""
+        if self._module is None:
+            return self._held[path]
+        found = reduce(_member, path.split("."), cast("object", self._module))
+        if hasattr(found, "detach"):
+            return cast("torch.Tensor", found)
+        raise CallError(
+            f"the module has no tensor {path} any more, which it was compiled with",
+            code="D0805",
+            help="compile the module again",
+        )
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         import torch
@@ -54,16 +78,19 @@ class CompiledModule:
 
         exported = self._exported
         given = self._tensors(leaves_of(exported.program, args, kwargs))
-        states, parameters = [*self.states.values()], [*self.parameters.values()]
+        held, parameters = self.states, [*self.parameters.values()]
+        states = [*held.values()]
         seed = (int(torch.randint(0, 1 << 62, ()).item()),) if self._draws else ()
-        if self._wrt is not None and torch.is_grad_enabled():
+        if self._gradients is not None and torch.is_grad_enabled():
             kept = [state.clone() for state in states]
             tensors = [*given, *kept, *parameters]
-            results = differentiable(self._results, self._cotangents, tensors, seed)
+            results = differentiable(
+                self._results, self._gradients, self._gradients.differentiable, tensors, seed
+            )
         else:
             results = self._results([*given, *states, *parameters], seed)
         for path, number in exported.states.items():
-            self.states[path].copy_(results[number].detach())
+            held[path].copy_(results[number].detach())
         leaves = [
             constant if number is None else results[number] for number, constant in exported.outputs
         ]
@@ -74,14 +101,15 @@ class CompiledModule:
         import torch
 
         found: list[torch.Tensor] = []
-        for number, declared in zip(self._exported.inputs, self._run.inputs, strict=False):
-            value = leaves[number]
+        wrt = self._gradients and self._gradients.wrt
+        for k, number in enumerate(self._exported.inputs):
+            declared, value = self._run.inputs[k], leaves[number]
             if not isinstance(value, torch.Tensor):
                 raise CallError(
                     f"{declared.name} is a {type(value).__name__}, where a tensor is expected",
                     code="D0805",
                 )
-            if self._wrt is not None and value.requires_grad and number not in self._wrt:
+            if wrt is not None and value.requires_grad and k not in wrt:
                 raise CallError(
                     f"{declared.name} requires a gradient, which its example did not",
                     code="D0805",
@@ -95,30 +123,16 @@ class CompiledModule:
         given = [argument(each) for each in tensors]
         return [tensor_of(each) for each in results_of(self._run, [*given, *seed])]
 
-    def _cotangents(
-        self,
-        tensors: Sequence[torch.Tensor],
-        seed: Sequence[int],
-        of_results: Sequence[torch.Tensor | None],
-    ) -> list[torch.Tensor | None]:
-        """The cotangents of the tensors, None for those that have none, given those of the results."""
-        graph = self._exported.graph
-        floats = [
-            each
-            for each, result in zip(of_results, graph.results, strict=True)
-            if each is not None and not result.updates
-        ]
-        given = [*map(argument, tensors), *seed, *map(argument, floats)]
-        made = results_of(self.model.entry_points[GRADIENTS], given)
-        found = dict(zip(graph.wrt, map(tensor_of, made), strict=True))
-        return [found.get(declared.name) for declared in graph.inputs]
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model as a `.dlc` file, which runs without PyTorch."""
         self.model.save(path)
 
     def __repr__(self) -> str:
         return f"CompiledModule of {self.model!r}"
+
+
+def _member(owner: object, name: str) -> object:
+    return getattr(owner, name, None)
 
 
 def requiring_gradients(leaves: Sequence[object]) -> tuple[int, ...]:

@@ -15,12 +15,15 @@ from dlc.runtime.model import Model
 
 
 def compiled(
-    graph: Graph, settings: Settings, threads: int | None = None
+    graph: Graph, settings: Settings, threads: int | None = None, backward: Graph | None = None
 ) -> tuple[Model, TorchModel]:
-    """A graph compiled for this machine. Raises Unsupported with every operator that is not imported."""
-    imported = import_graph(graph)
+    """A graph, with its backward pass if there is one, compiled for this machine.
+
+    Raises Unsupported with every operator that is not imported.
+    """
+    imported = import_graph(graph, backward)
     model = source_of(imported, graph.file, Path.cwd())
-    model.reopen = lambda: source_of(import_graph(graph), graph.file, Path.cwd())
+    model.reopen = lambda: source_of(import_graph(graph, backward), graph.file, Path.cwd())
     with model.quoting():
         check_interface(model.module)
         here = placed_here(to_run_here(settings, None), model.module, None)

@@ -15,17 +15,22 @@ Forward: TypeAlias = "Callable[[Tensors, Sequence[int]], list[torch.Tensor]]"
 Backward: TypeAlias = (
     "Callable[[Tensors, Sequence[int], Sequence[torch.Tensor | None]], list[torch.Tensor | None]]"
 )
-"""From the same and a cotangent for each result that is a float to one for each tensor, or None."""
+"""From the same and a cotangent for each result that the loss depends on, None for others, to one for each
+tensor, None for those that these results do not depend on."""
 
 
 def differentiable(
-    forward: Forward, backward: Backward, tensors: Tensors, seed: Sequence[int]
+    forward: Forward,
+    backward: Backward,
+    wanted: Sequence[int],
+    tensors: Tensors,
+    seed: Sequence[int],
 ) -> Sequence[torch.Tensor]:
     """The results of `forward`, whose gradients `backward` computes, from the same tensors and seed.
 
-    There is no derivative of the second order.
+    `wanted` are the numbers of the results that have one. There is no derivative of the second order.
     """
-    return _function().apply(forward, backward, tuple(seed), *tensors)
+    return _function().apply(forward, backward, wanted, tuple(seed), *tensors)
 
 
 class _Context(Protocol):
@@ -34,10 +39,10 @@ class _Context(Protocol):
     saved_tensors: Sequence[torch.Tensor]
     backward_pass: Backward
     seed: Sequence[int]
-    is_float: Sequence[int]
 
     def save_for_backward(self, *tensors: torch.Tensor) -> None: ...
     def mark_non_differentiable(self, *results: torch.Tensor) -> None: ...
+    def set_materialize_grads(self, value: bool) -> None: ...
 
 
 @cache
@@ -51,24 +56,22 @@ def _function() -> type[torch.autograd.Function]:
             ctx: _Context,
             forward: Forward,
             backward: Backward,
+            wanted: Sequence[int],
             seed: Sequence[int],
             *tensors: torch.Tensor,
         ) -> tuple[torch.Tensor, ...]:
             results = forward(tensors, seed)
             ctx.backward_pass, ctx.seed = backward, seed
-            ctx.is_float = [each.is_floating_point() for each in results]
             ctx.save_for_backward(*tensors)
-            ctx.mark_non_differentiable(*[each for each in results if not each.is_floating_point()])
+            ctx.set_materialize_grads(False)
+            others = [each for number, each in enumerate(results) if number not in wanted]
+            ctx.mark_non_differentiable(*others)
             return tuple(results)
 
         @staticmethod
         @torch.autograd.function.once_differentiable
         def backward(ctx: _Context, *of_results: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-            given = [
-                each if floats else None
-                for each, floats in zip(of_results, ctx.is_float, strict=True)
-            ]
-            found = ctx.backward_pass(ctx.saved_tensors, ctx.seed, given)
-            return None, None, None, *found
+            found = ctx.backward_pass(ctx.saved_tensors, ctx.seed, of_results)
+            return None, None, None, None, *found
 
     return Compiled

@@ -39,19 +39,16 @@ def backend(
     """
     torch_needed()
     from torch._dynamo.backends.common import aot_autograd
-    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     settings = _settings(options or {})
 
     def compile_graph(graph: GraphModule, examples: Sequence[object]) -> Callable[..., object]:
         return _boxed(_call_of(graph, settings))
 
-    # The attention of PyTorch on processors has a derivative that no other operator is made of.
-    with sdpa_kernel(SDPBackend.MATH):
-        make = aot_autograd(
-            fw_compiler=compile_graph, bw_compiler=compile_graph, decompositions=decompositions()
-        )
-        return make(module, inputs)
+    make = aot_autograd(
+        fw_compiler=compile_graph, bw_compiler=compile_graph, decompositions=decompositions()
+    )
+    return make(module, inputs)
 
 
 def _settings(options: Mapping[str, object]) -> Settings:

@@ -9,9 +9,11 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import CONV, names_of, of_kind, whole
 from dlc.driver.torch.compiled_module import CompiledModule, leaves_of, requiring_gradients
 from dlc.driver.torch.compiling import compiled
+from dlc.driver.torch.gradients import Gradients
 from dlc.errors import UsageError, memory_needed
 from dlc.errors.boundary import without_frames
 from dlc.errors.options import in_python
+from dlc.importers.torch.backward import Backward
 from dlc.importers.torch.dynamic import Dynamic, size_names
 from dlc.importers.torch.exporting import exported, read_program, torch_needed
 
@@ -83,8 +85,12 @@ def from_torch(
     names = size_names(dynamic, program)
     wrt = requiring_gradients(leaves_of(program, given, named)) if gradients else None
     read = read_program(program, f"{name}.pt2", names, wrt)
-    model, imported = compiled(read.graph, settings, threads)
-    return CompiledModule(model, read, wrt, draws=imported.draws)
+    found = Gradients(Backward(read), settings, threads) if gradients else None
+    model, imported = compiled(read.graph, settings, threads, found and found.whole)
+    if found is not None:
+        found.take(model)
+    own = None if isinstance(module, torch.export.ExportedProgram) else module
+    return CompiledModule(model, read, found, module=own, draws=imported.draws)
 
 
 __all__ = ["from_torch"]

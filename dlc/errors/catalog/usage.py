@@ -143,8 +143,8 @@ PAGES: dict[str, Page] = {
         "a package that dlc needs is not installed",
         "dlc was installed without the packages that it needs (`pip install --no-deps`). With NumPy alone "
         "it loads and runs artifacts; to compile, it needs the others too.",
-        "pip install --no-deps dlc",
-        "pip install dlc",
+        "pip install --no-deps -e .",
+        "pip install -e .",
     ),
     "D0924": Page(
         "a file that is needed would be replaced",
@@ -241,7 +241,7 @@ PAGES: dict[str, Page] = {
         "an optional package is missing",
         "Some kinds of files need a package that dlc does not bring along. The message says which, and "
         "how to install it.",
-        "pip install dlc",
-        "pip install 'dlc[onnx]'",
+        "pip install -e .",
+        "pip install -e '.[onnx]'",
     ),
 }

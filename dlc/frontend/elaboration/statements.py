@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dlc.dialects import weight
 from dlc.errors import ModelError
+from dlc.frontend.elaboration import requirements
 from dlc.frontend.elaboration.evaluator import Evaluator, evaluates
 from dlc.frontend.elaboration.inout import assigned, set_inout
 from dlc.frontend.elaboration.patterns import names_of, unpack
 from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.types import Expectation, Matcher
-from dlc.frontend.elaboration.values import UNKNOWN, Datum, Hole, describe
+from dlc.frontend.elaboration.values import UNKNOWN, Datum, describe
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim, Size, names
-from dlc.ir.needs import Need
 from dlc.text.model import ast
 
 __all__ = ["run_statement"]
@@ -56,8 +55,7 @@ def run_statement(ev: Evaluator, statement: ast.Statement, scope: Scope) -> None
             case ast.Let():
                 _let(ev, statement, scope)
             case ast.Require():
-                if not _is_required_of_calls(ev, statement, scope):
-                    require(ev, statement, scope)
+                requirements.state(ev, statement, scope)
             case ast.Debug():
                 _debug(ev, statement, scope)
             case ast.Set():
@@ -86,69 +84,6 @@ def _let(ev: Evaluator, statement: ast.Let, scope: Scope) -> None:
         value = matcher.value(statement.type, value, Expectation("found", place))
         matcher.finish()
     unpack(ev, statement.pattern, value, scope, statement.value.span)
-
-
-def _is_required_of_calls(ev: Evaluator, statement: ast.Require, scope: Scope) -> bool:
-    """Whether a condition compares sizes that a call chooses; each call is then checked for it."""
-    condition = statement.condition
-    if not isinstance(condition, ast.Compare) or condition.op == "!=":
-        return False
-    with ev.at.discarded():
-        sides = [ev.eval(side, scope) for side in (condition.left, condition.right)]
-        is_decided = isinstance(ev.eval(condition, scope), bool)
-    sizes = [side for side in sides if isinstance(side, int | Dim)]
-    if len(sizes) < 2 or is_decided:
-        return False
-    counted = sorted({name for size in sizes for name in names(size)} - ev.at.bounds.keys())
-    if counted:
-        raise ev.at.fail(
-            "D0328",
-            f"no call can check this before it counts {', '.join(counted)}",
-            condition.span,
-        )
-    told = _told(ev, statement, scope)
-    need = _need(condition.op, sizes[0], sizes[1], told)
-    ev.at.conditions.setdefault(need, scope.home.source.place(condition.span))
-    return True
-
-
-def _need(op: str, left: Size, right: Size, told: str) -> Need:
-    """A comparison as a size that is not below 0, or that equals another one."""
-    if op == "==":
-        return Need(left, told, equals=right)
-    low, high = (left, right) if op in ("<", "<=") else (right, left)
-    return Need(high - low - 1 if op in ("<", ">") else high - low, told)
-
-
-def require(ev: Evaluator, statement: ast.Require, scope: Scope) -> None:
-    """Refuse the model if a condition does not hold."""
-    condition = ev.eval(statement.condition, scope)
-    if condition is True:
-        return
-    if condition is not False:
-        raise _undecided(ev, condition, statement)
-    raise ev.at.fail("D0211", _told(ev, statement, scope), statement.condition.span)
-
-
-def _told(ev: Evaluator, statement: ast.Require, scope: Scope) -> str:
-    """What is said where a condition does not hold."""
-    message = "" if statement.message is None else ev.eval(statement.message, scope)
-    if not isinstance(message, str):
-        raise ev.not_known(message, "a text", statement.span)
-    source = scope.home.source
-    text = source.text[statement.condition.span.start : statement.condition.span.end]
-    return f"{message} ({text} does not hold)" if message else f"{text} does not hold"
-
-
-def _undecided(ev: Evaluator, condition: Datum, statement: ast.Require) -> Exception:
-    if isinstance(condition, Value | Hole):
-        return ev.at.fail(
-            "D0328",
-            f"`require` is decided when compiling, found {describe(condition)}",
-            statement.condition.span,
-            help="bound a size where it is declared: dim B = 1..1024",
-        )
-    return ev.not_known(condition, "a condition", statement.condition.span)
 
 
 def _debug(ev: Evaluator, statement: ast.Debug, scope: Scope) -> None:

@@ -16,8 +16,8 @@ from dlc.frontend.elaboration.calls import Function, call_function
 from dlc.frontend.elaboration.definitions import MemberNode, ModuleDefinition
 from dlc.frontend.elaboration.evaluator import Evaluator, attributes_of, calls
 from dlc.frontend.elaboration.problems import Poisoned
+from dlc.frontend.elaboration.requirements import require
 from dlc.frontend.elaboration.scope import MISSING, Home, Scope
-from dlc.frontend.elaboration.statements import require
 from dlc.frontend.elaboration.types import Expectation, Matcher
 from dlc.frontend.elaboration.values import (
     UNKNOWN,

@@ -19,12 +19,13 @@ from dlc.ir.types import TensorType
 from dlc.text.model.words import NEVER_NAMES
 
 MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
-"""Names that exporters give every graph; its entry point is `run`."""
+"""Names that exporters give every graph; its entry point is `run`, as where the name is no identifier."""
 
 
 def entry_name(graph: Graph) -> str:
     """The name of the only entry point."""
-    return Identifiers("run").of("" if graph.name in MEANINGLESS else graph.name)
+    means = graph.name.isidentifier() and graph.name not in MEANINGLESS
+    return Identifiers("run").of(graph.name if means else "")
 
 
 def input_names(graph: Graph) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlc.errors import DlcError, UsageError
+from dlc.importers.stablehlo.apart import read_apart
 from dlc.importers.stablehlo.facts import Program
 from dlc.importers.stablehlo.importing import IMPORTERS, StableHloModel, import_program
 from dlc.importers.stablehlo.reading import kinds_of, read_module
@@ -26,17 +27,18 @@ def jax_needed() -> None:
         raise UsageError(
             "jax is not installed, which functions of JAX and .mlir files need",
             code="D0921",
-            help="pip install 'dlc[jax]' brings it",
+            help="pip install -e '.[jax]' in a clone of dlc brings it, or pip install 'jax<0.11'",
         )
 
 
 def read_mlir(path: Path) -> StableHloModel:
     """The model in a `.mlir` file, text or portable bytecode, or in what `jax.export` serialized.
 
-    Raises UsageError (D0903) for another file, Unsupported with every operation that is not imported.
+    A process of its own reads it. Raises UsageError (D0903) for another file, Unsupported with every
+    operation that is not imported.
     """
     jax_needed()
-    return import_program(program_of(path.read_bytes(), path.name))
+    return import_program(read_apart(path))
 
 
 def program_of(data: bytes, file: str) -> Program:
@@ -48,10 +50,15 @@ def program_of(data: bytes, file: str) -> Program:
     except Exception as error:  # what the bindings of MLIR raise has no common class
         told = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
         raise UsageError(
-            f"{file} is not read as a module of StableHLO: {told[0].strip()[:300]}",
+            f"{file} is not read as a module of StableHLO: {_said(told[0])}",
             code="D0903",
             help="jax.export.export(jax.jit(f))(x).mlir_module() is the text of one",
         ) from error
+
+
+def _said(line: str) -> str:
+    """What an error says, without its severity."""
+    return line.strip().removeprefix("error: ")[:300]
 
 
 def _parsed(data: bytes) -> ir.Module:
@@ -67,7 +74,12 @@ def _parsed(data: bytes) -> ir.Module:
             return ir.Module.parse(data)
     from jax import export
 
-    exported = export.deserialize(bytearray(data))
+    try:
+        exported = export.deserialize(bytearray(data))
+    except Exception as error:  # what flatbuffers and JAX raise has no common class
+        raise ValueError(
+            "it is neither text, nor bytecode of MLIR, nor what Exported.serialize() of jax.export gives"
+        ) from error
     return stablehlo.deserialize_portable_artifact(context, exported.mlir_module_serialized)
 
 

@@ -9,7 +9,6 @@ from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, widened
 from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.elementwise import formula
-from dlc.importers.torch.kinks import flat_at_ends, hard_swish
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Value
 
@@ -80,16 +79,16 @@ def _sigmoid_log(emit: Builder, x: Value) -> Value:
 IMPORTERS: dict[str, Importer] = {
     "aten.elu": _elu,
     "aten.gelu": _gelu,
-    "aten.hardtanh": flat_at_ends(_hardtanh, "min_val", "max_val"),
+    "aten.hardtanh": _hardtanh,
     "aten.leaky_relu": _leaky_relu,
     "aten.log_sigmoid": formula(_sigmoid_log),
     "aten.prelu": _prelu,
     "aten._prelu_kernel": _prelu,
-    "aten.relu6": flat_at_ends(formula(_relu6), 0, 6),
+    "aten.relu6": formula(_relu6),
     "aten.softplus": _softplus,
     "aten.threshold": _threshold,
-    "aten.hardsigmoid": flat_at_ends(formula(nn.hardsigmoid), -3, 3),
-    "aten.hardswish": hard_swish(formula(nn.hardswish)),
+    "aten.hardsigmoid": formula(nn.hardsigmoid),
+    "aten.hardswish": formula(nn.hardswish),
     "aten.mish": formula(nn.mish),
     "aten.relu": formula(nn.relu),
     "aten.silu": formula(nn.silu),

@@ -30,10 +30,6 @@ def _flag(emit: Builder, value: Value) -> Value:
     return in_dtype(emit, reshape(emit, value, ()), BOOL)
 
 
-def _stop_gradient(context: NodeContext) -> Operand:
-    return context.emit(flow.StopGradient(context.value("x")))
-
-
 def _cond(context: NodeContext) -> Operand:
     """`torch.cond(pred, true_fn, false_fn, operands)`."""
     inputs = _values(context, "3")
@@ -84,7 +80,6 @@ def _scan(context: NodeContext) -> Operand:
 
 IMPORTERS: dict[str, Importer] = {
     "cond": _cond,
-    "dlc.stop_gradient": _stop_gradient,
     "scan": _scan,
     "while_loop": _while_loop,
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from dlc.importers.torch.importing import importer_of
 
@@ -17,10 +18,38 @@ def decompositions() -> dict[object, Callable[..., object]]:
     from torch._decomp import core_aten_decompositions
 
     table = {op: how for op, how in core_aten_decompositions().items() if not _is_imported(op)}
+    table.update(before_autograd())
     table[torch.ops.aten._transformer_encoder_layer_fwd.default] = encoder_layer
     table[torch.ops.aten._native_multi_head_attention.default] = multi_head_attention
     table[torch.ops.aten._weight_norm_interface_backward.default] = weight_norm_backward
+    table[torch.ops.aten._cdist_backward.default] = distances_backward
+    table[torch.ops.aten.masked_scatter_backward.default] = masked_scatter_backward
     return table
+
+
+def before_autograd() -> dict[object, Callable[..., object]]:
+    """What is taken apart before it is differentiated: PyTorch has its derivative as one operator only."""
+    import torch
+    from torch._decomp import decomposition_table
+
+    aten = torch.ops.aten
+    whole = (aten.grid_sampler_2d, aten.hardshrink, aten.softshrink, aten.multi_margin_loss)
+    table: dict[object, Callable[..., object]] = {
+        op.default: decomposition_table[op.default] for op in whole
+    }
+    table[aten.grid_sampler.default] = _grid_sampler
+    return table
+
+
+def _grid_sampler(x: Tensor, *rest: object) -> Tensor:
+    """Of pictures by the decomposition, of volumes as it is."""
+    import torch
+    from torch._decomp import decomposition_table
+
+    aten = torch.ops.aten
+    if x.dim() == 4:
+        return decomposition_table[aten.grid_sampler_2d.default](x, *rest)
+    return cast("Callable[..., Tensor]", aten.grid_sampler_3d.default)(x, *rest)
 
 
 def _is_imported(op: object) -> bool:
@@ -128,3 +157,35 @@ def encoder_layer(
         return x + fed_forward(second_norm(x))
     x = first_norm(src + attended(src))
     return second_norm(x + fed_forward(x))
+
+
+def distances_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
+    """The derivative by `x1` of the distances of order `p` between its rows and those of `x2`.
+
+    It is 0 where the distance is, and at the largest differences for an infinite order.
+    """
+    import torch
+
+    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    size, far, dy = apart.abs(), cdist.unsqueeze(-1), grad.unsqueeze(-1)
+    if p == 0:
+        return torch.zeros_like(x1)
+    if p == 1:
+        return (dy * apart.sign()).sum(-2)
+    if p == float("inf"):
+        return (dy * apart.sign() * size.eq(far)).sum(-2)
+    powers = apart if p == 2 else apart.sign() * size.pow(p - 1)
+    found = dy * powers / far.pow(p - 1)
+    none = far.eq(0) | size.eq(0) if p < 1 else far.eq(0)
+    return torch.where(none, torch.zeros_like(found), found).sum(-2)
+
+
+def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The derivative by the source, whose elements went to the places of the mask in their order."""
+    import torch
+
+    chosen = mask.expand_as(grad).flatten(0)
+    count = math.prod(sizes)
+    place = (chosen.to(torch.int64).cumsum(0) - 1).clamp(0, count - 1)
+    taken = torch.where(chosen, grad.flatten(0), torch.zeros_like(grad).flatten(0))
+    return grad.new_zeros((count,)).scatter_add(0, place, taken).reshape(sizes)

@@ -11,7 +11,6 @@ from dlc.dialects.array.arithmetic import reciprocal, square, times
 from dlc.dialects.nn.rows import in_dtype, widened
 from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.facts import Ref
-from dlc.importers.torch.kinks import half_at_ties
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand, computed_dtype
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Dim
@@ -95,6 +94,24 @@ def _divide(context: NodeContext) -> Operand:
             return _truncated_quotient(context.emit, x, y)
         case _:
             return context.emit(array.Divide(x, y))
+
+
+def _hypot(context: NodeContext) -> Operand:
+    """The root of the sum of two squares, neither of which overflows."""
+    emit = context.emit
+    x, y = (emit(array.Abs(each)) for each in _pair(context))
+    large, small = emit(array.Maximum(x, y)), emit(array.Minimum(x, y))
+    zero = array.constant_like(emit, 0, large)
+    one = array.constant_like(emit, 1, large)
+    is_plain = emit(array.Compare(large, zero, "gt"))
+    is_plain = emit(
+        array.And(
+            is_plain, emit(array.Compare(large, array.constant_like(emit, math.inf, large), "lt"))
+        )
+    )
+    ratio = emit(array.Divide(small, emit(array.Select(is_plain, large, one))))
+    root = emit(array.Sqrt(emit(array.Add(one, square(emit, ratio)))))
+    return emit(array.Select(is_plain, emit(array.Multiply(large, root)), large))
 
 
 def _truncated_quotient(emit: Builder, x: Value, y: Value) -> Value:
@@ -385,9 +402,10 @@ IMPORTERS: dict[str, Importer] = {
     "aten.lt": _compare("lt"),
     "aten.masked_fill": _masked_fill,
     "aten.max.other": _binary(array.Maximum),
-    "aten.maximum": half_at_ties(_pair, array.Maximum),
+    "aten.hypot": _hypot,
+    "aten.maximum": _binary(array.Maximum),
     "aten.min.other": _binary(array.Minimum),
-    "aten.minimum": half_at_ties(_pair, array.Minimum),
+    "aten.minimum": _binary(array.Minimum),
     "aten.mul": _binary(array.Multiply),
     "aten.nan_to_num": _nan_to_num,
     "aten.ne": _compare("ne"),

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 
 from dlc.errors import DlcError, Unsupported, UsageError
 from dlc.importers.identifiers import Identifiers
-from dlc.importers.torch.differentiated import GRADIENTS
+from dlc.importers.torch.decompositions import before_autograd
 from dlc.importers.torch.dynamic import Dynamic, dynamic_shapes
 from dlc.importers.torch.facts import Graph, Input, Result, Weight
-from dlc.importers.torch.importing import TorchModel, import_graph, importer_of
-from dlc.importers.torch.no_gradient import mark_stops, refusing_own_derivatives
+from dlc.importers.torch.importing import GRADIENTS, TorchModel, import_graph, importer_of
+from dlc.importers.torch.own_derivatives import refusing_own_derivatives
 from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
 from dlc.importers.torch.whole_layers import whole_layers
 from dlc.ir.dims import Bounds
@@ -39,7 +39,7 @@ def torch_needed() -> None:
         raise UsageError(
             "torch is not installed, which modules of PyTorch and .pt2 files need",
             code="D0921",
-            help="pip install 'dlc[torch]' brings it",
+            help="pip install -e '.[torch]' in a clone of dlc brings it, or pip install torch",
         )
 
 
@@ -53,6 +53,11 @@ class Exported:
 
     graph: Graph
     program: ExportedProgram
+    """In operators that are imported."""
+    source: ExportedProgram
+    """In those that the module itself uses, which autograd differentiates."""
+    sizes: Mapping[str, str]
+    """The names of symbolic sizes, by PyTorch's."""
     inputs: tuple[int, ...]
     outputs: tuple[tuple[int | None, object], ...]
     states: Mapping[str, int]
@@ -60,6 +65,8 @@ class Exported:
     this order, each with the number of the result that is its new value."""
     trained: tuple[str, ...] = ()
     """Parameters that are arguments of each call, by path: the last inputs of the graph."""
+    wrt: frozenset[str] = frozenset()
+    """The inputs of the graph that gradients are asked for, by name."""
 
 
 def exported(
@@ -70,16 +77,17 @@ def exported(
     *,
     gradients: bool = False,
 ) -> ExportedProgram:
-    """A module as a program of `torch.export`, with its stops of gradients if those are asked for.
+    """A module as a program of `torch.export`.
 
-    Raises Unsupported (D0717) with what PyTorch says of it.
+    Raises Unsupported (D0717) with what PyTorch says of it, and where gradients are asked for and the
+    module brings a derivative of its own.
     """
     import torch
 
     chosen = dynamic_shapes(dynamic, module, args, kwargs)
     try:
-        with _quiet(), whole_layers(), refusing_own_derivatives() if gradients else nullcontext():
-            program = torch.export.export(
+        with quiet(), whole_layers(), refusing_own_derivatives() if gradients else nullcontext():
+            return torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=chosen, strict=False
             )
     except DlcError:
@@ -92,9 +100,6 @@ def exported(
             help="torch.export.export(module, args) shows what it says in full; "
             "torch.compile(module, backend='dlc') compiles parts of what cannot be exported",
         ) from error
-    if gradients:
-        mark_stops(program)
-    return program
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -106,12 +111,13 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
         kind = str(op)
         if kind.rpartition(".")[0] not in DECOMPOSED and importer_of(kind) is not None:
             del table[op]
-    with _quiet():
+    table.update(before_autograd())
+    with quiet():
         return program.run_decompositions(table)
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """PyTorch's warnings about its own functions, which no user of dlc can mend, are not shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -124,7 +130,7 @@ def load_program(path: Path) -> ExportedProgram:
     import torch
 
     try:
-        with _quiet():
+        with quiet():
             return torch.export.load(path)
     except Exception as error:  # whatever PyTorch's reader raises
         told = str(error).strip().splitlines()
@@ -151,7 +157,7 @@ def read_program(
     Where `wrt` is given, gradients are asked for: by the leaves of a call's arguments with these numbers,
     and by the parameters that require one, which become arguments.
     """
-    program = decomposed(program)
+    source, program = program, decomposed(program)
     signature = program.graph_signature
     values = {
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
@@ -197,9 +203,11 @@ def read_program(
         reader.nodes(program.graph_module),
         results,
         _bounds(ranges, inputs),
-        (*by_call, *by_weight),
     )
-    return Exported(graph, program, tuple(numbers), outputs, states, trained)
+    differentiated = frozenset([*by_call, *by_weight])
+    return Exported(
+        graph, program, source, called, tuple(numbers), outputs, states, trained, differentiated
+    )
 
 
 def _trained(program: ExportedProgram, states: Collection[str]) -> tuple[str, ...]:

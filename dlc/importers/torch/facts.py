@@ -35,8 +35,22 @@ class Opaque:
         return self.text
 
 
+@dataclass(frozen=True, slots=True)
+class Calculated:
+    """A number that is calculated from sizes in f64, such as one over a size.
+
+    `function` is "add", "multiply", "divide" or "sqrt".
+    """
+
+    function: str
+    parts: tuple[Calculated | Size | float, ...]
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.parts))})"
+
+
 Argument: TypeAlias = (
-    "Ref | Size | float | str | DType | Graph | Opaque | tuple[Argument, ...] | None"
+    "Ref | Size | float | str | DType | Graph | Calculated | Opaque | tuple[Argument, ...] | None"
 )
 """An argument of a node; bools are ints, as in Python."""
 
@@ -95,7 +109,8 @@ class Node:
     @property
     def label(self) -> str:
         """Its name in messages, with the module that it belongs to."""
-        return f"{self.name} ({self.modules[-1].path})" if self.modules else self.name
+        path = self.modules[-1].path if self.modules else ""
+        return f"{self.name} ({path})" if path else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +135,6 @@ class Graph:
     nodes: tuple[Node, ...]
     results: tuple[Result, ...]
     bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
-    wrt: tuple[str, ...] = ()
-    """The inputs, by their names, that gradients are asked for; where there are any, what is computed for
-    their sake alone is imported too."""
 
     @property
     def listing(self) -> str:

@@ -11,6 +11,7 @@ from dlc.dialects.array.shape import elements, reshape
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.torch.facts import Graph, Ref
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand, Regions
+from dlc.importers.torch.slices import IMPORTERS as SLICES
 from dlc.importers.torch.windows import IMPORTERS as WINDOWS
 from dlc.importers.torch.windows import LAYOUTS, batched
 from dlc.ir.core import Block, Builder, Op, Value
@@ -103,7 +104,6 @@ class _Inside:
         self._outer = outer
         self._source = source
         self.bounds = outer.bounds
-        self.differentiated = outer.differentiated
 
     def operand(self, name: str) -> Operand:
         return self._source if name == SOURCE else self._outer.operand(name)
@@ -123,7 +123,7 @@ def _derivative(forward: str) -> Importer:
 
     Where the tensor is not given, the operator is linear in it, and any will do.
     """
-    importer = WINDOWS[forward]
+    importer = (SLICES if forward in SLICES else WINDOWS)[forward]
 
     def apply(context: NodeContext) -> Operand:
         emit, dy = context.emit, context.value("grad_output")
@@ -145,11 +145,18 @@ def _derivative(forward: str) -> Importer:
 IMPORTERS: dict[str, Importer] = {
     "aten._adaptive_avg_pool2d_backward": _derivative("aten._adaptive_avg_pool2d"),
     "aten._adaptive_avg_pool3d_backward": _derivative("aten._adaptive_avg_pool3d"),
+    "aten._upsample_nearest_exact1d_backward": _derivative("aten._upsample_nearest_exact1d"),
+    "aten._upsample_nearest_exact2d_backward": _derivative("aten._upsample_nearest_exact2d"),
+    "aten._upsample_nearest_exact3d_backward": _derivative("aten._upsample_nearest_exact3d"),
+    "aten.adaptive_max_pool2d_backward": _max_pool_backward(2),
     "aten.avg_pool2d_backward": _derivative("aten.avg_pool2d"),
     "aten.avg_pool3d_backward": _derivative("aten.avg_pool3d"),
     "aten.convolution_backward": _convolution_backward,
     "aten.max_pool2d_with_indices_backward": _max_pool_backward(2),
     "aten.max_pool3d_with_indices_backward": _max_pool_backward(3),
+    "aten.replication_pad1d_backward": _derivative("aten.replication_pad1d"),
+    "aten.replication_pad2d_backward": _derivative("aten.replication_pad2d"),
+    "aten.replication_pad3d_backward": _derivative("aten.replication_pad3d"),
     "aten.upsample_bicubic2d_backward": _derivative("aten.upsample_bicubic2d"),
     "aten.upsample_bilinear2d_backward": _derivative("aten.upsample_bilinear2d"),
     "aten.upsample_linear1d_backward": _derivative("aten.upsample_linear1d"),

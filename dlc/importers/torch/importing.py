@@ -24,6 +24,7 @@ from dlc.importers.torch import (
     elementwise,
     gradients,
     normalization,
+    ordering,
     places,
     products,
     random_numbers,
@@ -33,7 +34,6 @@ from dlc.importers.torch import (
     slices,
     windows,
 )
-from dlc.importers.torch.differentiated import add_gradients
 from dlc.importers.torch.facts import (
     Array,
     Graph,
@@ -48,7 +48,7 @@ from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.attributes import INLINE_BYTES, Dense, Symbol
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Dim, Size, substitute
-from dlc.ir.location import FileLocation
+from dlc.ir.location import FileLocation, Location
 from dlc.ir.types import I64, U64, TensorType, Type
 from dlc.text.model.words import NEVER_NAMES
 
@@ -70,6 +70,7 @@ IMPORTERS: dict[str, Importer] = {
     **elementwise.IMPORTERS,
     **gradients.IMPORTERS,
     **normalization.IMPORTERS,
+    **ordering.IMPORTERS,
     **places.IMPORTERS,
     **products.IMPORTERS,
     **random_numbers.IMPORTERS,
@@ -81,6 +82,9 @@ IMPORTERS: dict[str, Importer] = {
 }
 """The importer of each operator, by its name; one without an overload is for all overloads."""
 
+RUN, GRADIENTS = "run", "gradients"
+"""The entry points: what a graph computes, and its backward pass."""
+
 SEED = "random_seed"
 """The last input of a graph that draws random numbers: a u64."""
 
@@ -90,7 +94,7 @@ class TorchModel:
     """An imported graph: IR at graph level, and the arrays of its weight symbols.
 
     The line of an operation's location is that of its node in `listing`. `renamed` says what is called
-    otherwise than in PyTorch. With `draws`, the last input is the seed of its random numbers.
+    otherwise than in PyTorch. With `draws`, the last input of `run` is the seed of its random numbers.
     """
 
     module: Module
@@ -104,15 +108,39 @@ class TorchModel:
     """Sizes that keep to bounds that were asked for: none, since the program has its own."""
 
 
-def import_graph(graph: Graph) -> TorchModel:
-    """The function that a graph computes, called `run`.
+def import_graph(graph: Graph, backward: Graph | None = None) -> TorchModel:
+    """The function that a graph computes, called `run`, and its backward pass, called `gradients`.
 
-    Raises Unsupported with every operator that is not imported, by kind.
+    The lines of the backward pass follow those of the graph in the listing. Raises Unsupported with every
+    operator that is not imported, by kind.
     """
-    unknown = [node for node in graph.nodes if importer_of(node.kind) is None]
-    if unknown:
-        raise _refused(graph, unknown)
-    return _Import(graph).run()
+    graphs = (graph,) if backward is None else (graph, backward)
+    weights = _Weights("".join([each.listing for each in graphs]), Module.empty(_place(graph, 1)))
+    for each in graphs:
+        unknown = [node for node in each.nodes if importer_of(node.kind) is None]
+        if unknown:
+            raise _refused(each, weights.listing, unknown)
+    forward = _Import(graph, weights)
+    inputs = forward.run(RUN)
+    if backward is not None:
+        _Import(backward, weights).run(GRADIENTS)
+    renamed = {
+        declared.label: name
+        for declared, name in zip(graph.inputs, inputs, strict=False)
+        if declared.label != name
+    }
+    return TorchModel(
+        weights.module,
+        weights.arrays,
+        weights.listing,
+        [node for each in graphs for node in each.nodes],
+        renamed,
+        draws=len(inputs) > len(graph.inputs),
+    )
+
+
+def _place(graph: Graph, line: int) -> FileLocation:
+    return FileLocation(graph.file, line, 1)
 
 
 def importer_of(kind: str) -> Importer | None:
@@ -121,7 +149,7 @@ def importer_of(kind: str) -> Importer | None:
     return IMPORTERS.get(kind.rpartition(".")[0]) if found is None else found
 
 
-def _refused(graph: Graph, nodes: Sequence[Node]) -> Unsupported:
+def _refused(graph: Graph, listing: str, nodes: Sequence[Node]) -> Unsupported:
     """One error for all operators that are not imported, each with its first nodes."""
     kinds: dict[str, list[Node]] = defaultdict(list)
     for node in nodes:
@@ -134,18 +162,47 @@ def _refused(graph: Graph, nodes: Sequence[Node]) -> Unsupported:
         )
         for kind, alike in kinds.items()
     ]
-    return Unsupported(problems, sources={graph.file: graph.listing})
+    return Unsupported(problems, sources={graph.file: listing})
+
+
+@dataclass(slots=True)
+class _Weights:
+    """The module that graphs are imported into, with the weights that they share, by path."""
+
+    listing: str
+    module: Module
+    arrays: dict[str, Array] = field(default_factory=dict[str, Array])
+    called: dict[str, str] = field(default_factory=dict[str, str])
+    names: Identifiers = field(default_factory=lambda: Identifiers("w"))
+
+    def symbol(self, declared: Weight, location: Location) -> Symbol:
+        """The symbol of a weight, which is declared when it is asked for first."""
+        name = self.called.get(declared.path)
+        if name is None:
+            name = self.called[declared.path] = self.names.of(declared.path)
+            source = weight.Source(
+                name,
+                declared.type,
+                declared.path,
+                trained=declared.trained,
+                constant=declared.constant,
+            )
+            source.location = location
+            self.module.body.append(source)
+            self.arrays[name] = declared.array
+        return Symbol(name)
 
 
 class _Import:
-    def __init__(self, graph: Graph) -> None:
+    """Imports one graph."""
+
+    def __init__(self, graph: Graph, weights: _Weights) -> None:
         self._graph = graph
+        self._held = weights
+        self._last = _place(graph, graph.nodes[-1].line if graph.nodes else 1)
         self._block = self._top = Block()
-        self._module = Module.empty(self._place(1))
         self._known: dict[str, Operand] = {}
         self._weights = {each.name: each for each in graph.weights}
-        self._names = Identifiers("w")
-        self._arrays: dict[str, Array] = {}
         self._seed: Value | None = None
         self._drawn = 0
         self._counted: set[str] = set()
@@ -153,10 +210,9 @@ class _Import:
         self._alike: dict[str, Size] = {}
         """Dims that are others by another name."""
         self.bounds: Bounds = graph.bounds
-        self.differentiated = bool(graph.wrt)
 
-    def run(self) -> TorchModel:
-        """Import the nodes in their order."""
+    def run(self, name: str) -> tuple[str, ...]:
+        """Add the function of this name to the module; returns the names of its inputs."""
         graph = self._graph
         inputs = self._inputs()
         for node in graph.nodes:
@@ -164,30 +220,16 @@ class _Import:
         results = self._results()
         if self._seed is not None:
             inputs = (*inputs, SEED)
-        function = self._function(inputs, results)
-        if graph.wrt:
-            add_gradients(self._module, function, graph)
-        renamed = {
-            declared.label: name
-            for declared, name in zip(graph.inputs, inputs, strict=False)
-            if declared.label != name
-        }
-        return TorchModel(
-            self._module,
-            self._arrays,
-            graph.listing,
-            graph.nodes,
-            renamed,
-            draws=self._seed is not None,
-        )
+        self._function(name, inputs, results)
+        return inputs
 
     def _place(self, line: int) -> FileLocation:
-        return FileLocation(self._graph.file, line, 1)
+        return _place(self._graph, line)
 
     # Inputs, weights and results.
 
     def _inputs(self) -> tuple[str, ...]:
-        called = Identifiers("x", taken=(SEED, "run"))
+        called = Identifiers("x", taken=(SEED, RUN))
         names: list[str] = []
         emit = Builder(self._block, self._place(1))
         for declared in self._graph.inputs:
@@ -213,14 +255,8 @@ class _Import:
         if declared.constant and declared.array.nbytes <= INLINE_BYTES:
             data = np.ascontiguousarray(declared.array).reshape(declared.array.shape)
             return emit(array.Constant(Dense.of(data, type.dtype)))
-        name = self._names.of(declared.path)
-        source = weight.Source(
-            name, type, declared.path, trained=declared.trained, constant=declared.constant
-        )
-        source.location = emit.location
-        self._module.body.append(source)
-        self._arrays[name] = declared.array
-        return emit(weight.Get(Symbol(name), type), name)
+        symbol = self._held.symbol(declared, emit.location)
+        return emit(weight.Get(symbol, type), symbol.name)
 
     def places(self, emit: Builder, mask: Value, names: Sequence[str]) -> Value:
         """Where a tensor is not 0, counted once; their number has the first of the names that is free."""
@@ -244,8 +280,7 @@ class _Import:
         return emit(rng.Fold(emit(rng.Key(self._seed)), number))
 
     def _results(self) -> list[Value]:
-        line = self._place(max(1, len(self._graph.nodes)))
-        emit = Builder(self._block, line)
+        emit = Builder(self._block, self._last)
         return [self._result(emit, result) for result in self._graph.results]
 
     def _result(self, emit: Builder, result: Result) -> Value:
@@ -262,11 +297,11 @@ class _Import:
             case _:
                 raise Unsupported(f"the result {result.label} is no tensor", code="D0710")
 
-    def _function(self, inputs: Sequence[str], results: Sequence[Value]) -> func.Func:
+    def _function(self, name: str, inputs: Sequence[str], results: Sequence[Value]) -> None:
         graph = self._graph
-        emit = Builder(self._block, self._place(max(1, len(graph.nodes))))
+        emit = Builder(self._block, self._last)
         emit.place(func.Return(tuple(results)))
-        function = func.Func(self._block, "run", func.signature(self._block, list(results)))
+        function = func.Func(self._block, name, func.signature(self._block, list(results)))
         function.location = self._place(1)
         called = Identifiers("y", NEVER_NAMES)
         if self.bounds:
@@ -275,15 +310,14 @@ class _Import:
         function.attributes["dlc.results"] = tuple(
             [called.of(each.label) for each in graph.results]
         )
-        self._module.body.append(function)
-        return function
+        self._held.module.body.append(function)
 
     # Nodes.
 
     def _node(self, node: Node) -> None:
         importer = importer_of(node.kind)
         if importer is None:
-            raise _refused(self._graph, [node])
+            raise _refused(self._graph, self._held.listing, [node])
         emit = Builder(self._block, self._place(node.line))
         if self._alike:
             node = with_dims(node, self._alike)
@@ -347,7 +381,7 @@ class _Import:
             for problem in error.diagnostics
         ]
         kind = Unsupported if isinstance(error, Unsupported) else ModelError
-        return kind(diagnostics, sources={self._graph.file: self._graph.listing})
+        return kind(diagnostics, sources={self._graph.file: self._held.listing})
 
 
 __all__ = ["IMPORTERS", "SEED", "Input", "TorchModel", "import_graph", "importer_of"]

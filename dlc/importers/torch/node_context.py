@@ -10,10 +10,10 @@ from dlc.dialects import array
 from dlc.dialects.nn.rows import in_dtype
 from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.importers.broadcasting import stretched
-from dlc.importers.torch.facts import Argument, Graph, Node, Ref
-from dlc.ir.core import Block, Builder, Value
+from dlc.importers.torch.facts import Argument, Calculated, Graph, Node, Ref
+from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Bounds, Dim, Shape, Size
-from dlc.ir.types import F32, DType, TensorType, Type
+from dlc.ir.types import F32, F64, DType, TensorType, Type
 
 Operand: TypeAlias = "Value | tuple[Operand | None, ...] | None"
 """What a node makes: a value, several, or none for a result that nobody uses."""
@@ -25,11 +25,6 @@ class Regions(Protocol):
     @property
     def bounds(self) -> Bounds:
         """Lowest and highest values of the sizes that inputs have."""
-        ...
-
-    @property
-    def differentiated(self) -> bool:
-        """Whether gradients are asked for."""
         ...
 
     def operand(self, name: str) -> Operand:
@@ -49,6 +44,14 @@ class Regions(Protocol):
         ...
 
 
+CALCULATIONS: dict[str, Callable[[Value, Value], Op]] = {
+    "add": array.Add,
+    "divide": array.Divide,
+    "multiply": array.Multiply,
+}
+"""What is calculated from sizes, by the function's name."""
+
+
 class NodeContext:
     """One node while it is imported."""
 
@@ -63,6 +66,11 @@ class NodeContext:
     def type(self) -> TensorType:
         """The type of its first result."""
         return self.type_of(0)
+
+    @property
+    def any_type(self) -> TensorType:
+        """The type of the first of its results that anything reads."""
+        return next((each for each in self.node.types if each is not None), None) or self.type
 
     def type_of(self, index: int) -> TensorType:
         """The type of a result, which is a tensor."""
@@ -104,10 +112,28 @@ class NodeContext:
                 raise self.unsupported(f"reads {source} as {name}, which is no tensor")
             case Dim():
                 return in_dtype(self.emit, self.emit(array.Extent(argument)), dtype or self.dtype)
+            case Calculated():
+                return in_dtype(self.emit, self._calculated(argument), dtype or self.dtype)
             case int() | float():
                 return array.fill(self.emit, argument, TensorType(dtype or self.dtype))
             case _:
                 raise self.unsupported(f"takes {argument} as {name}, which is not imported")
+
+    def _calculated(self, number: Calculated | Size | float) -> Value:
+        """A number that is calculated from sizes, in f64."""
+        type = TensorType(F64)
+        match number:
+            case Calculated("sqrt", (only,)):
+                return self.emit(array.Sqrt(self._calculated(only)))
+            case Calculated(function, parts):
+                first, *rest = [self._calculated(part) for part in parts]
+                for other in rest:
+                    first = self.emit(CALCULATIONS[function](first, other))
+                return first
+            case Dim():
+                return in_dtype(self.emit, self.emit(array.Extent(number)), F64)
+            case _:
+                return array.fill(self.emit, number, type)
 
     @property
     def dtype(self) -> DType:

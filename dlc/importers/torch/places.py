@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import array, flow, nn
+from dlc.dialects import array, nn
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
@@ -34,20 +34,8 @@ def from_start(emit: Builder, index: Value, size: Size) -> Value:
 
 
 def _embedding(context: NodeContext) -> Operand:
-    """Rows of a table. The padding's row is one like others, but no gradient comes back to it."""
-    emit, index = context.emit, context.value("indices")
-    rows = nn.embedding(emit, context.value("weight"), index)
-    if not context.regions.differentiated:
-        return rows
-    if context.flag("scale_grad_by_freq"):
-        raise context.unsupported("with scale_grad_by_freq has no gradient here")
-    padding = context.integer("padding_idx", -1)
-    if padding < 0:
-        return rows
-    is_padding = emit(array.Compare(index, array.constant_like(emit, padding, index), "eq"))
-    shape = tensor_type(rows).shape
-    chosen = emit(array.Broadcast(is_padding, shape, tuple(range(len(shape) - 1))))
-    return emit(array.Select(chosen, emit(flow.StopGradient(rows)), rows))
+    """Rows of a table; the padding's row is one like others."""
+    return nn.embedding(context.emit, context.value("weight"), context.value("indices"))
 
 
 def _index_select(context: NodeContext) -> Operand:

@@ -15,7 +15,7 @@ from dlc.importers.solved_sizes import with_sizes
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, product
-from dlc.ir.types import BOOL, F32, I64, TensorType
+from dlc.ir.types import BOOL, I64, TensorType
 
 
 def _plain(one: str, other: str) -> Importer:
@@ -163,7 +163,32 @@ def _flash_attention(context: NodeContext) -> Operand:
         logarithms=True,
     )
     y, logarithms = emit.all(attention)
-    return y, in_dtype(emit, logarithms, F32) if context.node.types[1] else None
+    if context.node.types[1] is None:
+        return y, None
+    return y, in_dtype(emit, logarithms, context.type_of(1).dtype)
+
+
+def _flash_attention_backward(context: NodeContext) -> Operand:
+    """The derivatives by query, keys and values."""
+    emit = context.emit
+    dy, query, keys, values, y = (
+        context.value(name) for name in ("grad_out", "query", "key", "value", "out")
+    )
+    if context.number("dropout_p", 0):
+        raise context.unsupported("with dropout is imported in its parts only")
+    means = nn.attention_means(emit, y, dy)
+    gradient = nn.AttentionGradient(
+        query,
+        keys,
+        values,
+        dy,
+        context.value("logsumexp", tensor_type(means).dtype),
+        means,
+        _mask(context, "attn_mask", query, keys),
+        _scale(context, tensor_type(query).shape[-1]),
+        0 if context.flag("is_causal") else None,
+    )
+    return tuple(emit.all(gradient)[:3])
 
 
 def _grouped(context: NodeContext) -> Operand:
@@ -197,6 +222,7 @@ def _grouped(context: NodeContext) -> Operand:
 
 IMPORTERS: dict[str, Importer] = {
     "aten._scaled_dot_product_flash_attention_for_cpu": _flash_attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": _flash_attention_backward,
     "aten._grouped_mm": _grouped,
     "transformers.grouped_mm_fallback": _grouped,
     "aten.addmm": _addmm("mat1", "mat2"),

@@ -17,8 +17,9 @@ from dlc.importers.torch.facts import (
     Opaque,
     Ref,
     Result,
+    Weight,
 )
-from dlc.importers.torch.sizes import size_of
+from dlc.importers.torch.sizes import number_of, size_of
 from dlc.ir.dims import Bounds, Size
 from dlc.ir.types import (
     BF16,
@@ -66,14 +67,19 @@ def dtype_of(dtype: object) -> DType:
 
 
 class Reader:
-    """Reads the nodes of one graph; `names` are those of its symbolic sizes, `bounds` are theirs."""
+    """Reads the nodes of one graph; `names` are those of its symbolic sizes, `bounds` are theirs.
 
-    def __init__(self, names: Mapping[str, str], file: str, bounds: Bounds | None = None) -> None:
+    `lines` is how many lines of the listing stand before the first node.
+    """
+
+    def __init__(
+        self, names: Mapping[str, str], file: str, bounds: Bounds | None = None, lines: int = 0
+    ) -> None:
         self._names = names
         self._bounds: Bounds = bounds or {}
         self._file = file
         self._parts: dict[tuple[str, int], str] = {}
-        self._lines = 0
+        self._lines = lines
 
     def size(self, value: object) -> Size:
         """A size: a number, or PyTorch's symbolic integer."""
@@ -195,9 +201,16 @@ class Reader:
         if isinstance(made, int | float):
             return made
         try:
+            if type(made).__name__ == "SymFloat":
+                return self._calculated(made)
             return self.size(made)
         except (Unsupported, ValueError, TypeError):
             return Opaque(str(made))
+
+    def _calculated(self, value: object) -> Argument:
+        """A float that is calculated from sizes."""
+        expression = getattr(value, "node").expr  # noqa: B009
+        return number_of(expression, self._names, self._bounds)
 
     def inner(self, module: torch.fx.GraphModule, name: str) -> Graph:
         """A graph inside a node."""
@@ -219,6 +232,18 @@ def outputs_of(module: torch.fx.GraphModule) -> Sequence[object]:
     (output,) = [node for node in module.graph.nodes if node.op == "output"]
     returned = output.args[0]
     return cast("Sequence[object]", returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def constants_of(module: torch.fx.GraphModule, reader: Reader) -> tuple[Weight, ...]:
+    """Tensors that the graph holds itself."""
+    found: dict[str, Weight] = {}
+    for node in module.graph.nodes:
+        tensor = getattr(module, str(node.target), None) if node.op == "get_attr" else None
+        type = reader.type(tensor)
+        if type is not None:
+            array = array_of(cast("torch.Tensor", tensor))
+            found[node.name] = Weight(node.name, str(node.target), type, array, False, True)
+    return tuple(found.values())
 
 
 def _check_strided(node: torch.fx.Node) -> None:

@@ -32,8 +32,29 @@ class _Direction:
 
 def _recurrent(context: NodeContext) -> Operand:
     """All outputs, and the last states of all layers and directions above each other."""
-    emit, x, kind = context.emit, context.value("x"), context.text("kind")
-    weights, states = context.values("weights"), context.values("states")
+    x, states, weights = context.value("x"), context.values("states"), context.values("weights")
+    return tuple(_layers(context, context.emit, x, states, weights))
+
+
+def _recurrent_backward(context: NodeContext) -> Operand:
+    """The cotangents of the source, the states and the weights, from those of the results."""
+    emit, count = context.emit, len(context.values("states"))
+    given = (context.value("x"), *context.values("states"), *context.values("weights"))
+    block = Block([value.type for value in given])
+    inner = Builder(block, emit.location)
+    x, *held = block.arguments
+    made = _layers(context, inner, x, held[:count], held[count:])
+    inner.place(flow.Yield(tuple(made)))
+    used = capture([block])
+    cotangents = tuple(context.values("dy"))
+    return emit.all(flow.Vjp((*given, *used), cotangents, block, tuple(range(len(given)))))
+
+
+def _layers(
+    context: NodeContext, emit: Builder, x: Value, states: Sequence[Value], weights: Sequence[Value]
+) -> list[Value]:
+    """What the layers make of a source, emitted where `emit` says."""
+    kind = context.text("kind")
     ways = 2 if context.flag("bidirectional") else 1
     each = 4 if context.flag("has_biases") else 2
     time = 1 if context.flag("batch_first") else 0
@@ -49,7 +70,7 @@ def _recurrent(context: NodeContext) -> Operand:
             outputs.append(output)
             last.append(tuple(after))
         x = emit(array.Concatenate(tuple(outputs), 2)) if ways == 2 else outputs[0]
-    return x, *[_stacked(emit, values) for values in zip(*last, strict=True)]
+    return [x, *[_stacked(emit, values) for values in zip(*last, strict=True)]]
 
 
 def _run(emit: Builder, kind: str, x: Value, one: _Direction) -> Sequence[Value]:
@@ -128,4 +149,7 @@ def _tanh(emit: Builder, x: Value) -> Value:
     return emit(array.Tanh(x))
 
 
-IMPORTERS: dict[str, Importer] = {"dlc.recurrent": _recurrent}
+IMPORTERS: dict[str, Importer] = {
+    "dlc.recurrent": _recurrent,
+    "dlc.recurrent_backward": _recurrent_backward,
+}

@@ -1,4 +1,4 @@
-"""Operators that combine the elements along axes: reductions, softmax, running totals, order."""
+"""Operators that combine the elements along axes: reductions and softmax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dlc.dialects.array.arithmetic import square
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
 from dlc.importers.broadcasting import stretched
-from dlc.importers.torch.kinks import root
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
@@ -94,14 +93,7 @@ def _norm(context: NodeContext) -> Operand:
     emit = context.emit
     order = context.number("ord" if "ord" in context.node.arguments else "p", 2)
     x = widened(emit, context.value("self", context.dtype))
-    reduce = _norm_of(order)
-    if order == 2 and context.regions.differentiated:
-        reduce = _length
-    return in_dtype(emit, _reduced(context, x, reduce), context.dtype)
-
-
-def _length(emit: Builder, x: Value, axes: tuple[int, ...]) -> Value:
-    return root(emit, total(emit, square(emit, x), axes))
+    return in_dtype(emit, _reduced(context, x, _norm_of(order)), context.dtype)
 
 
 def _norm_of(order: float) -> Reduce:
@@ -137,7 +129,7 @@ def _distances(context: NodeContext) -> Operand:
     return _norm_of(context.number("p"))(emit, apart, (len(shape),))
 
 
-def _log_sum_exp(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
+def log_sum_exp(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
     """With the largest element taken out, so that no exponential overflows."""
     largest = emit(array.ReduceMax(x, tuple(axes)))
     size = emit(array.Abs(largest))
@@ -204,10 +196,10 @@ def _extreme(
             return emit(reduce(x, tuple(range(rank)))) if rank else x
         if not rank:
             return x, array.fill(emit, 0, TensorType(I64))
-        axis, shape = context.axis("dim", rank), context.type.shape
+        axis, shape = context.axis("dim", rank), context.any_type.shape
         place = emit(array.Cast(emit(arg(x, axis)), I64)) if context.node.types[1] else None
-        value = reshape(emit, emit(reduce(x, (axis,))), shape)
-        return value, None if place is None else reshape(emit, place, shape)
+        value = emit(reduce(x, (axis,))) if context.node.types[0] else None
+        return tuple([each and reshape(emit, each, shape) for each in (value, place)])
 
     return apply
 
@@ -219,46 +211,6 @@ def _both_extremes(context: NodeContext) -> Operand:
     low, high = emit(array.ReduceMin(x, axes)), emit(array.ReduceMax(x, axes))
     shape = context.type.shape
     return reshape(emit, low, shape), reshape(emit, high, shape)
-
-
-# Order and running totals -------------------------------------------------------------------------
-
-
-def _cumulative(make: type[array.CumulativeSum | array.CumulativeProduct]) -> Importer:
-    def apply(context: NodeContext) -> Operand:
-        x = context.value("self", context.dtype)
-        rank = tensor_type(x).rank
-        return context.emit(make(x, context.axis("dim", rank))) if rank else x
-
-    return apply
-
-
-def _sort(context: NodeContext) -> Operand:
-    return _sorted(context)
-
-
-def _arg_sort(context: NodeContext) -> Operand:
-    return _sorted(context)[1]
-
-
-def _sorted(context: NodeContext) -> tuple[Value, Value]:
-    """The elements in order, always a stable one, and their places."""
-    emit, x = context.emit, context.value("self")
-    type = tensor_type(x)
-    if not type.rank:
-        return x, array.fill(emit, 0, TensorType(I64))
-    axis = context.axis("dim", type.rank, -1)
-    place = array.iota(emit, type, axis)
-    values, places = emit.all(array.Sort(x, (place,), axis, context.flag("descending")))
-    return values, in_dtype(emit, places, I64)
-
-
-def _top_k(context: NodeContext) -> Operand:
-    emit, x = context.emit, context.value("self")
-    axis = context.axis("dim", tensor_type(x).rank, -1)
-    largest = context.flag("largest") if "largest" in context.node.arguments else True
-    values, places = emit.all(array.TopK(x, axis, context.size("k"), largest))
-    return values, in_dtype(emit, places, I64)
 
 
 IMPORTERS: dict[str, Importer] = {
@@ -273,22 +225,17 @@ IMPORTERS: dict[str, Importer] = {
     "aten.any": _of_truth(array.ReduceOr),
     "aten.argmax": _arg(array.ArgMax),
     "aten.argmin": _arg(array.ArgMin),
-    "aten.argsort": _arg_sort,
-    "aten.cumprod": _cumulative(array.CumulativeProduct),
-    "aten.cumsum": _cumulative(array.CumulativeSum),
     "aten.linalg_vector_norm": _norm,
     "aten.log_softmax": _softmax(nn.LogSoftmax),
-    "aten.logsumexp": _wide_reduction(_log_sum_exp),
+    "aten.logsumexp": _wide_reduction(log_sum_exp),
     "aten.max": _extreme(array.ReduceMax, array.ArgMax),
     "aten.mean": _wide_reduction(_mean),
     "aten.min": _extreme(array.ReduceMin, array.ArgMin),
     "aten.norm": _norm,
     "aten.prod": _reduction(_plain(array.ReduceProduct)),
     "aten.softmax": _softmax(nn.Softmax),
-    "aten.sort": _sort,
     "aten.std": _variance(root=True),
     "aten.sum": _reduction(_plain(array.ReduceSum)),
-    "aten.topk": _top_k,
     "aten.var": _variance(root=False),
     "aten.var_mean": _variance(root=False, with_mean=True),
 }

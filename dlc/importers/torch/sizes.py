@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from dlc.errors import Unsupported
+from dlc.importers.torch.facts import Calculated
 from dlc.ir.bounded import larger, smaller
 from dlc.ir.dims import Bounds, Size, ceil_divide, floor_divide, symbol
 
@@ -47,6 +48,37 @@ def size_of(expression: Expression, names: Mapping[str, str], bounds: Bounds) ->
     for other in rest:
         found = function(found, other, bounds)
     return found
+
+
+def number_of(
+    expression: Expression, names: Mapping[str, str], bounds: Bounds
+) -> Calculated | Size | float:
+    """The number that an expression is, which need be no integer.
+
+    Raises Unsupported (D0711) for a function that is not known.
+    """
+    kind = type(expression).__name__
+    if kind in ("Float", "Rational", "Half"):
+        above, _, below = str(expression).partition("/")
+        return float(above) / float(below or 1)
+    if kind == "Pow" and str(expression.args[1]) == "-1":
+        return Calculated("divide", (1.0, number_of(expression.args[0], names, bounds)))
+    function = OF_NUMBERS.get(kind)
+    if function is None:
+        return size_of(expression, names, bounds)
+    parts = [number_of(part, names, bounds) for part in expression.args]
+    return parts[0] if function == "same" else Calculated(function, tuple(parts))
+
+
+OF_NUMBERS = {
+    "Add": "add",
+    "FloatTrueDiv": "divide",
+    "IntTrueDiv": "divide",
+    "Mul": "multiply",
+    "OpaqueUnaryFn_sqrt": "sqrt",
+    "ToFloat": "same",
+}
+"""Functions of numbers by the class that sympy or PyTorch gives them."""
 
 
 def _product(parts: Sequence[Expression], names: Mapping[str, str], bounds: Bounds) -> Size:

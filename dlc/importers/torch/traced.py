@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from dlc.errors import Unsupported
-from dlc.importers.torch.facts import Graph, Input, Ref, Result, Weight
-from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, order_of, outputs_of
+from dlc.importers.torch.facts import Graph, Input, Ref, Result
+from dlc.importers.torch.reading import Reader, bounds_of_range, constants_of, order_of, outputs_of
 from dlc.ir.dims import Bounds, Dim, names
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def read_traced(module: GraphModule, file: str = "graph.fx") -> Traced:
         "graph",
         file,
         tuple(inputs),
-        _constants(module, reader),
+        constants_of(module, reader),
         nodes,
         results,
         _bounds(placeholders, told | given.keys()),
@@ -109,18 +109,6 @@ def _results(
         else:
             raise Unsupported(f"a graph returns {value}, which is not imported", code="D0710")
     return tuple(results), tuple(outputs)
-
-
-def _constants(module: GraphModule, reader: Reader) -> tuple[Weight, ...]:
-    """Tensors that the graph holds itself."""
-    found: dict[str, Weight] = {}
-    for node in module.graph.nodes:
-        tensor = getattr(module, str(node.target), None) if node.op == "get_attr" else None
-        type = reader.type(tensor)
-        if type is not None:
-            array = array_of(cast("torch.Tensor", tensor))
-            found[node.name] = Weight(node.name, str(node.target), type, array, False, True)
-    return tuple(found.values())
 
 
 def _bounds(placeholders: Sequence[Node], needed: set[str]) -> Bounds:

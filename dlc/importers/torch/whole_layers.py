@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,4 +92,64 @@ def operator() -> Callable[..., Sequence[Tensor]]:
 
     made = torch.library.custom_op("dlc::recurrent", computed, mutates_args=(), schema=SCHEMA)
     made.register_fake(shaped)
+    made.register_autograd(_cotangents, setup_context=_keep)
     return cast("Callable[..., Sequence[Tensor]]", torch.ops.dlc.recurrent.default)
+
+
+class _Context(Protocol):
+    """What autograd keeps of a call."""
+
+    settings: Sequence[object]
+    counts: tuple[int, int]
+    saved_tensors: Sequence[Tensor]
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
+def _keep(ctx: _Context, inputs: Sequence[object], output: Sequence[Tensor]) -> None:
+    kind, x, states, weights, *rest = inputs
+    held = [*cast("Sequence[Tensor]", states), *cast("Sequence[Tensor]", weights)]
+    ctx.settings = (kind, *rest)
+    ctx.counts = len(cast("Sequence[Tensor]", states)), len(cast("Sequence[Tensor]", weights))
+    ctx.save_for_backward(cast("Tensor", x), *held, *output)
+
+
+def _cotangents(ctx: _Context, given: Sequence[Tensor | None]) -> tuple[object, ...]:
+    """Those of the arguments, by the operator `dlc.recurrent_backward`."""
+    import torch
+
+    kind, *rest = ctx.settings
+    x, *held = ctx.saved_tensors
+    count, more = ctx.counts
+    states, weights, outputs = held[:count], held[count : count + more], held[count + more :]
+    dy = [
+        torch.zeros_like(y) if each is None else each
+        for each, y in zip(given, outputs, strict=True)
+    ]
+    found = backward_operator()(dy, kind, x, states, weights, *rest)
+    return (None, found[0], found[1 : 1 + count], found[1 + count :], *[None] * len(rest))
+
+
+@cache
+def backward_operator() -> Callable[..., Sequence[Tensor]]:
+    """The operator that gives the cotangents of the source, the states and the weights."""
+    import torch
+
+    def computed(
+        dy: Sequence[Tensor], kind: str, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor],
+        *rest: object,
+    ) -> list[Tensor]:  # fmt: skip
+        raise NotImplementedError("only graphs have this operator")
+
+    def shaped(
+        dy: Sequence[Tensor], kind: str, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor],
+        *rest: object,
+    ) -> list[Tensor]:  # fmt: skip
+        return [*map(torch.empty_like, (x, *states, *weights))]
+
+    schema = SCHEMA.replace("(", "(Tensor[] dy, ", 1)
+    made = torch.library.custom_op(
+        "dlc::recurrent_backward", computed, mutates_args=(), schema=schema
+    )
+    made.register_fake(shaped)
+    return cast("Callable[..., Sequence[Tensor]]", torch.ops.dlc.recurrent_backward.default)

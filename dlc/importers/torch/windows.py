@@ -6,6 +6,7 @@ Pictures of PyTorch have their channels second; a later pass chooses another lay
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -117,7 +118,7 @@ def _max_pool(spatial: int, *, with_places: bool) -> Importer:
         y = reshape(emit, y, context.type.shape)
         if not with_places:
             return y
-        return y, _places(context, pool) if context.node.types[1] else None
+        return y, _places(context, pool) if any(context.node.types[1:]) else None
 
     return apply
 
@@ -240,13 +241,16 @@ def _averaged_parts(emit: Builder, x: Value, axis: int, size: Size, count: Size)
 
 def _adaptive_max(spatial: int) -> Importer:
     def apply(context: NodeContext) -> Operand:
-        emit, x = context.emit, batched(context.emit, context.value("self"), spatial)
-        sizes, counts = tensor_type(x).shape[2:], context.type.shape[-spatial:]
-        window = _even_windows(sizes, counts)
-        if window is None or context.node.types[1:] not in ((), (None,)):
-            raise context.unsupported("with places or uneven parts is not imported")
-        y = nn.max_pool(emit, x, window, dims=_layout(context, x))
-        return reshape(emit, y, context.type.shape), None
+        window = _even_windows(
+            context.tensor("self").shape[-spatial:], context.type.shape[-spatial:]
+        )
+        if window is None:
+            raise context.unsupported("with uneven parts is not imported")
+        arguments = {"self": context.given("self"), "kernel_size": window}
+        node = replace(context.node, arguments=arguments)
+        return _max_pool(spatial, with_places=True)(
+            NodeContext(node, context.emit, context.regions)
+        )
 
     return apply
 

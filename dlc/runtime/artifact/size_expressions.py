@@ -233,20 +233,21 @@ class _Parser:
     def _sum(self, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise BadExpression(f"a size is nested more than {MAX_DEPTH} deep")
-        if self.tokens[self.next] == "-":
-            self._take()
-            self.steps.append(0)
-            self._product(depth)
-            self.steps.append(int.__sub__)
-        else:
-            self._product(depth)
+        self._product(depth, signed=True)
         while (operation := _SUM.get(self.tokens[self.next])) is not None:
             self._take()
             self._product(depth)
             self.steps.append(operation)
 
-    def _product(self, depth: int) -> None:
+    def _product(self, depth: int, *, signed: bool = False) -> None:
+        """A product; the sign of a `signed` one belongs to its first factor, as in a model text."""
+        is_negative = signed and self.tokens[self.next] == "-"
+        if is_negative:
+            self._take()
+            self.steps.append(0)
         self._atom(depth)
+        if is_negative:
+            self.steps.append(int.__sub__)
         while (operation := _PRODUCT.get(self.tokens[self.next])) is not None:
             self._take()
             self._atom(depth)

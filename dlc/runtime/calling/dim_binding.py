@@ -111,7 +111,11 @@ class DimBinder:
         for need in self.entry.needs:
             if shapes_only and need.code != "D0804":
                 continue
-            sizes = self._sizes(need, values)
+            try:
+                sizes = self._sizes(need, values)
+            except CallError as error:
+                told = error.diagnostics[0].message.removeprefix(f"{self.entry.name}: ")
+                raise self._fail("D0804", f"{told}, so {need.told}") from None
             if not _holds(sizes):
                 parsed = [size_expressions.parse(size) for size in need.sizes]
                 names = frozenset[str]().union(*[each.names for each in parsed])

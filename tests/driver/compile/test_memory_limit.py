@@ -186,7 +186,7 @@ def test_a_limit_of_memory_is_refused_with_the_numbers_and_the_values_at_the_pea
     assert "at N = 4096" in found.message and "the limit is 1,048,576 bytes" in found.message
     assert f"{array:,} bytes of results, {3 * array:,} bytes of values on the way" in found.message
     told = {str(label.place): label.text for label in found.labels}
-    assert told["model.dlm:5:11"].startswith(f"a: f32[N, N] takes {array:,} bytes, kept for add")
+    assert told["model.dlm:5:11"].startswith(f"a: f32[N, N] takes {array:,} bytes until add")
     assert "model.dlm:6:18" in told
 
 

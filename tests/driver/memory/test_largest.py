@@ -86,6 +86,4 @@ def test_where_even_the_least_does_not_fit_the_numbers_and_the_holders_are_told(
     )
     assert "at B = 1 (64 bytes of results, 128 bytes of values on the way, " in told.message
     assert "the limit is 100 bytes" in told.message
-    assert any(
-        "sums: f32[B, 16] takes 64 bytes, kept for sort" in note.text for note in told.labels
-    )
+    assert any("sums: f32[B, 16] takes 64 bytes until sort" in note.text for note in told.labels)

@@ -81,3 +81,41 @@ export fn f(x: f32[A]) -> f32[_] {
 """
     with pytest.raises(dlc.ModelError, match="no call can check this before it counts"):
         dlc.compile(text=text)
+
+
+@pytest.mark.parametrize(
+    ("condition", "dims", "told"),
+    [
+        ("2 * N == 5", "dim N", "2 * N == 5 does not hold for any sizes"),
+        ("N % 3 == 4", "dim N", "N % 3 == 4 does not hold for any sizes"),
+        ("N == 2 and N == 3", "dim N", "for any sizes that meet the conditions before it"),
+        (
+            "N > 4 and 2 * N < 10",
+            "dim N = 1..9",
+            "for any sizes that meet the conditions before it",
+        ),
+        ("N != 4", "dim N", "a call is checked for comparisons of sizes"),
+        ("N == 4 or N == 5", "dim N", "a call is checked for comparisons of sizes"),
+        ("not N == 4", "dim N", "a call is checked for comparisons of sizes"),
+        ("sum(x) > 0", "dim N", "found bool of a call"),
+    ],
+)
+def test_a_condition_that_no_call_can_meet_or_be_checked_for_is_an_error(
+    condition: str, dims: str, told: str
+) -> None:
+    text = (
+        f"dlc 1\n{dims}\nexport fn f(x: f32[N]) -> f32[N] {{\n  require {condition}\n  return x\n}}"
+    )
+    with pytest.raises(dlc.ModelError) as refused:
+        dlc.compile(text=text)
+    assert told in str(refused.value)
+
+
+def test_a_condition_that_divides_by_zero_is_named() -> None:
+    text = (
+        "dlc 1\ndim N\ndim M\nexport fn f(x: f32[N], y: f32[M]) -> f32[N] {\n"
+        "  require N % (N - M) == 0\n  return x\n}"
+    )
+    model = dlc.compile(text=text)
+    with pytest.raises(dlc.CallError, match=r"divides by 0, so N % \(N - M\) == 0 does not hold"):
+        model.f(np.ones(3, np.float32), np.ones(3, np.float32))

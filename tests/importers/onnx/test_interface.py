@@ -276,3 +276,14 @@ def test_every_verb_that_compiles_takes_the_only_value_of_an_input(
     capsys.readouterr()
     assert main(["run", str(tmp_path / "net.dlc"), *fix]) != 0
     assert "error[D0919]: --fix is for an .onnx file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("graph", "entry"), [("net", "net"), ("main_graph", "run"), ("ONNX(Pipeline)", "run")]
+)
+def test_the_entry_point_has_the_name_of_a_graph_that_has_one(
+    tmp_path: Path, graph: str, entry: str
+) -> None:
+    model = product("x", "y")
+    model.graph.name = graph
+    assert list(compile(saved(model, tmp_path)).entry_points) == [entry]

@@ -78,6 +78,41 @@ def test_a_file_that_is_none_is_an_error(tmp_path: Path, data: bytes) -> None:
         dlc.compile(path)
 
 
+def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_bytes(b"")
+    with pytest.raises(dlc.UsageError, match=r"D0903.*model.mlir is empty"):
+        dlc.compile(path)
+
+
+def test_a_file_of_another_kind_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(dlc.UsageError, match="neither text, nor bytecode of MLIR"):
+        dlc.compile(path)
+
+
+def test_a_damaged_file_ends_the_process_that_reads_it_and_no_other(
+    tmp_path: Path, exported
+) -> None:
+    path = tmp_path / "model.mlir"
+    data = exported.mlir_module_serialized
+    assert b"jit(function)" in data
+    path.write_bytes(data.replace(b"jit(function)", b"jit(fun\xfftion)"))
+    with pytest.raises(dlc.UsageError, match=r"D0903.*the reader of MLIR was ended by signal"):
+        dlc.compile(path)
+
+
+def test_a_file_that_keeps_its_reader_busy_is_given_up(
+    tmp_path: Path, exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_text(exported.mlir_module())
+    monkeypatch.setattr("dlc.importers.stablehlo.apart.SECONDS", 0)
+    with pytest.raises(dlc.UsageError, match="was not done after 0 seconds"):
+        dlc.compile(path)
+
+
 def test_a_module_without_main_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.mlir"
     path.write_text("module { func.func private @f() { return } }")

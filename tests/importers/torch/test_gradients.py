@@ -134,16 +134,159 @@ def test_a_derivative_of_its_own_is_refused() -> None:
     assert Rounded.apply(x) is not None
 
 
-@pytest.mark.parametrize(
-    "name", ["relu6", "hardtanh", "hardswish", "hardsigmoid", "maximum", "norm"]
-)
-def test_a_kink_has_the_derivative_that_pytorch_gives_it(name: str) -> None:
-    class Kinked(nn.Module):
-        def forward(self, x):
-            if name == "maximum":
-                return torch.maximum(x, torch.zeros_like(x)) + torch.minimum(x, x * x)
-            if name == "norm":
-                return (x * 0).norm() + x.norm()
-            return getattr(nn.functional, name)(x)
+def of_pytorch(module, *inputs):
+    """The gradients of the first result, weighted by 1, 2, 3 and so on: compiled, and in PyTorch."""
+    found = []
+    examples = [each.clone().requires_grad_(each.is_floating_point()) for each in inputs]
+    for call in (dlc.from_torch(module, examples, gradients=True), module):
+        given = [each.clone().requires_grad_(each.is_floating_point()) for each in inputs]
+        made = call(*given)
+        first = made[0] if isinstance(made, tuple) else made
+        weights = torch.arange(1, 1 + first.numel(), dtype=first.dtype).reshape(first.shape)
+        (first * weights).sum().backward()
+        found.append([each.grad for each in given])
+    return found
 
-    agree(Kinked(), [torch.tensor([-4.0, -3, -1, -0.5, 0, 0, 0.5, 1, 3, 4, 6, 7])])
+
+class Formula(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given):
+        return self.function(*given)
+
+
+KINKS = {
+    "relu6": nn.functional.relu6,
+    "hardtanh": nn.functional.hardtanh,
+    "hardswish": nn.functional.hardswish,
+    "hardsigmoid": nn.functional.hardsigmoid,
+    "hardshrink": lambda x: nn.functional.hardshrink(x) + nn.functional.softshrink(x),
+    "maximum": lambda x: torch.maximum(x, torch.zeros_like(x)) + torch.minimum(x, x * x),
+    "norm": lambda x: (x * 0).norm() + x.norm() + x.norm(3) + x.norm(float("inf")),
+    "amax": lambda x: x.amax() + x.amin() + x.max() + x.max(0).values,
+    "std": lambda x: (x * 0 + 1).std() + x.std(),
+    "cross_entropy": lambda x: nn.functional.binary_cross_entropy(
+        torch.sigmoid(100 * x), (x > 1).float()
+    ),
+    "distances": lambda x: torch.cdist(x.reshape(4, 3), x.reshape(4, 3)),
+    "angle": lambda x: torch.atan2(x * 0, x * 0) + torch.sinc(x),
+    "products": lambda x: x.prod() + x.cumprod(0),
+    "in order": lambda x: x.median() + x.kthvalue(2).values + x.cummax(0).values,
+    "hypot": lambda x: torch.hypot(x, x * 0) + x.logcumsumexp(0),
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_a_derivative_is_that_of_pytorch_at_kinks_and_where_there_is_none(name: str) -> None:
+    x = torch.tensor([-4.0, -3, -1, -0.5, 0, 0, 0.5, 1, 3, 4, 6, 6])
+    (ours,), (theirs,) = of_pytorch(Formula(KINKS[name]), x)
+    torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+def test_a_result_that_the_loss_leaves_out_has_no_part_in_gradients() -> None:
+    module = Formula(lambda x: (x * x, x.sqrt()))
+    (ours,), (theirs,) = of_pytorch(module, torch.tensor([0.0, 1, 2]))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_each_choice_of_results_has_its_own_backward_pass() -> None:
+    x = torch.tensor([1.0, 4.0], requires_grad=True)
+    compiled = dlc.from_torch(Formula(lambda x: (x * x, x.sqrt())), x, gradients=True)
+    for chosen, expected in (((0,), [2, 8]), ((1,), [0.5, 0.25]), ((0, 1), [2.5, 8.25])):
+        x.grad = None
+        made = compiled(x)
+        sum(made[k].sum() for k in chosen).backward()
+        torch.testing.assert_close(x.grad, torch.tensor(expected, dtype=x.dtype))
+
+
+def test_parameters_that_no_result_depends_on_get_none() -> None:
+    class Partly(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.other, self.unused = (nn.Linear(2, 2) for _ in range(3))
+
+        def forward(self, x):
+            return self.used(x), self.other(x)
+
+    module = Partly()
+    compiled = dlc.from_torch(module, torch.ones(1, 2), gradients=True)
+    compiled(torch.ones(1, 2))[0].sum().backward()
+    assert module.used.weight.grad is not None
+    assert module.other.weight.grad is None
+    assert module.unused.weight.grad is None
+
+
+def test_results_require_a_gradient_where_those_of_the_module_do() -> None:
+    module = Formula(lambda x: (x * 2, x.argmax(), x.detach() * 3, torch.ones(2)))
+    x = torch.ones(3, requires_grad=True)
+    made = dlc.from_torch(module, x, gradients=True)(x)
+    assert [each.requires_grad for each in made] == [True, False, False, False]
+
+
+def test_a_parameter_that_was_replaced_is_the_one_that_a_call_takes() -> None:
+    module = nn.Linear(2, 2)
+    compiled = dlc.from_torch(module, torch.ones(1, 2), gradients=True)
+    module.weight = nn.Parameter(torch.full((2, 2), 3.0))
+    x = torch.ones(1, 2)
+    torch.testing.assert_close(compiled(x), module(x))
+    compiled(x).sum().backward()
+    torch.testing.assert_close(module.weight.grad, torch.ones(2, 2))
+    del module.weight
+    with pytest.raises(dlc.CallError, match="no tensor weight any more"):
+        compiled(x)
+
+
+def test_random_numbers_are_drawn_again_for_a_part_of_the_results() -> None:
+    module = Formula(lambda x: (nn.functional.dropout(x), nn.functional.dropout(x)))
+    x = torch.ones(64, requires_grad=True)
+    _, second = dlc.from_torch(module, x, gradients=True)(x)
+    second.sum().backward()
+    torch.testing.assert_close(x.grad, second.detach())
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_recurrent_layer_has_gradients_for_sequences_of_any_length(kind: str) -> None:
+    module = getattr(nn, kind)(3, 4, 2, bidirectional=True)
+    compiled = dlc.from_torch(module, torch.randn(5, 2, 3), dynamic=[{0: "T"}], gradients=True)
+    x = torch.randn(7, 2, 3)
+    found = []
+    for call in (compiled, module):
+        module.zero_grad()
+        call(x)[0].square().sum().backward()
+        found.append([each.grad for each in module.parameters()])
+    torch.testing.assert_close(*found)
+
+
+def test_a_choice_and_a_loop_have_gradients() -> None:
+    class Chosen(nn.Module):
+        def forward(self, x):
+            from torch._higher_order_ops import scan
+
+            y = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x.sin(), (x,))
+            return scan(lambda c, x: (c + x, c * x), torch.zeros(3), y)[1]
+
+    (ours,), (theirs,) = of_pytorch(Chosen(), torch.randn(4, 3))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_statistics_of_batches_of_any_size_have_gradients() -> None:
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            return self.norm(x) + x.std(0)
+
+    agree(Normed().train(), [torch.randn(n, 4) for n in (3, 5)], dynamic=[{0: "B"}])
+
+
+def test_attention_has_gradients() -> None:
+    module = Formula(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True))
+    q = torch.randn(1, 2, 5, 4)
+    (ours,), (theirs,) = of_pytorch(module, q)
+    torch.testing.assert_close(ours, theirs)

@@ -1,5 +1,4 @@
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 
 class Node:
     name: str
@@ -9,14 +8,17 @@ class Node:
     kwargs: Mapping[str, object]
     meta: Mapping[str, object]
     users: Mapping[Node, None]
-    def replace_all_uses_with(self, other: Node, where: Callable[[Node], object]) -> object: ...
 
 class Graph:
     @property
     def nodes(self) -> Sequence[Node]: ...
-    def inserting_after(self, node: Node) -> AbstractContextManager[None]: ...
-    def call_function(self, function: object, args: tuple[object, ...]) -> Node: ...
 
 class GraphModule:
     graph: Graph
-    def recompile(self) -> object: ...
+
+class Interpreter:
+    def __init__(self, module: GraphModule) -> None: ...
+    def run(self, *given: object) -> object: ...
+    def call_function(
+        self, target: object, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> object: ...

@@ -1,0 +1,127 @@
+"""Files of StableHLO are read in a process of their own.
+
+The readers of MLIR are written in C++ for modules that compilers wrote: a damaged file may end the process
+that reads it, or keep it busy without end. That process gets a limit of time and of memory, and hands over
+facts: of what it writes, only the classes of facts are read.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.importers.stablehlo import facts
+from dlc.importers.stablehlo.facts import Program
+from dlc.ir.types import DType
+
+SECONDS = 60
+"""The time for a file, with one second more for each MiB."""
+MEMORY = 16 << 30
+"""The address space for a file in bytes, with 16 bytes more for each of its bytes."""
+FACTS = {
+    ("dlc.importers.stablehlo.facts", name): getattr(facts, name)
+    for name in (
+        "ConvNumbers", "Declared", "DotNumbers", "Elements", "Function", "IndexNumbers", "Node", "Program",
+        "Region",
+    )
+}  # fmt: skip
+
+
+def read_apart(path: Path) -> Program:
+    """The facts of a file. Raises what reading it raises, and UsageError (D0903) where the reader ends."""
+    length = path.stat().st_size
+    if not length:
+        raise UsageError(
+            f"{path.name} is empty",
+            code="D0903",
+            help="jax.export.export(jax.jit(f))(x).mlir_module() is the text of a module",
+        )
+    command = [sys.executable, "-P", "-m", __name__, str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    seconds = SECONDS + (length >> 20)
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise _ended(path, f"was not done after {seconds} seconds") from None
+    if done.returncode < 0:
+        raise _ended(path, f"was ended by signal {-done.returncode}")
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").strip().splitlines()
+        raise _ended(path, f"ended: {told[-1][:200] if told else done.returncode}")
+    found = _Facts(io.BytesIO(done.stdout)).load()
+    if isinstance(found, Program):
+        return found
+    kind, code, message, help = found
+    raise (Unsupported if kind == "Unsupported" else UsageError)(message, code=code, help=help)
+
+
+def _ended(path: Path, how: str) -> UsageError:
+    return UsageError(
+        f"{path.name} is not read as a module of StableHLO: the reader of MLIR {how}",
+        code="D0903",
+        help="the file is damaged or too large; write it again",
+    )
+
+
+class _Written(pickle.Pickler):
+    """Facts, with dtypes by their names."""
+
+    def persistent_id(self, obj: object) -> str | None:
+        return obj.name if isinstance(obj, DType) else None
+
+
+class _Facts(pickle.Unpickler):
+    """Reads facts, and no other class."""
+
+    def persistent_load(self, pid: str) -> DType:
+        return DType.named[pid]
+
+    def find_class(self, module_name: str, global_name: str) -> type:
+        key = (module_name, global_name)
+        if key in FACTS:
+            return FACTS[key]
+        if module_name.startswith("numpy") and global_name in ARRAYS:
+            return super().find_class(module_name, global_name)
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is no fact")
+
+
+ARRAYS = frozenset({"_reconstruct", "_frombuffer", "dtype", "ndarray", "scalar"})
+"""What NumPy needs to read its arrays."""
+
+
+def main() -> None:
+    """Read a file and write its facts, or the error, to the standard output."""
+    from dlc.importers.stablehlo.opening import program_of
+
+    path = Path(sys.argv[1])
+    data = path.read_bytes()
+    _limit(MEMORY + 16 * len(data))
+    output = os.dup(1)
+    os.dup2(2, 1)  # what the reader itself prints is no fact
+    try:
+        found: object = program_of(data, path.name)
+    except DlcError as error:
+        (told,) = error.diagnostics
+        found = (type(error).__name__, told.code, told.message, told.help)
+    with os.fdopen(output, "wb") as file:
+        _Written(file, protocol=5).dump(found)
+
+
+def _limit(size: int) -> None:
+    """Limit the address space, where the system can."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (size, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+if __name__ == "__main__":
+    main()
