@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +51,7 @@ from dlc.runtime.system.gc_pause import without_collections
 from dlc.text.model import ast
 from dlc.text.source import Source, Span
 
-__all__ = ["Elaborated", "elaborate"]
+__all__ = ["Elaborated", "elaborate", "examine"]
 
 RECURSION = 100_000
 """Nested calls of the evaluator: expressions nest 64 deep, calls 100 and definitions 250 deep."""
@@ -91,24 +91,50 @@ def elaborate(
     source, folder = _root(path, text)
     problems = Problems()
     loader = Loader(problems, folder)
-    try:
-        parts = None
-        with without_collections(), _deep_calls():
-            file = loader.load(source)
-            at = Trace(file.source, problems, values)
-            at.folder = loader.folder
-            if problems.errors:
-                _look_further(at, file, loader, module, settings or {})
-            else:
-                at.places.update(checked_places(places or {}))
-                parts = _elaborated(at, file, loader, module, settings or {}, purpose)
-    except Stop as stop:
-        parts = None
-        problems.errors.append(stop.last)
+    parts = _parts(loader, source, module, settings or {}, purpose, places or {}, values)
     if parts is None or problems.errors:
         diagnostics = [blaming_settings(problem, settings or {}) for problem in problems.in_order()]
         raise ModelError(diagnostics, sources=loader.texts)
     return Elaborated(*parts, tuple(problems.warnings), loader.texts, unkept(_own(loader)))
+
+
+def examine(
+    loader: Loader, source: Source, evaluator: Callable[[Trace], Evaluator] = Evaluator
+) -> list[Diagnostic]:
+    """Every error and warning of a text, in order: what an editor shows. Nothing is raised for it.
+
+    `loader` may have read the text already, and then goes on from there. `evaluator` may note what the
+    values of expressions are.
+    """
+    _parts(loader, source, None, {}, "call", {}, None, evaluator)
+    return [*loader.problems.in_order(), *unkept(_own(loader))]
+
+
+def _parts(
+    loader: Loader,
+    source: Source,
+    module: str | None,
+    settings: Mapping[str, object],
+    purpose: Purpose,
+    places: Mapping[str, str],
+    values: ValueMap | None,
+    evaluator: Callable[[Trace], Evaluator] = Evaluator,
+) -> tuple[Module, tuple[Layer, ...], Training | None] | None:
+    """What a text elaborates to, or None where the problems of the loader tell why not."""
+    problems = loader.problems
+    try:
+        with without_collections(), _deep_calls():
+            file = loader.files.get(source.name) or loader.load(source)
+            at = Trace(file.source, problems, values)
+            at.folder = loader.folder
+            if problems.errors:
+                _look_further(evaluator(at), file, loader, module, settings)
+                return None
+            at.places.update(checked_places(places))
+            return _elaborated(evaluator(at), file, loader, module, settings, purpose)
+    except Stop as stop:
+        problems.errors.append(stop.last)
+    return None
 
 
 def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | None]:
@@ -133,14 +159,14 @@ def _deep_calls() -> Generator[None]:
 
 
 def _elaborated(
-    at: Trace,
+    ev: Evaluator,
     file: File,
     loader: Loader,
     module: str | None,
     settings: Mapping[str, object],
     purpose: Purpose,
 ) -> tuple[Module, tuple[Layer, ...], Training | None]:
-    ev = Evaluator(at)
+    at = ev.at
     own = _own(loader)
     for other in own:
         resolve(other, at.problems)
@@ -188,16 +214,16 @@ def _reached(
 
 
 def _look_further(
-    at: Trace, file: File, loader: Loader, module: str | None, settings: Mapping[str, object]
+    ev: Evaluator, file: File, loader: Loader, module: str | None, settings: Mapping[str, object]
 ) -> None:
     """After errors of syntax: find wrong types, and wrong control flow, in what could be read.
 
     A missing name proves nothing, so names are not reported.
     """
-    errors = at.problems.errors
+    errors = ev.at.problems.errors
     before = len(errors)
     with suppress(DlcError, Stop):  # the text is refused anyway
-        _reached(Evaluator(at), file, loader, module, settings)
+        _reached(ev, file, loader, module, settings)
     errors[before:] = [d for d in errors[before:] if d.code[:3] in ("D03", "D04")]
 
 
