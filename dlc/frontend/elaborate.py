@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
@@ -58,7 +59,7 @@ from dlc.runtime.system.gc_pause import without_collections
 from dlc.text.model import ast
 from dlc.text.source import Source, Span
 
-__all__ = ["Elaborated", "elaborate"]
+__all__ = ["Elaborated", "elaborate", "examine"]
 
 RECURSION = 100_000
 """Nested calls of the evaluator: expressions nest 64 deep, calls 100 and definitions 250 deep."""
@@ -108,25 +109,64 @@ def elaborate(
     source, folder = _root(path, text)
     problems = Problems()
     loader = Loader(problems, folder)
-    try:
-        parts = None
-        with without_collections(), _deep_calls():
-            file = loader.load(source)
-            at = Trace(file.source, problems, values)
-            at.folder = loader.folder
-            module = module or module_of(file, block)
-            if len(problems.errors) > loader.repaired:
-                _look_further(at, file, loader, module, settings or {})
-            else:
-                at.places.update(checked_places(places or {}))
-                parts = _elaborated(at, file, loader, module, settings or {}, purpose, block)
-    except Stop as stop:
-        parts = None
-        problems.errors.append(stop.last)
+    wanted = _Wanted(module, settings or {}, purpose, places or {}, block)
+    parts = _parts(loader, source, wanted, values)
     if parts is None or problems.errors:
         diagnostics = [blaming_settings(problem, settings or {}) for problem in problems.in_order()]
         raise ModelError(diagnostics, sources=loader.texts)
     return Elaborated(*parts, tuple(problems.warnings), loader.texts, unkept(_own(loader)))
+
+
+def examine(
+    loader: Loader, source: Source, evaluator: Callable[[Trace], Evaluator] = Evaluator
+) -> list[Diagnostic]:
+    """Every error and warning of a text, in order: what an editor shows. Nothing is raised for it.
+
+    `loader` may have read the text already, and then goes on from there. `evaluator` may note what the
+    values of expressions are.
+    """
+    _parts(loader, source, _Wanted(), None, evaluator)
+    return [*loader.problems.in_order(), *unkept(_own(loader))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which functions of a text are made, and how: the parameters of `elaborate`."""
+
+    module: str | None = None
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    purpose: Purpose = "call"
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    block: str | None = None
+
+
+_Parts: TypeAlias = "tuple[Module, tuple[Layer, ...], tuple[Training, ...], tuple[BlockName, ...]]"
+
+
+def _parts(
+    loader: Loader,
+    source: Source,
+    wanted: _Wanted,
+    values: ValueMap | None,
+    evaluator: Callable[[Trace], Evaluator] = Evaluator,
+) -> _Parts | None:
+    """What a text elaborates to, or None where the problems of the loader tell why not."""
+    problems = loader.problems
+    try:
+        with without_collections(), _deep_calls():
+            file = loader.files.get(source.name) or loader.load(source)
+            at = Trace(file.source, problems, values)
+            at.folder = loader.folder
+            module = wanted.module or module_of(file, wanted.block)
+            wanted = replace(wanted, module=module)
+            if len(problems.errors) > loader.repaired:
+                _look_further(evaluator(at), file, loader, wanted.module, wanted.settings)
+                return None
+            at.places.update(checked_places(wanted.places))
+            return _elaborated(evaluator(at), file, loader, wanted)
+    except Stop as stop:
+        problems.errors.append(stop.last)
+    return None
 
 
 def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | None]:
@@ -151,29 +191,26 @@ def _deep_calls() -> Generator[None]:
 
 
 def _elaborated(
-    at: Trace,
+    ev: Evaluator,
     file: File,
     loader: Loader,
-    module: str | None,
-    settings: Mapping[str, object],
-    purpose: Purpose,
-    block: str | None,
-) -> tuple[Module, tuple[Layer, ...], tuple[Training, ...], tuple[BlockName, ...]]:
-    ev = Evaluator(at)
+    wanted: _Wanted,
+) -> _Parts:
+    at = ev.at
     own = _own(loader)
     for other in own:
         resolve(other, at.problems)
     check_limits(ev, own)
-    root, entries, layers = _reached(ev, file, loader, module, settings)
+    root, entries, layers = _reached(ev, file, loader, wanted.module, wanted.settings)
     if not at.problems.errors:
         check_places(at.places, [layer.path for layer in layers])
     weights = [] if root is None else weights_of(root)
-    trainings = _trainings(ev, file, root, loader, weights, purpose != "call", block)
-    if purpose != "call":
+    trainings = _trainings(ev, file, root, loader, weights, wanted.purpose != "call", wanted.block)
+    if wanted.purpose != "call":
         if not trainings and not at.problems.errors:
             raise _no_training(ev, file, root)
         entries, states = (
-            train_functions(ev, trainings[0], weights, purpose) if trainings else ([], [])
+            train_functions(ev, trainings[0], weights, wanted.purpose) if trainings else ([], [])
         )
         weights = [*weights, *states]
     module_op = Module.empty(FileLocation(file.source.name, 1, 1))
@@ -209,16 +246,16 @@ def _reached(
 
 
 def _look_further(
-    at: Trace, file: File, loader: Loader, module: str | None, settings: Mapping[str, object]
+    ev: Evaluator, file: File, loader: Loader, module: str | None, settings: Mapping[str, object]
 ) -> None:
     """After errors of syntax: find wrong types, and wrong control flow, in what could be read.
 
     A missing name proves nothing, so names are not reported.
     """
-    errors = at.problems.errors
+    errors = ev.at.problems.errors
     before = len(errors)
     with suppress(DlcError, Stop):  # the text is refused anyway
-        _reached(Evaluator(at), file, loader, module, settings)
+        _reached(ev, file, loader, module, settings)
     errors[before:] = [d for d in errors[before:] if d.code[:3] in ("D03", "D04")]
 
 

@@ -11,7 +11,7 @@ from dlc.frontend.elaboration.patterns import names_of, unpack
 from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.types import Expectation, Matcher
-from dlc.frontend.elaboration.values import UNKNOWN, Datum, describe
+from dlc.frontend.elaboration.values import UNKNOWN, Datum
 from dlc.ir.core import Value
 from dlc.text.model import ast
 

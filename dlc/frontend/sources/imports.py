@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -14,7 +15,7 @@ from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.problems import Problems
 from dlc.frontend.sources.files import File
 from dlc.text.model import ast
-from dlc.text.model.parser import parse
+from dlc.text.model.parser import Parsed, parse
 from dlc.text.source import Source
 
 __all__ = ["LIBRARY", "Loader", "in_library", "is_library", "library_names"]
@@ -27,13 +28,17 @@ MAX_FILES: Final = 256
 
 @dataclass(slots=True)
 class Loader:
-    """Reads texts, each once. `folder` is that of the root file, None for a text without one."""
+    """Reads texts, each once. `folder` is that of the root file, None for a text without one.
+
+    `unsaved` has texts that an editor holds, by the resolved path of the file that they will be.
+    """
 
     problems: Problems
     folder: Path | None
     files: dict[str, File] = field(default_factory=dict[str, File])
     repaired: int = 0
     """How many errors are misspelt keywords, which hide nothing that comes after."""
+    unsaved: Mapping[Path, str] = field(default_factory=dict[Path, str])
     _open: list[str] = field(default_factory=list[str])
 
     @property
@@ -43,12 +48,13 @@ class Loader:
 
     def load(self, source: Source, *, library: bool = False) -> File:
         """The file of a text, with what it imports; `library` says that it is one of the library's."""
-        parsed = parse(source)
+        parsed = _parsed_library(source.name) if library else parse(source)
         self.problems.report(parsed.diagnostics)
         self.repaired += parsed.repaired
         whole = len(parsed.errors) == parsed.repaired
         errors = () if whole else parsed.errors
         faults = [source.offset(error.place) for error in errors if error.place is not None]
+        source = parsed.file.source
         file = self.files[source.name] = File(parsed.file, self.problems, faults)
         self._open.append(source.name)
         for item in parsed.file.items:
@@ -79,7 +85,8 @@ class Loader:
             raise ModelError(
                 f"{path} is a link that leaves the folder of the file that imports it", code="D0205"
             )
-        return Source.read(whole, str(inside))
+        unsaved = self.unsaved.get(whole.resolve())
+        return Source.read(whole, str(inside)) if unsaved is None else Source(str(inside), unsaved)
 
     def _import(self, file: File, item: ast.Import, library: bool) -> None:
         place = file.source.place(item.source_span)
@@ -93,8 +100,7 @@ class Loader:
             self.problems.report(found)
             return
         if item.names is None:
-            alias = item.alias or PurePosixPath(item.source).stem
-            file.imported[alias] = (imported, None)
+            file.imported[item.called] = (imported, None)
             return
         for entry in item.names:
             file.imported[entry.alias or entry.name] = (imported, entry.name)
@@ -163,6 +169,12 @@ def is_library(source: Source) -> bool:
 def in_library(place: SourceLocation) -> bool:
     """Whether a place is in one of the library's texts."""
     return place.file.startswith("<")
+
+
+@cache
+def _parsed_library(name: str) -> Parsed:
+    """The tree of a text of the library, which does not change while dlc runs."""
+    return parse(library_source(name.strip("<>")))
 
 
 def library_source(name: str) -> Source:

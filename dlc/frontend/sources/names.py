@@ -7,84 +7,44 @@ the entry points reach.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dlc.errors import Diagnostic, Label
 from dlc.errors.suggest import did_you_mean
-from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS, SPECIALS
-from dlc.frontend.elaboration.patterns import names_of
+from dlc.frontend.builtins.registry import BUILTINS
 from dlc.frontend.elaboration.problems import MAX_PROBLEMS, Problems
-from dlc.frontend.elaboration.types import DTYPES, other_dtype
-from dlc.frontend.expressions.basic import TRAINING, unknown_name
+from dlc.frontend.elaboration.types import other_dtype
+from dlc.frontend.expressions.basic import unknown_name
+from dlc.frontend.sources.bindings import Binding, Names, given, given_by_file
 from dlc.frontend.sources.files import File
 from dlc.frontend.sources.imports import library_names
-from dlc.frontend.weights.initialisers import FILES, INITIALISERS
 from dlc.text.model import ast
 from dlc.text.model.tree import children, walk
 from dlc.text.source import Span
 
 __all__ = ["resolve"]
 
-EVERYWHERE = (BUILTINS, CONSTANTS, SPECIALS, DTYPES, INITIALISERS, FILES, TRAINING)
-"""Tables of the names that every text knows; a package may add to the first while dlc runs."""
 UNEVALUATED: dict[str, str] = dict.fromkeys(("grad", "vjp", "value_and_grad"), "wrt")
 """Functions one of whose arguments is not evaluated."""
 
 
-@dataclass(slots=True)
-class LetBinding:
-    """A name bound by a `let`, and whether anything uses it."""
-
-    node: ast.Let
-    used: bool = False
-
-
-class Names:
-    """The names of a block, and of the blocks around it."""
-
-    __slots__ = ("bindings", "open", "outer")
-
-    def __init__(self, outer: Names | None, names: Iterable[str] = ()) -> None:
-        self.outer = outer
-        self.bindings: dict[str, LetBinding | None] = dict.fromkeys(names)
-        self.open = False
-        """Whether names of sizes that nobody declares are given by the arguments of a call."""
-
-    def use(self, name: str) -> bool:
-        """Note that a name is used; False if it means nothing here."""
-        names: Names | None = self
-        while names is not None:
-            if name in names.bindings:
-                binding = names.bindings[name]
-                if binding is not None:
-                    binding.used = True
-                return True
-            names = names.outer
-        return any(name in table for table in EVERYWHERE)
-
-    def known(self) -> list[str]:
-        """Every visible name, innermost first."""
-        visible: list[str] = []
-        names: Names | None = self
-        while names is not None:
-            visible += reversed(names.bindings)
-            names = names.outer
-        return visible
-
-
-def resolve(file: File, problems: Problems) -> None:
-    """Report the unknown and the unused names of a text."""
+def resolve(file: File, problems: Problems) -> list[Binding]:
+    """Report the unknown and the unused names of a text; gives all that it names, with their uses."""
     resolver = _Resolver(file)
-    for item in file.tree.items:
+    # A train block sees the members of its module, wherever it stands.
+    for item in sorted(file.tree.items, key=lambda item: isinstance(item, ast.Train)):
         resolver.item(item)
     problems.report(resolver.found)
+    return resolver.bindings
 
 
 class _Resolver:
     def __init__(self, file: File) -> None:
         self.file = file
         self.source = file.source
-        self.top = Names(None, file.known())
+        self.bindings: list[Binding] = []
+        self.top = Names(self.bindings, file.tree.span)
+        for name, span, node in given_by_file(file.tree):
+            self.top.bind(name, span, node)
         self.members: dict[str, ast.Named] = {}
         self.updated: list[str] = []
         """The `inout` parameters of the function around."""
@@ -123,11 +83,13 @@ class _Resolver:
         named = [m for m in module.members if isinstance(m, ast.Named)]
         self._once([(m.name, m.name_span) for m in named], "member")
         self.members = {member.name: member for member in named}
-        names = Names(self.top, [p.name for p in module.parameters])
+        names = self.top.inner(module.span)
+        names.bind_named(module.parameters)
         for parameter in module.parameters:
             self._optional((parameter.default,), names)
             self._type(parameter.type, names)
-        names = Names(names, self.members)
+        names = names.inner(module.span)
+        names.bind_named(self.members.values())
         for member in module.members:
             self._member(member, names)
         self.members = {}
@@ -146,8 +108,11 @@ class _Resolver:
                 self._fn(member, names)
             case ast.Require():
                 self._optional((member.condition, member.message), names)
-            case ast.Names():
-                pass
+            case ast.Names(entries=entries):
+                for entry in entries:
+                    for node in walk(entry.target):
+                        if isinstance(node, ast.Name):
+                            names.use(node.name, node.span)
 
     def _once(self, declarations: Iterable[tuple[str, Span]], what: str) -> None:
         """Report what is declared twice."""
@@ -163,7 +128,7 @@ class _Resolver:
 
     def _fn(self, fn: ast.Fn, outer: Names) -> None:
         self._once([(p.name, p.name_span) for p in fn.parameters], "parameter")
-        names = Names(outer)
+        names = outer.inner(fn.span)
         names.open = not fn.exported
         self._parameters(fn.parameters, names)
         if not fn.exported:
@@ -173,7 +138,7 @@ class _Resolver:
         self.expression(fn.body, names)
         self.updated = []
         if fn.vjp is not None:
-            rule = Names(names)
+            rule = names.inner(fn.vjp.span)
             rule.open = True
             self._parameters(fn.vjp.parameters, rule)
             self._refuse_inout(fn.vjp.parameters)
@@ -183,7 +148,7 @@ class _Resolver:
         for parameter in parameters:
             self._type(parameter.type, names)
             self._optional((parameter.default,), names)
-            names.bindings[parameter.name] = None
+            names.bind(parameter.name, parameter.name_span, parameter)
 
     def _refuse_inout(self, parameters: Iterable[ast.Parameter]) -> None:
         """Report `inout` parameters of what is no entry point."""
@@ -201,12 +166,12 @@ class _Resolver:
     def _train(self, train: ast.Train) -> None:
         """The functions of a `train` block see the members of its module."""
         definition = self.file.declared.get(train.name)
-        members: list[str] = []
+        outer = self.top.inner(train.span)
         if isinstance(definition, ast.Module):
-            members = [p.name for p in definition.parameters]
-            members += [m.name for m in definition.members if isinstance(m, ast.Named)]
-        outer = Names(self.top, members)
-        seen = Names(outer, ["loss"])
+            outer.share(definition.parameters, definition.members)
+        seen = outer.inner(train.span)
+        seen.bind_named([entry for entry in train.entries if isinstance(entry, ast.Loss)])
+        seen.known_too("loss")
         seen.open = True
         for entry in train.entries:
             if isinstance(entry, ast.Loss):
@@ -216,7 +181,8 @@ class _Resolver:
                 self.expression(entry.body, seen)
         for entry in train.entries:
             if isinstance(entry, ast.Metric):
-                names = Names(seen if entry.parameters is None else outer, ["loss"])
+                names = (seen if entry.parameters is None else outer).inner(entry.span)
+                names.known_too("loss")
                 names.open = True
                 self._parameters(entry.parameters or (), names)
                 self._refuse_inout(entry.parameters or ())
@@ -227,8 +193,8 @@ class _Resolver:
     def _type(self, type: ast.Type | None, names: Names) -> None:
         match type:
             case ast.TensorType(dtype=dtype, dims=dims):
-                if not names.use(dtype):
-                    span = Span(type.span.start, type.span.start + len(dtype))
+                span = Span(type.span.start, type.span.start + len(dtype))
+                if not names.use(dtype, span):
                     problem = f"no dtype is called {dtype}"
                     place, help = self.source.place(span), other_dtype(dtype)
                     self.found.append(Diagnostic("D0201", problem, place, help=help))
@@ -245,22 +211,21 @@ class _Resolver:
         if isinstance(dim, ast.Dots):
             return
         home = _function_level(names)
-        for name in _names_in(dim):
-            if not names.use(name):
+        for node in _names_in(dim):
+            if not names.knows(node.name):
                 if home is not None:
-                    home.bindings[name] = None
+                    home.bind(node.name, node.span, node)
                 else:
-                    self._undeclared(dim, name)
+                    self._undeclared(node)
                     return
         self.expression(dim, names)
 
-    def _undeclared(self, dim: ast.Expr, name: str) -> None:
+    def _undeclared(self, node: ast.Name) -> None:
         """A size of an entry point or a weight that nothing declares."""
         if self._is_enough():
             return
-        where = next(node for node in walk(dim) if isinstance(node, ast.Name) and node.name == name)
-        problem = unknown_name(self.source, name, where.span, [*self.top.known()])
-        help = problem.help or f"declare the size: dim {name} = 1..1024"
+        problem = unknown_name(self.source, node.name, node.span, [*self.top.known()])
+        help = problem.help or f"declare the size: dim {node.name} = 1..1024"
         self.found.append(Diagnostic(problem.code, problem.message, problem.place, (), help))
 
     # Expressions ----------------------------------------------------------------------------------
@@ -269,7 +234,7 @@ class _Resolver:
         """Resolve the names in an expression."""
         match node:
             case ast.Name(name=name):
-                if not names.use(name):
+                if not names.use(name, node.span):
                     self._unknown(node, names)
             case ast.Call():
                 self._call(node, names)
@@ -280,19 +245,22 @@ class _Resolver:
                         self._hidden(stage.function)
                     self.expression(stage.function, names)
             case ast.Block(statements=statements):
-                self._block(statements, Names(names))
+                self._block(statements, names.inner(node.span))
             case ast.Scan():
                 self._scan(node, names)
             case ast.While():
                 for carry in node.carries:
                     self.expression(carry.value, names)
-                inner = Names(names, [carry.name for carry in node.carries])
+                inner = names.inner(node.span)
+                inner.bind_named(node.carries)
                 self.expression(node.condition, inner)
                 self._optional((node.limit,), names)
                 self._block(node.body.statements, inner)
             case ast.Comprehension(pattern=pattern, source=source, body=body):
                 self.expression(source, names)
-                self.expression(body, Names(names, names_of(pattern)))
+                inner = names.inner(node.span)
+                inner.bind_all(given(pattern))
+                self.expression(body, inner)
             case _:
                 self._children(node, names)
 
@@ -355,29 +323,33 @@ class _Resolver:
         self._optional((node.along,), names)
         for carry in node.carries:
             self.expression(carry.value, names)
-        bound = [carry.name for carry in node.carries] + names_of(node.pattern)
-        self._block(node.body.statements, Names(names, bound))
+        inner = names.inner(node.span)
+        inner.bind_named(node.carries)
+        inner.bind_all(given(node.pattern))
+        self._block(node.body.statements, inner)
 
     # Statements -----------------------------------------------------------------------------------
 
     def _block(self, statements: Iterable[ast.Statement], names: Names) -> None:
-        lets: list[LetBinding] = []
+        lets: list[tuple[ast.NamePattern, ast.Let, Binding]] = []
         for statement in statements:
             if isinstance(statement, ast.Let):
                 self._type(statement.type, names)
                 self.expression(statement.value, names)
-                binding = LetBinding(statement)
-                if isinstance(statement.pattern, ast.NamePattern):
-                    lets.append(binding)
-                for name in names_of(statement.pattern):
-                    names.bindings[name] = binding
+                for pattern in given(statement.pattern):
+                    binding = names.bind(pattern.name, pattern.span, statement)
+                    if pattern is statement.pattern:
+                        lets.append((pattern, statement, binding))
             else:
                 if isinstance(statement, ast.Set):
                     self._set(statement)
+                    names.use_of((ast.State,), statement)
+                elif isinstance(statement, ast.Next):
+                    names.use_of((ast.Carry,), statement)
                 self._children(statement, names)
-        for binding in lets:
-            if not binding.used:
-                self._unused(binding.node)
+        for pattern, statement, binding in lets:
+            if not binding.uses:
+                self._unused(pattern, statement.value)
 
     def _set(self, statement: ast.Set) -> None:
         """Check that `set` names an `inout` parameter or a state of the surrounding module."""
@@ -397,18 +369,17 @@ class _Resolver:
             )
         )
 
-    def _unused(self, node: ast.Let) -> None:
-        assert isinstance(node.pattern, ast.NamePattern)
-        name = node.pattern.name
+    def _unused(self, pattern: ast.NamePattern, value: ast.Expr) -> None:
+        name = pattern.name
         if name.startswith("_"):
             return
-        function = _called(node.value)
+        function = _called(value)
         what = f"the {function}'s result" if function else name
         self.found.append(
             Diagnostic(
                 "D0217",
                 f"{what} is never used",
-                self.source.place(node.pattern.span),
+                self.source.place(pattern.span),
                 help=f"use {name}, or leave it out",
                 severity="warning",
             )
@@ -430,11 +401,11 @@ def _function_level(names: Names) -> Names | None:
     return level
 
 
-def _names_in(node: ast.Expr) -> list[str]:
+def _names_in(node: ast.Expr) -> list[ast.Name]:
     """The names that stand in a size, functions that are called excepted."""
     match node:
-        case ast.Name(name=name):
-            return [name]
+        case ast.Name():
+            return [node]
         case ast.Call(arguments=arguments):
             return [name for argument in arguments for name in _names_in(argument.value)]
         case _:

@@ -8,6 +8,7 @@ does the same with networks that have QuantizeLinear and DequantizeLinear around
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dlc.dialects import array, nn
 from dlc.dialects.array.elementwise import tensor_type
@@ -72,9 +73,8 @@ def _scaled(real: Value, by: Value) -> _Dequantized | None:
             return None
 
 
-def _matmul(op: Op, rewriter: Rewriter) -> bool:
+def _matmul(op: array.MatMul, rewriter: Rewriter) -> bool:
     """A matrix product."""
-    assert isinstance(op, array.MatMul)
     lhs, rhs = _dequantized(op.lhs), _dequantized(op.rhs)
     columns, terms = tensor_type(op.rhs).rank - 1, tensor_type(op.lhs).shape[-1]
     if lhs is None or rhs is None or not _fits(lhs, rhs, columns, terms):
@@ -86,9 +86,8 @@ def _matmul(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def _convolution(op: Op, rewriter: Rewriter) -> bool:
+def _convolution(op: nn.Conv, rewriter: Rewriter) -> bool:
     """A convolution; a bias is added to the scaled sums."""
-    assert isinstance(op, nn.Conv)
     lhs, rhs = _dequantized(op.source), _dequantized(op.kernel)
     layout, shape = array.LAYOUTS[op.dims], tensor_type(op.kernel).shape
     outputs = layout.kernel_out
@@ -129,7 +128,7 @@ def _real(emit: Builder, sums: Value, lhs: _Dequantized, rhs: _Dequantized, colu
     return emit(array.Multiply(real, emit(array.Broadcast(scale, tensor_type(real).shape, axes))))
 
 
-RULES: dict[type[Op], list[Pattern]] = {
+RULES: dict[type[Op], list[Pattern[Any]]] = {
     array.MatMul: [_matmul],
     nn.Conv: [_convolution],
 }

@@ -24,8 +24,8 @@ from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.value_map import Gone
-from dlc.planning.buffer_assignment import reads_only_own_element
 from dlc.planning.liveness import updates_of
+from dlc.planning.overwriting import reads_only_own_element
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 

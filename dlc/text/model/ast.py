@@ -12,6 +12,7 @@ Operators that chain to the left are flat: `a - b + c` is one `Binary` with `fir
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
 from dlc.text.source import Source, Span
@@ -504,6 +505,11 @@ class Import(Node):
     is_file: bool
     alias: str | None
     names: tuple[ImportName, ...] | None
+
+    @property
+    def called(self) -> str:
+        """The name of the whole, where it has one."""
+        return self.alias or PurePosixPath(self.source).stem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
