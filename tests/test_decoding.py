@@ -1,4 +1,4 @@
-"""Decoding with a cache, by `examples/networks/llama.dlm` at a small size: right, and in place."""
+"""Decoding with a cache, by `examples/llama.dlm` at a small size: right, and in place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKENS = np.random.default_rng(0).integers(0, 50, (2, 9), np.int32)
 
 @pytest.fixture(scope="module")
 def llama() -> Model:
-    return dlc.compile("examples/networks/llama.dlm", weights="init:0", settings=SETTINGS)
+    return dlc.compile("examples/llama.dlm", weights="init:0", settings=SETTINGS)
 
 
 def rotary(x: Numbers) -> Numbers:

@@ -61,7 +61,7 @@ module Llama(V = 32000, D = 512, H = 8, G = 2, L = 8, hidden = 1376, F: dtype = 
   ## How likely each token comes after `ids`, of which the first stands at position `p`.
   export fn step(
     ids: i32[B, T],
-    p: i32,
+    p: i32 = 0,
     inout ks: F[L, B, G, S, D // H],
     inout vs: F[L, B, G, S, D // H],
   ) -> f32[B, V] {
