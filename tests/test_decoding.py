@@ -25,8 +25,8 @@ def llama() -> Model:
 def rotary(x: Numbers) -> Numbers:
     """Of [.., T, W], from position 0 on."""
     half = x.shape[-1] // 2
-    places, speeds = np.arange(x.shape[-2]), np.power(10000.0, -np.arange(half) / half)
-    angles = np.multiply.outer(places, speeds)
+    places = np.arange(x.shape[-2], dtype=np.float64)[:, None]
+    angles = places * np.power(10000.0, -np.arange(half, dtype=np.float64) / half)
     turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angles)
     return cast(Numbers, np.concatenate([turned.real, turned.imag], -1))
 
