@@ -2,7 +2,7 @@
 
     python -m benchmarks decoding [--threads 1] [--rounds 5] [--json FILE]
 
-The model is `examples/networks/llama.dlm`, 55 million parameters, one text. Contenders run in processes of
+The model is `examples/llama.dlm`, 55 million parameters, one text. Contenders run in processes of
 their own and take turns; the logits of their first calls must agree before anything is timed.
 """
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-MODEL: Final = Path(__file__).parents[1] / "examples" / "networks" / "llama.dlm"
+MODEL: Final = Path(__file__).parents[1] / "examples" / "llama.dlm"
 SETTINGS: Final[dict[str, int | str]] = {
     "V": 32000,
     "D": 512,

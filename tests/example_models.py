@@ -22,6 +22,7 @@ module Model {
 SMALLER: dict[str, dict[str, int]] = {
     "byte_lm": {"E": 16, "H": 32},
     "char_gpt": {"D": 16, "H": 2, "L": 1, "context": 8},
+    "llama": {"V": 50, "D": 32, "H": 4, "L": 2, "hidden": 48},
     "mandelbrot": {"height": 24, "width": 32, "steps": 20},
     "tiny_gpt": {"D": 16, "H": 2, "L": 2},
 }

@@ -1,4 +1,4 @@
-"""Decoding with a cache, by `examples/networks/llama.dlm` at a small size: right, and in place."""
+"""Decoding with a cache, by `examples/llama.dlm` at a small size: right, and in place."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TOKENS = np.random.default_rng(0).integers(0, 50, (2, 9), np.int32)
 
 @pytest.fixture(scope="module")
 def llama() -> Model:
-    return dlc.compile("examples/networks/llama.dlm", weights="init:0", settings=SETTINGS)
+    return dlc.compile("examples/llama.dlm", weights="init:0", settings=SETTINGS)
 
 
 def rotary(x: Numbers) -> Numbers:
     """Of [.., T, W], from position 0 on."""
     half = x.shape[-1] // 2
-    places, speeds = np.arange(x.shape[-2]), np.power(10000.0, -np.arange(half) / half)
-    angles = np.multiply.outer(places, speeds)
+    places = np.arange(x.shape[-2], dtype=np.float64)[:, None]
+    angles = places * np.power(10000.0, -np.arange(half, dtype=np.float64) / half)
     turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angles)
     return cast(Numbers, np.concatenate([turned.real, turned.imag], -1))
 

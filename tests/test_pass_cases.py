@@ -32,6 +32,7 @@ NEVER_REFUSES = {
     "fold_weights": "a value depends on weights alone or does not",
     "cluster_updates": "it moves what is small, and looks at nothing else",
     "constant_padding": EVERY_ONE,
+    "decompose_caches": EVERY_ONE,
     "elide_narrowing": "the text asks for it, for all kernels",
     "layout": ITS_RULES,
     "lower_to_hetero": EVERY_ONE,
@@ -40,7 +41,6 @@ NEVER_REFUSES = {
     "lower_to_simt": EVERY_ONE,
     "make_prepare": EVERY_ONE,
     "place": "a value is needed on another device or is not",
-    "plan_memory": EVERY_ONE,
     "release": "it moves what gives memory back, and looks at nothing else",
     "scalars_first": EVERY_ONE,
 }

@@ -89,7 +89,10 @@ Device: TypeAlias = Annotated[
     typer.Option(help="Run on cpu, or a GPU: cuda:0, cuda:1 ... (the first one by default)."),
 ]
 Weights: TypeAlias = Annotated[
-    str | None, typer.Option(help="A weight file, or init:SEED for initial values.")
+    str | None,
+    typer.Option(
+        help="A weight file, narrow:FILE to round its floats, or init:SEED for initial values."
+    ),
 ]
 Matmul: TypeAlias = Annotated[
     str, typer.Option(help="How matrices are multiplied: blas, generated or auto.")

@@ -12,6 +12,7 @@ from dlc.driver.compile.build_artifact import Sources, build_artifact
 from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.compile_cache import key_of, recall, remember
+from dlc.driver.compile.copied_updates import copied_updates
 from dlc.driver.compile.decisions import recorded
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
@@ -132,6 +133,7 @@ def compile_model(
     job = CompileJob.of(model, settings)
     limit_place = _narrow(job)
     artifact = _compiled(job, weights, report, after)
+    report.notes = (*report.notes, *copied_updates(artifact))
     most = job.settings.max_memory
     if most is None:
         return artifact

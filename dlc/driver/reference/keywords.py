@@ -120,8 +120,8 @@ _WORDS: Final = (
     _word(
         "set",
         "set name = value",
-        "What a `state` becomes at the end of a training step; all of a step take effect together. "
-        "Where `training` is false it does nothing.",
+        "What a `state` becomes at the end of a training step, or an `inout` parameter after a call; all "
+        "take effect together. Where `training` is false it does nothing to a state.",
         """
         module Counted() {
           state calls: i32 = 0
@@ -133,6 +133,20 @@ _WORDS: Final = (
         }
         """,
         "none: what a state becomes is not part of the result",
+    ),
+    _word(
+        "inout",
+        "export fn f(x: f32, inout h: f32[4]) -> f32 { ... set h = ... }",
+        "A parameter of an entry point whose array the call changes where it is: the state of a stream, a "
+        "cache of keys and values. `set` says what it is after the call.",
+        """
+        export fn pushed(x: f32, inout last: f32[4]) -> f32 {
+          let all = concat([last[1:], [x]])
+          set last = all
+          return mean(all)
+        }
+        """,
+        "that of the value from before the call, as of any other parameter",
     ),
     _word(
         "const",

@@ -148,6 +148,12 @@ PAGES: dict[str, Page] = {
         "dlc.from_jax(lambda x: x if x.sum() > 0 else -x, x)",
         "dlc.from_jax(lambda x: jnp.where(x.sum() > 0, x, -x), x)",
     ),
+    "D0726": Page(
+        "an entry point that changes arrays, in JAX",
+        "Arrays of JAX never change, so an entry point with `inout` parameters is not one for "
+        "`dlc.to_jax`. Give the text a second entry point, which takes the arrays and returns what they "
+        "become; both call the same function.",
+    ),
     "D0725": Page(
         "a counted size in JAX",
         "JAX knows the shape of every array before a program runs. A result whose size a call counts, as "

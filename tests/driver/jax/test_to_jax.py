@@ -206,6 +206,12 @@ def test_wrong_arguments_are_refused(model: dlc.Model) -> None:
         dlc.to_jax(model)
 
 
+def test_what_changes_arrays_is_refused() -> None:
+    text = "dlc 1\nexport fn f(x: f32, inout h: f32) -> f32 {\n  set h = h + x\n  return h\n}\n"
+    with pytest.raises(dlc.Unsupported, match=r"D0726.*f changes h in place"):
+        dlc.to_jax(dlc.compile(text=text).f)
+
+
 def test_counted_sizes_are_refused() -> None:
     text = "dlc 1\nexport fn f(x: f32[9]) -> f32[_] = compress(x, x > 1)\n"
     with pytest.raises(dlc.Unsupported, match="D0725"):

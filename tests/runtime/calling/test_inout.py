@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.dialects import kernel, mem
 from dlc.driver.compile.pipelines import pipeline
+from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.driver.source.open import open_model
 from dlc.errors import CallError
 from dlc.ir.dims import count
@@ -204,3 +205,14 @@ def test_an_array_is_passed_for_each_inout_parameter(stream: Model) -> None:
 
 def test_the_signature_says_what_a_call_changes(stream: Model) -> None:
     assert "inout h: f32[4]) -> (y: f32[4], z: f32[4])" in repr(stream.both)
+
+
+def test_compiling_says_what_is_copied_and_why() -> None:
+    text = STREAM.replace("  return ys\n", "  return ys * h\n")
+    for _ in range(2):  # the second may come from the cache
+        request = CompileRequest("stream.dlm", text=text)
+        notes = make_artifact(request).report.notes
+        assert notes[0] == (
+            "stream.dlm:4:20: h is copied at the end of each call: "
+            "the value from before the call is read after the loop"
+        )

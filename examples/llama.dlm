@@ -15,13 +15,14 @@ module Attention(D, H, G, theta = 10000, F: dtype = f32) {
   use value = Linear(D, G * W, bias=false, F=F)
   use out = Linear(D, D, bias=false, F=F)
 
-  fn heads(x: F[B, T, N], count) -> F[B, count, T, W] = permute(reshape(x, [B, T, count, W]), [0, 2, 1, 3])
+  fn heads(x: F[B, T, N], count) -> F[B, count, T, W] =
+    permute(reshape(x, [B, T, count, W]), [0, 2, 1, 3])
 
   ## Rotary positions (Su et al., 2021): each pair of numbers, half a row apart, turns with the position.
   fn rotary(x: F[.., T, W], p: i32) -> F[.., T, W] {
     let angles = f32(p + arange(T))[:, new] * theta ** (-2 / W * f32(arange(W // 2)))
     let (c, s) = (F(cos(angles)), F(sin(angles)))
-    let (a, b) = (x[.., : W // 2], x[.., W // 2 :])
+    let (a, b) = (x[.., :W // 2], x[.., W // 2:])
     return concat([a * c - b * s, a * s + b * c], axis=-1)
   }
 
@@ -59,12 +60,8 @@ module Llama(V = 32000, D = 512, H = 8, G = 2, L = 8, hidden = 1376, F: dtype = 
   use head = Linear(D, V, bias=false, F=F)
 
   ## How likely each token comes after `ids`, of which the first stands at position `p`.
-  export fn step(
-    ids: i32[B, T],
-    p: i32,
-    inout ks: F[L, B, G, S, D // H],
-    inout vs: F[L, B, G, S, D // H],
-  ) -> f32[B, V] {
+  export fn step(ids: i32[B, T], p: i32 = 0, inout ks: F[L, B, G, S, D // H],
+                 inout vs: F[L, B, G, S, D // H]) -> f32[B, V] {
     let (y, keys, values) = scan (block, k, v) in (blocks, ks, vs) with x = tokens[ids] {
       let (next_x, k2, v2) = block(x, p, k, v)
       next x = next_x
