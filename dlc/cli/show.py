@@ -24,6 +24,7 @@ from dlc.cli.report import print_json, print_text, progress
     "place",
     "shapes",
     "fixed",
+    "dims",
     "verify_each",
 )
 def command(

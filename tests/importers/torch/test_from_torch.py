@@ -194,3 +194,10 @@ def test_what_cannot_be_exported_says_so() -> None:
 def test_an_input_that_is_not_there_is_named() -> None:
     with pytest.raises(dlc.UsageError, match="the module has no input y"):
         dlc.from_torch(networks.perceptron(), torch.randn(2, 8), dynamic={"y": {0: "B"}})
+
+
+def test_a_tensor_of_another_dtype_is_told_in_the_words_of_pytorch() -> None:
+    compiled = dlc.from_torch(networks.perceptron(), torch.randn(2, 8))
+    with pytest.raises(dlc.CallError, match=r"of torch.float64, where torch.float32") as refused:
+        compiled(torch.randn(2, 8).double())
+    assert "write input.to(torch.float32)" in str(refused.value)
