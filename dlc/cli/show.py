@@ -26,6 +26,7 @@ from dlc.cli.report import print_json, print_text, progress
     "place",
     "shapes",
     "fixed",
+    "dims",
     "verify_each",
 )
 def command(

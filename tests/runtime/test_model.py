@@ -275,7 +275,7 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
         (
             np.array([[None] * 4]),
             "D0802",
-            "x is object[1, 4], where f32[B, 4] is expected\n   = help: pass a NumPy array of f32[B, 4]",
+            "x is object[1, 4], where f32[B, 4] is expected\n   = help: pass an array of f32[B, 4]",
         ),
         (np.float64(1), "D0802", "x is f64, where"),
         ([np.zeros(4), np.zeros(4)], "D0802", "x is f64[2, 4]"),

@@ -23,6 +23,7 @@ from dlc.driver.compile.job import CompileJob
 from dlc.driver.compile.settings import Settings
 from dlc.driver.report.graph_drawing import draw
 from dlc.driver.run.request import CompileRequest
+from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.training_text import write_training
 from dlc.errors import UsageError
@@ -71,6 +72,7 @@ def show_stage(request: CompileRequest, shown: Shown) -> str:
         return _source(model)
     _check_ahead(model, shown.stage)
     with model.quoting():
+        narrow_dims(model, request.settings.dims)
         settle_interfaces(model.module)
     write_training(model.module, model.training)
     steps = _Steps(shown, last=_printed(model.module, shown))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from dlc.driver.torch.differentiable import differentiable
 from dlc.driver.torch.tensors import argument, results_of, tensor_of
 from dlc.errors import CallError
+from dlc.importers.torch.reading import DTYPES
 
 if TYPE_CHECKING:
     import torch
@@ -108,6 +109,16 @@ class CompiledModule:
                 raise CallError(
                     f"{declared.name} is a {type(value).__name__}, where a tensor is expected",
                     code="D0805",
+                )
+            given = DTYPES.get(str(value.dtype))
+            if given is not None and given.name != declared.dtype:
+                wanted = next(
+                    name for name, dtype in DTYPES.items() if dtype.name == declared.dtype
+                )
+                raise CallError(
+                    f"{declared.name} is of {value.dtype}, where {wanted} is expected",
+                    code="D0802",
+                    help=f"write {declared.name}.to({wanted})",
                 )
             if wrt is not None and value.requires_grad and k not in wrt:
                 raise CallError(

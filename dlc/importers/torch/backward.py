@@ -9,7 +9,7 @@ between the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -39,17 +39,19 @@ class Backward:
         self._graph = read.graph
         self._values = _placeholders(read)
         self.wrt = tuple([k for k, each in enumerate(read.graph.inputs) if each.name in read.wrt])
-        with _deriving(read), self._mode, torch.enable_grad():
+        with _deriving(read), self._mode(), torch.enable_grad():
             made = self._results(list(self._values.values()))
             self.differentiable = tuple([k for k, each in made.items() if each.requires_grad])
             self._shaped = {k: made[k].detach() for k in self.differentiable}
 
-    @property
-    def _mode(self) -> AbstractContextManager[object]:
-        """What makes tensors without data."""
+    @contextmanager
+    def _mode(self) -> Generator[None]:
+        """Make tensors without data; what is counted meanwhile needs no place in PyTorch's books."""
         from torch._guards import detect_fake_mode
 
-        return detect_fake_mode(list(self._values.values()))
+        mode = detect_fake_mode(list(self._values.values()))
+        with mode, mode.shape_env.ignore_fresh_unbacked_symbols():
+            yield
 
     def graph(self, given: Sequence[int]) -> tuple[Graph, tuple[int, ...]]:
         """The backward pass, given cotangents of these results, and the inputs that it differentiates by.
@@ -68,7 +70,7 @@ class Backward:
             reached[:] = by_number
             return found
 
-        with _deriving(self._read), self._mode:
+        with _deriving(self._read), self._mode():
             flat = [*map(_plain, self._values.values()), *[self._shaped[k] for k in given]]
             traced = aot_export_joint_simple(
                 joint, flat, trace_joint=False, decompositions=decompositions()

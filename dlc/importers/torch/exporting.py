@@ -18,6 +18,7 @@ from dlc.importers.torch.facts import Graph, Input, Result, Weight
 from dlc.importers.torch.importing import GRADIENTS, TorchModel, import_graph, importer_of
 from dlc.importers.torch.own_derivatives import refusing_own_derivatives
 from dlc.importers.torch.reading import Reader, array_of, bounds_of_range, outputs_of
+from dlc.importers.torch.unknown_classes import unknown_classes
 from dlc.importers.torch.whole_layers import whole_layers
 from dlc.ir.dims import Bounds
 from dlc.ir.dims import names as names_of
@@ -130,7 +131,7 @@ def load_program(path: Path) -> ExportedProgram:
     import torch
 
     try:
-        with quiet():
+        with quiet(), unknown_classes():
             return torch.export.load(path)
     except Exception as error:  # whatever PyTorch's reader raises
         told = str(error).strip().splitlines()

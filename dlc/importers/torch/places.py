@@ -34,8 +34,23 @@ def from_start(emit: Builder, index: Value, size: Size) -> Value:
 
 
 def _embedding(context: NodeContext) -> Operand:
-    """Rows of a table; the padding's row is one like others."""
-    return nn.embedding(context.emit, context.value("weight"), context.value("indices"))
+    """Rows of a table; the padding's row is one like others.
+
+    The first rows in their order, as of a table of positions, are a slice: it bounds their number.
+    """
+    emit, table, index = context.emit, context.value("weight"), context.value("indices")
+    if not _counts_from_zero(index):
+        return nn.embedding(emit, table, index)
+    type = tensor_type(index)
+    rows = array.slice_axis(emit, table, 0, 0, type.size)
+    return reshape(emit, rows, (*type.shape, tensor_type(table).shape[1]))
+
+
+def _counts_from_zero(index: Value) -> bool:
+    """Whether indices are 0, 1, 2 and so on, in any shape."""
+    while isinstance(index.op, array.Reshape | array.Cast):
+        index = index.op.source
+    return isinstance(index.op, array.Iota) and tensor_type(index).rank == 1
 
 
 def _index_select(context: NodeContext) -> Operand:

@@ -91,7 +91,7 @@ def _stored(value: object, item: Input, dtype: DType, entry: str) -> Array:
     raise CallError(
         f"{entry}: {item.name} is a {type(value).__name__}, which is no array",
         code="D0805",
-        help=f"pass a NumPy array of {describe(item)}",
+        help=f"pass an array of {describe(item)}",
     )
 
 
@@ -103,7 +103,7 @@ def _made(value: object, item: Input, entry: str) -> Array:
         raise CallError(
             f"{entry}: {item.name} is a {type(value).__name__}, which makes no array: {error}",
             code="D0805",
-            help=f"pass a NumPy array of {describe(item)}",
+            help=f"pass an array of {describe(item)}",
         ) from error
 
 
@@ -119,7 +119,7 @@ def _exact(
             code="D0802",
             help=f"write {item.name}{way_out.format(name=dtype.name)}"
             if casts
-            else f"pass a NumPy array of {describe(item)}",
+            else f"pass an array of {describe(item)}",
         )
     return array.view(np.uint16) if dtype is BF16 else array
 

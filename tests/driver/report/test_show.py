@@ -55,3 +55,9 @@ def test_operations_that_follow_each_other_are_verified_as_one_module() -> None:
     text = shown("graph", "tripled")
     with pytest.raises(ModelError, match="tripled"):
         read_ir(text + text, "twice.dlir")
+
+
+def test_bounds_of_sizes_are_narrowed_before_a_stage_is_shown() -> None:
+    text = "dlc 1\ndim N = 1..64\nexport fn f(x: f32[N]) -> f32[N] = softmax(x)\n"
+    request = CompileRequest("narrowed.dlm", text=text, settings=Settings(dims={"N": (8, 8)}))
+    assert 'dlc.dims = ["N = 8..8"]' in show_stage(request, Shown("graph"))

@@ -194,3 +194,27 @@ def test_what_cannot_be_exported_says_so() -> None:
 def test_an_input_that_is_not_there_is_named() -> None:
     with pytest.raises(dlc.UsageError, match="the module has no input y"):
         dlc.from_torch(networks.perceptron(), torch.randn(2, 8), dynamic={"y": {0: "B"}})
+
+
+def test_a_tensor_of_another_dtype_is_told_in_the_words_of_pytorch() -> None:
+    compiled = dlc.from_torch(networks.perceptron(), torch.randn(2, 8))
+    with pytest.raises(dlc.CallError, match=r"of torch.float64, where torch.float32") as refused:
+        compiled(torch.randn(2, 8).double())
+    assert "write input.to(torch.float32)" in str(refused.value)
+
+
+def test_a_table_of_positions_says_how_many_there_are() -> None:
+    class Placed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(16, 4)
+
+        def forward(self, x):
+            return x + self.table(torch.arange(x.shape[1]).unsqueeze(0))
+
+    module = Placed()
+    compiled = dlc.from_torch(module, torch.randn(2, 5, 4), dynamic=[{1: "T"}])
+    x = torch.randn(2, 16, 4)
+    torch.testing.assert_close(compiled(x), module(x))
+    with pytest.raises(dlc.CallError, match="leaves an axis of size 16 where T is 17"):
+        compiled(torch.randn(2, 17, 4))

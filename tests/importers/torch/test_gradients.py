@@ -290,3 +290,14 @@ def test_attention_has_gradients() -> None:
     q = torch.randn(1, 2, 5, 4)
     (ours,), (theirs,) = of_pytorch(module, q)
     torch.testing.assert_close(ours, theirs)
+
+
+def test_elements_that_are_counted_in_a_call_have_gradients() -> None:
+    class Masked(nn.Module):
+        def forward(self, x):
+            mask = x[:, 0] > 0
+            chosen = (x * x)[mask]
+            return torch.zeros_like(x).masked_scatter(mask[:, None].expand_as(x), chosen)
+
+    (ours,), (theirs,) = of_pytorch(Masked(), torch.randn(5, 3))
+    torch.testing.assert_close(ours, theirs)

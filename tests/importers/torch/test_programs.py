@@ -53,3 +53,29 @@ def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"no zip")
     with pytest.raises(dlc.UsageError, match="not read as a program"):
         dlc.compile(path)
+
+
+def test_results_may_be_in_a_class_of_a_package_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.utils import _pytree
+
+    class Outputs(dict):
+        """As transformers has for each kind of network."""
+
+    class Named(torch.nn.Module):
+        def forward(self, x):
+            return Outputs(double=x * 2, total=x.sum())
+
+    _pytree.register_pytree_node(
+        Outputs,
+        lambda held: ([*held.values()], [*held]),
+        lambda values, names: Outputs(zip(names, values, strict=True)),
+        serialized_type_name="elsewhere.Outputs",
+    )
+    path = tmp_path / "named.pt2"
+    torch.export.save(torch.export.export(Named(), (torch.ones(3),)), path)
+    monkeypatch.delitem(_pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE, "elsewhere.Outputs")
+    double, total = dlc.compile(path).run(np.ones(3, np.float32))
+    np.testing.assert_array_equal(double, [2, 2, 2])
+    assert total == 3
