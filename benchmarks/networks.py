@@ -1,14 +1,15 @@
 """Networks side by side with onnxruntime and OpenVINO: each in a process of its own, in turns.
 
     python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json]
-        [--alone] [--direct] [--kernels]
+        [--alone] [--direct] [--kernels] [--processor-time]
 
 The networks are the light graphs of the onnx package with seeded weights, those of
 `benchmarks.conv_networks`, and ResNet-50 with 8 pictures. The peers come from an environment that is made
 in the cache folder the first time. All contenders must give the same results before anything is timed;
 then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers out, `--direct`
 adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of ours goes, with
-`--direct` of that one.
+`--direct` of that one. `--processor-time` counts what a contender's threads take of the processors in place
+of the time that passes: other work on the machine then disturbs less.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from onnx import ModelProto, numpy_helper
 
 from benchmarks.conv_networks import CONV_NETWORKS
 from benchmarks.environment import cache_folder, python_with
+from benchmarks.serve import CLOCK
 from benchmarks.turns import Process, take_turns
 from tests.conformance.seeded import seeded
 
@@ -112,13 +114,13 @@ def random_inputs(path: Path) -> dict[str, NDArray[np.float32]]:
 class SourceModel(Process):
     """A contender that has opened a network."""
 
-    def __init__(self, name: str, model: Path, folder: Path, threads: int) -> None:
+    def __init__(self, name: str, model: Path, folder: Path, threads: int, clock: str) -> None:
         self._results = folder / f"{name}.npz"
         python = python_with("peers", PEERS) if name in PEERS else sys.executable
         script = str(HERE / "contender.py")
         inputs = str(folder / "inputs.npz")
         command = [python, script, name, str(model), inputs, str(self._results), str(threads)]
-        super().__init__(name, command, {"DLC_CACHE": str(folder / "objects")})
+        super().__init__(name, command, {"DLC_CACHE": str(folder / "objects"), CLOCK: clock})
 
     def results(self) -> list[NDArray[Any]]:
         """What the network gave."""
@@ -126,15 +128,17 @@ class SourceModel(Process):
             return [file[key] for key in file.files]
 
 
-def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> list[Outcome]:
-    """All contenders on one network, in turns."""
+def measure(
+    name: str, contenders: Sequence[str], threads: int, rounds: int, clock: str = "wall"
+) -> list[Outcome]:
+    """All contenders on one network, in turns; `clock` is `wall` or `processor`."""
     model = network(name)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         np.savez(folder / "inputs.npz", allow_pickle=False, **random_inputs(model))
         with ExitStack() as alive:
             running = [
-                alive.enter_context(SourceModel(contender, model, folder, threads))
+                alive.enter_context(SourceModel(contender, model, folder, threads, clock))
                 for contender in contenders
             ]
             compare(name, running)
@@ -212,7 +216,9 @@ def main() -> None:
     parser.add_argument("--kernels", action="store_true", help="the time of each kernel of ours")
     parser.add_argument("--direct", action="store_true", help="also ours with --conv direct")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside N busy processes")
+    parser.add_argument("--processor-time", action="store_true", help="of all threads")
     given = parser.parse_args()
+    clock = "processor" if given.processor_time else "wall"
     direct = ("dlc-direct",) if given.direct else ()
     contenders = ("dlc", *direct, *(() if given.alone else PEERS))
     for name in given.names or names():
@@ -224,7 +230,7 @@ def main() -> None:
                 print(kernel_table(path, random_inputs(path), threads, conv))
                 continue
             with busy_processes(given.busy):
-                outcomes = measure(name, contenders, threads, given.rounds)
+                outcomes = measure(name, contenders, threads, given.rounds, clock)
             if given.json:
                 for outcome in outcomes:
                     print(json.dumps({slot: getattr(outcome, slot) for slot in Outcome.__slots__}))
