@@ -1,7 +1,7 @@
 """Networks side by side with onnxruntime and OpenVINO: each in a process of its own, in turns.
 
     python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json]
-        [--alone] [--direct] [--kernels]
+        [--alone] [--direct] [--kernels] [--processor-time]
 
 The networks are the light graphs of the onnx package, ResNet-50 with 8 pictures, the networks of
 `benchmarks.conv_networks`, and those of `benchmarks.sequence_networks`, which PyTorch exports, all with
@@ -9,7 +9,8 @@ seeded weights. The peers come from environments that are made in the cache fold
 `torch.compile` takes part where PyTorch has the network. All contenders must give the same results before
 anything is timed; then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers
 out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of
-ours goes, with `--direct` of that one.
+ours goes, with `--direct` of that one. `--processor-time` counts what a contender's threads take of the
+processors in place of the time that passes: other work on the machine then disturbs less.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from onnx import ModelProto, numpy_helper
 
 from benchmarks.conv_networks import CONV_NETWORKS
 from benchmarks.environment import cache_folder, python_with
+from benchmarks.serve import CLOCK
 from benchmarks.turns import ROOT, Process, take_turns
 from benchmarks.zoo.making import python as exporters
 from tests.conformance.seeded import seeded
@@ -136,7 +138,7 @@ def random_inputs(path: Path) -> dict[str, NDArray[Any]]:
 class SourceModel(Process):
     """A contender that has opened a network."""
 
-    def __init__(self, name: str, model: Path, folder: Path, threads: int) -> None:
+    def __init__(self, name: str, model: Path, folder: Path, threads: int, clock: str) -> None:
         self._results = folder / f"{name}.npz"
         python = sys.executable
         if name == COMPILED:
@@ -146,7 +148,7 @@ class SourceModel(Process):
         script = str(HERE / "contender.py")
         inputs = str(folder / "inputs.npz")
         command = [python, script, name, str(model), inputs, str(self._results), str(threads)]
-        super().__init__(name, command, {"DLC_CACHE": str(folder / "objects")})
+        super().__init__(name, command, {"DLC_CACHE": str(folder / "objects"), CLOCK: clock})
 
     def results(self) -> list[NDArray[Any]]:
         """What the network gave."""
@@ -154,15 +156,17 @@ class SourceModel(Process):
             return [file[key] for key in file.files]
 
 
-def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> list[Outcome]:
-    """All contenders on one network, in turns."""
+def measure(
+    name: str, contenders: Sequence[str], threads: int, rounds: int, clock: str = "wall"
+) -> list[Outcome]:
+    """All contenders on one network, in turns; `clock` is `wall` or `processor`."""
     model = network(name)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         np.savez(folder / "inputs.npz", allow_pickle=False, **random_inputs(model))
         with ExitStack() as alive:
             running = [
-                alive.enter_context(SourceModel(contender, model, folder, threads))
+                alive.enter_context(SourceModel(contender, model, folder, threads, clock))
                 for contender in contenders
             ]
             compare(name, running)
@@ -240,7 +244,9 @@ def main() -> None:
     parser.add_argument("--kernels", action="store_true", help="the time of each kernel of ours")
     parser.add_argument("--direct", action="store_true", help="also ours with --conv direct")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside N busy processes")
+    parser.add_argument("--processor-time", action="store_true", help="of all threads")
     given = parser.parse_args()
+    clock = "processor" if given.processor_time else "wall"
     direct = ("dlc-direct",) if given.direct else ()
     contenders = ("dlc", *direct, *(() if given.alone else PEERS))
     for name in given.names or names():
@@ -253,7 +259,8 @@ def main() -> None:
                 continue
             with busy_processes(given.busy):
                 compiled = (COMPILED,) if name in EXPORTED and not given.alone else ()
-                outcomes = measure(name, (*contenders, *compiled), threads, given.rounds)
+                everyone = (*contenders, *compiled)
+                outcomes = measure(name, everyone, threads, given.rounds, clock)
             if given.json:
                 for outcome in outcomes:
                     print(json.dumps({slot: getattr(outcome, slot) for slot in Outcome.__slots__}))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+
+CLOCK = "DLC_BENCHMARK_CLOCK"
+"""The variable that says which clock counts: `processor` is what all threads of the contender take."""
 
 
 def serve(call: Callable[[], object], facts: Mapping[str, float]) -> None:
     """Print the facts as one JSON object; then answer each number read with the milliseconds of so many
     calls."""
+    clock = time.process_time if os.environ.get(CLOCK) == "processor" else time.perf_counter
     print(json.dumps(facts), flush=True)
     for line in sys.stdin:
         spent: list[float] = []
         for _ in range(int(line)):
-            begin = time.perf_counter()
+            begin = clock()
             call()
-            spent.append((time.perf_counter() - begin) * 1e3)
+            spent.append((clock() - begin) * 1e3)
         print(json.dumps(spent), flush=True)
