@@ -24,6 +24,7 @@ from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import ProgressLine
 from dlc.runtime.training.trainer import Progress, Trainer
+from dlc.runtime.training.watching import best, measure
 
 DIVERGED = "D0815"
 
@@ -67,6 +68,9 @@ def command(
         bool,
         typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
     ] = False,
+    average: Annotated[
+        bool, typer.Option(help="Write the averages of weights, where the model keeps them.")
+    ] = True,
     threads: options.Threads = None,
     *,
     compilation: options.Compilation,
@@ -103,14 +107,25 @@ def command(
         if check_nan and error.diagnostics[0].code == DIVERGED:
             driver.check_last_step(request, trainer)
         raise
+    if trainer.stopped and trainer.epoch < trainer.facts.epochs:
+        note(_why_stopped(trainer))
     if out is not None:
-        _write(out, request, trainer, checkpoint)
+        _write(out, request, trainer, checkpoint, average=average)
     if plot is not None:
         driver.write_curve(str(plot), trainer.history, Path(model).name)
     if history is not None:
         write_file(history, [as_json(trainer.history).encode()])
     _tell(trainer.history, as_data=json)
     return 0
+
+
+def _why_stopped(trainer: Trainer) -> str:
+    """The line for a training that has ended early."""
+    watched = trainer.facts.stop
+    assert watched is not None
+    record = best(trainer.history, watched)
+    value = f"{watched.metric} was best after epoch {record.epoch}, {measure(record, watched):.6g}"
+    return f"stopped early after epoch {trainer.epoch}: {value}"
 
 
 def _check_files(
@@ -181,7 +196,12 @@ def _checkpoint(model: str, trainer: Trainer, chosen: Path | None) -> Path:
 
 
 def _write(
-    out: Path, request: driver.CompileRequest, trainer: Trainer, checkpoint: Path | None
+    out: Path,
+    request: driver.CompileRequest,
+    trainer: Trainer,
+    checkpoint: Path | None,
+    *,
+    average: bool,
 ) -> None:
     """The result: weights for other programs, or an artifact with the model's entry points.
 
@@ -191,7 +211,7 @@ def _write(
         if out.suffix == ".safetensors" or request.path.endswith(".dlc"):
             trainer.save(out)
         else:
-            driver.make_trained(request, trainer).artifact.write(out)
+            driver.make_trained(request, trainer, average=average).artifact.write(out)
     except DlcError:
         path = _checkpoint(request.path, trainer, checkpoint)
         trainer.save(path)

@@ -17,34 +17,36 @@ from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.keys import SEED_NAME
 from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
-from dlc.frontend.elaboration.tensors import as_tensor, dtype_of, tensor_type
+from dlc.frontend.elaboration.tensors import as_tensor, convert, dtype_of, tensor_type
 from dlc.frontend.elaboration.trace import Frame
 from dlc.frontend.elaboration.types import declared_type
-from dlc.frontend.elaboration.values import UNKNOWN, Callee, Datum, describe
+from dlc.frontend.elaboration.values import UNKNOWN, Callee, Datum, Record, describe
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.modules.instances import Instance
 from dlc.frontend.sources.files import File
 from dlc.frontend.training.data import data_source
-from dlc.frontend.training.entries import checkpoint, whole
+from dlc.frontend.training.entries import average, checkpoint, watched, whole
 from dlc.frontend.training.optimizers import Group, groups_of
 from dlc.frontend.training.parts import Part, in_eval_mode, parts_of
 from dlc.frontend.training.state_updates import lift_sets
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
-from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource
+from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource, Watched
 from dlc.text.model import ast
 
 __all__ = [
     "Training",
     "check_training",
     "declared_input",
+    "loss_values",
     "one_number",
     "scope_of",
 ]
 
 ENTRIES: Final = (
-    "data", "loss", "metric", "optimizer", "freeze", "eval", "batch", "epochs", "seed", "checkpoint",
+    "data", "loss", "metric", "optimizer", "freeze", "eval", "batch", "accumulate", "average", "epochs",
+    "seed", "checkpoint", "stop", "keep",
 )  # fmt: skip
 
 
@@ -66,6 +68,14 @@ class Training:
     epochs: int
     seed: int
     checkpoint: tuple[str, int] | None
+    parts: tuple[str, ...]
+    """The names of further numbers that the loss gives, which are recorded."""
+    accumulate: int
+    """The number of microbatches in a step."""
+    average: float | None
+    """The decay of the averages of weights, if there are any."""
+    stop: Watched | None
+    keep: Watched | None
     loss: ast.Loss = field(repr=False)
     measured: tuple[ast.Metric, ...] = field(repr=False)
     groups: tuple[Group, ...] = field(repr=False)
@@ -102,6 +112,7 @@ class _Check:
         self.metrics = [e for e in node.entries if isinstance(e, ast.Metric)]
         self.at.source = root.source
         self.scope = Scope(root)
+        self.parts: tuple[str, ...] = ()
 
     def run(self, weights: Sequence[Weight]) -> Training | None:
         """Check every entry; an error in one leaves the others."""
@@ -130,6 +141,11 @@ class _Check:
             epochs,
             seed,
             checkpoint,
+            self.parts,
+            self._accumulate(inputs),
+            self._average(),
+            self._watched("stop", "early", data),
+            self._watched("keep", "best", data),
             self.losses[0],
             tuple(self.metrics),
             groups,
@@ -207,6 +223,9 @@ class _Check:
         (loss, *_) = self.losses
         inputs = self._function(loss.name, loss.parameters, loss.body, loss, training=True)
         for metric in self.metrics:
+            if metric.name in self.parts:
+                message = f"{metric.name} is a metric and a part of the loss"
+                self._report("D0530", message, metric.name_span, "call one of them otherwise")
             seen = loss.parameters if metric.parameters is None else metric.parameters
             metric_inputs = self._function(metric.name, seen, metric.body, None, training=False)
             if inputs is not None and metric_inputs is not None:
@@ -250,7 +269,12 @@ class _Check:
                     inputs[parameter.name] = declared_input(ev, parameter, scope)
                 if loss is None:
                     scope.names["loss"] = at.top.add_argument(TensorType(F32), "loss")
-                one_number(ev, name, ev.eval(body, scope), body, floats=loss is not None)
+                value = ev.eval(body, scope)
+                if loss is None:
+                    one_number(ev, name, value, body, floats=False)
+                else:
+                    loss_values(ev, value, body)
+                    self.parts = part_names(value)
                 lift_sets(at.block)
                 return inputs
         except ModelError as error:
@@ -321,6 +345,41 @@ class _Check:
         entry = self.settings.get(name)
         return default if entry is None else whole(self.ev, self.root, entry, least)
 
+    def _accumulate(self, inputs: Mapping[str, TensorType]) -> int:
+        """The number of microbatches in a step; their inputs have one number of examples."""
+        count = self._whole("accumulate", 1, 1)
+        declared = {p.name for loss in self.losses for p in loss.parameters}
+        firsts = {t.shape[0] if t.shape else 1 for name, t in inputs.items() if name in declared}
+        if count > 1 and len(firsts) > 1:
+            self._report(
+                "D0534",
+                "the inputs of the loss have several first axes, so a batch has no equal parts",
+                self.settings["accumulate"].value.span,
+                "leave accumulate out: let trainer.step take smaller batches",
+            )
+        return count
+
+    def _average(self) -> float | None:
+        entry = self.settings.get("average")
+        return None if entry is None else average(self.ev, self.root, entry)
+
+    def _watched(self, name: str, function: str, data: DataSource) -> Watched | None:
+        """What `stop = early(...)` or `keep = best(...)` watches."""
+        entry = self.settings.get(name)
+        if entry is None:
+            return None
+        metrics = [metric.name for metric in self.metrics]
+        known = ("loss", *self.parts, *metrics)
+        found = watched(self.ev, self.root, entry, function, known)
+        span = entry.value.span
+        if found is not None and found.metric in metrics and not (data.test_part or data.test_path):
+            message = f"{found.metric} is measured on the examples for the test, and there are none"
+            self._report("D0549", message, span, "keep some: data = npz(..., test=0.2)")
+        if name == "keep" and "checkpoint" not in self.settings:
+            help = 'write checkpoint = file("model.safetensors")'
+            self._report("D0531", "the best checkpoint is kept beside the last one", span, help)
+        return found
+
     def _checkpoint(self) -> tuple[str, int] | None:
         entry = self.settings.get("checkpoint")
         return None if entry is None else checkpoint(self.ev, self.root, entry)
@@ -335,8 +394,13 @@ def scope_of(root: Instance) -> Scope:
     return scope
 
 
-def declared_input(ev: Evaluator, parameter: ast.Parameter, scope: Scope) -> TensorType:
-    """The type of a parameter of the loss or a metric, which becomes an argument of the top block."""
+def declared_input(
+    ev: Evaluator, parameter: ast.Parameter, scope: Scope, count: int = 1
+) -> TensorType:
+    """The type of a parameter of the loss or a metric, which becomes an argument of the top block.
+
+    The argument has the examples of `count` microbatches of that type.
+    """
     if not isinstance(parameter.type, ast.TensorType):
         raise ev.at.fail(
             "D0334",
@@ -345,8 +409,37 @@ def declared_input(ev: Evaluator, parameter: ast.Parameter, scope: Scope) -> Ten
             help=f"write its type: {parameter.name}: f32[B, 10]",
         )
     type = declared_type(ev, parameter.type, scope)
-    scope.names[parameter.name] = ev.at.top.add_argument(type, parameter.name)
+    stretched = type.with_shape((type.shape[0] * count, *type.shape[1:])) if count > 1 else type
+    scope.names[parameter.name] = ev.at.top.add_argument(stretched, parameter.name)
     return type
+
+
+def loss_values(ev: Evaluator, value: Datum, body: ast.Expr) -> list[Value]:
+    """The numbers that a loss gives: the one that is trained on, then those that are recorded, as f32.
+
+    Several are a tuple with names, `(loss = a + b, a = a, b = b)`, of which the first counts.
+    """
+    if not isinstance(value, Record):
+        return [one_number(ev, "loss", value, body, floats=True)]
+    if None in value.names:
+        raise ev.at.fail(
+            "D0532",
+            "a loss of several numbers names each of them",
+            body.span,
+            help="write (loss = total, reconstruction = a, divergence = b): the first is trained on",
+        )
+    first, *rest = value.items
+    numbers = [one_number(ev, "loss", first, body, floats=True)]
+    for name, item in zip(value.names[1:], rest, strict=True):
+        number = one_number(ev, name or "", item, body, floats=False)
+        numbers.append(convert(ev.at, number, F32))
+    return numbers
+
+
+def part_names(value: Datum) -> tuple[str, ...]:
+    """The names of the numbers that a loss gives besides the first."""
+    names = value.names[1:] if isinstance(value, Record) else ()
+    return tuple([name for name in names if name is not None])
 
 
 def one_number(ev: Evaluator, name: str, value: Datum, body: ast.Expr, *, floats: bool) -> Value:
