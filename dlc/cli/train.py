@@ -22,8 +22,8 @@ from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Dataset
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
-from dlc.runtime.training.progress import ProgressLine
-from dlc.runtime.training.trainer import Progress, Trainer
+from dlc.runtime.training.progress import Progress, ProgressLine
+from dlc.runtime.training.trainer import Trainer
 from dlc.runtime.training.watching import best, measure
 
 DIVERGED = "D0815"

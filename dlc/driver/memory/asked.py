@@ -22,10 +22,10 @@ from dlc.ir.dims import Shape
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import EVALUATE, STEP
-from dlc.runtime.training.batch_sizes import first_axes
 from dlc.runtime.calling.specialization import Specializations
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.system.counts import whole_number
+from dlc.runtime.training.batch_sizes import first_axes
 
 
 @dataclass(frozen=True, slots=True)

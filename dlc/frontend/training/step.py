@@ -24,13 +24,8 @@ from dlc.frontend.elaboration.weight import Origin, Weight
 from dlc.frontend.exports import begin, finish
 from dlc.frontend.modules.instances import Core
 from dlc.frontend.training.accumulation import Differentiated, accumulated
-from dlc.frontend.training.block import (
-    Training,
-    declared_input,
-    loss_values,
-    one_number,
-    scope_of,
-)
+from dlc.frontend.training.block import Training
+from dlc.frontend.training.functions import declared_input, loss_values, one_number, scope_of
 from dlc.frontend.training.optimizers import updated
 from dlc.frontend.training.parts import in_eval_mode
 from dlc.frontend.training.state_updates import lift_sets
@@ -79,7 +74,7 @@ class _Functions:
             for symbol, gradient in clipped.items():
                 following[at.gets[symbol]] = self._updated(symbol, gradient, step)
             following.update(lift_sets(at.top))
-            following.update(self._averages(following))
+            following.update(self._averages(following, step))
         finally:
             at.training, at.total_steps = False, None
         if not total.uses:
@@ -184,19 +179,26 @@ class _Functions:
         self.states += [replace(state, constant=True) for state in core.weights.values()]
         return value
 
-    def _averages(self, following: Mapping[Value, Value]) -> dict[Value, Value]:
-        """What the averages of the updated weights become."""
+    def _averages(self, following: Mapping[Value, Value], step: Value) -> dict[Value, Value]:
+        """What the averages of the updated weights become.
+
+        At first they follow the weights faster, by the decay min(decay, (1 + step) / (10 + step)) of
+        TensorFlow's ExponentialMovingAverage: what the weights began with is soon forgotten.
+        """
         decay = self.training.average
         if decay is None:
             return {}
         at = self.at
+        behind = at(array.Add(convert(at, step, F32), array.fill(at, 10, TensorType(F32))))
+        early = at(array.Divide(array.fill(at, 9, TensorType(F32)), behind))
+        rate = at(array.Maximum(early, array.fill(at, 1 - decay, TensorType(F32))))
         averages: dict[Value, Value] = {}
         for symbol, get in list(at.gets.items()):
             if symbol in self.groups and get in following:
                 average = weight_value(at, self._average_of(symbol), ())
                 new = convert(at, following[get], F32)
-                step = at(array.Subtract(new, average))
-                part = at(array.Multiply(step, array.constant_like(at, 1 - decay, step)))
+                way = at(array.Subtract(new, average))
+                part = at(array.Multiply(way, broadcast_to(at, rate, tensor_type(way).shape)))
                 averages[average] = at(array.Add(average, part))
         return averages
 

@@ -10,7 +10,7 @@ of day and no path, so the same training gives the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -112,6 +112,28 @@ def kept_for(name: str) -> str:
     ('head.w', 'head.w')
     """
     return name.removeprefix(AVERAGE).rpartition(":")[2]
+
+
+def wanted_of(
+    checkpoint: Checkpoint, tensors: Mapping[str, Tensor], blocks: Iterable[str]
+) -> dict[str, Tensor]:
+    """The tensors that a checkpoint has to have: not what is kept for blocks that it is not of."""
+    new = [block for block in blocks if block not in checkpoint.progress]
+    return {name: tensor for name, tensor in tensors.items() if block_of(name) not in new}
+
+
+def check_fit(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], path: str) -> None:
+    """Refuse a checkpoint (UsageError, D0548) that lacks one of these, or has it of another type."""
+    for name, tensor in wanted.items():
+        other = checkpoint.tensors.get(name)
+        if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
+            what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
+            raise UsageError(
+                f"{path} is of another training: {name} is {tensor.dtype}{list(tensor.shape)}, "
+                f"the checkpoint {what}",
+                code="D0548",
+                help="resume with the model and the optimizer that it was made with",
+            )
 
 
 def carried_by(checkpoint: Checkpoint, blocks: Container[str]) -> Checkpoint:

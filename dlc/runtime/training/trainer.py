@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +35,17 @@ from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
     Checkpoint,
     Facts,
-    block_of,
     carried_by,
+    check_fit,
     progress_text,
     read_checkpoint,
+    wanted_of,
     write_checkpoint,
 )
 from dlc.runtime.training.divergence import check_loss, check_weights, interval
+from dlc.runtime.training.epoch_sums import EpochSums
 from dlc.runtime.training.history import TEST, History, Record
+from dlc.runtime.training.progress import Progress
 from dlc.runtime.training.step_call import StepCall, first_examples
 from dlc.runtime.training.trained_artifact import (
     PROGRESS,
@@ -64,20 +66,6 @@ _MOST_STEPS = (1 << 31) - 1
 """The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
 _BUFFERS = 3
 """Batches in memory at a time: that of the running step, and those that are being prepared."""
-
-
-class Progress(NamedTuple):
-    """The progress of `Trainer.fit`: after each step, and with `measured` at the end of an epoch."""
-
-    epoch: int
-    epochs: int
-    step: int
-    position: int
-    """Number of finished examples of this epoch."""
-    examples: int | None
-    """Number of examples in an epoch, if it is known."""
-    loss: float
-    measured: Mapping[str, float] | None = None
 
 
 class Trainer:
@@ -163,8 +151,8 @@ class Trainer:
         self.history: History = done.history
         self.parts: dict[str, float] = {}
         """The further numbers of the loss in the last step, by name."""
-        self._total, self._part_totals = done.total, dict(done.parts)
-        """Sums of the losses of those examples, and of their parts."""
+        self._sums = EpochSums(done.total, done.parts)
+        """The losses of those examples."""
         if done.step == 0:
             weights.begin_averages()
 
@@ -383,32 +371,20 @@ class Trainer:
                     continue
                 loss = self._stepped(first_examples(self._step.inputs_of(batch), count))
                 self._check(loss)
-                self._add(loss, count)
+                self.position += count
+                self._sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
         self._check_weights()
-        measured = self._means()
+        measured = self._sums.means(self.position)
         if examples.test is not None:
             means = self._measured(examples.test)
             measured |= {f"{TEST}{name}": value for name, value in means.items()}
         self.epoch, self.position = self.epoch + 1, 0
-        self._total, self._part_totals = 0.0, {}
+        self._sums = EpochSums()
         self.history = (*self.history, Record(self.epoch, self.steps, measured))
         if report is not None:
             report(self._progress(last, examples, loss, measured))
-
-    def _add(self, loss: float, count: int) -> None:
-        """Note the losses of a step of so many examples."""
-        self.position += count
-        self._total += loss * count
-        for name, value in self.parts.items():
-            self._part_totals[name] = self._part_totals.get(name, 0.0) + value * count
-
-    def _means(self) -> dict[str, float]:
-        """The losses of this epoch, each the mean over its examples."""
-        count = self.position
-        totals = {"loss": self._total, **self._part_totals}
-        return {name: total / count if count else math.nan for name, total in totals.items()}
 
     def _progress(
         self, last: int, examples: Dataset, loss: float, measured: Mapping[str, float] | None
@@ -455,8 +431,8 @@ class Trainer:
             self.position,
             self.seed,
             self.history,
-            self._total,
-            self._part_totals.copy(),
+            self._sums.total,
+            self._sums.parts,
         )
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
@@ -476,9 +452,9 @@ class Trainer:
         """
         checkpoint = read_checkpoint(path)
         with self._weights.alone():
-            own = self._resumed(checkpoint)
-            self._check_fit(checkpoint, own, os.fspath(path))
-            self._weights.replace({name: checkpoint.tensors[name] for name in own})
+            wanted = wanted_of(checkpoint, self._weights.tensors, self._together)
+            check_fit(checkpoint, wanted, os.fspath(path))
+            self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
             carried = carried_by(checkpoint, self._together)
             for block, trainer in self._together.items():
                 trainer._carried = carried
@@ -488,25 +464,8 @@ class Trainer:
     def _continue(self, facts: Facts) -> None:
         self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
         self.seed, self.history = facts.seed, facts.history
-        self._total, self._part_totals = facts.total, dict(facts.parts)
+        self._sums = EpochSums(facts.total, facts.parts)
         self._seen = facts.step
-
-    def _resumed(self, checkpoint: Checkpoint) -> list[str]:
-        """The weights that a checkpoint has to have: not what is kept for blocks that it is not of."""
-        new = [block for block in self._together if block not in checkpoint.progress]
-        return [name for name in self._weights.tensors if block_of(name) not in new]
-
-    def _check_fit(self, checkpoint: Checkpoint, names: Sequence[str], path: str) -> None:
-        for name in names:
-            tensor, other = self._weights.tensors[name], checkpoint.tensors.get(name)
-            if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
-                what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
-                raise UsageError(
-                    f"{path} is of another training: {name} is {tensor.dtype}{list(tensor.shape)}, "
-                    f"the checkpoint {what}",
-                    code="D0548",
-                    help="resume with the model and the optimizer that it was made with",
-                )
 
 
 def _examples(batch: Mapping[str, Array]) -> int:
