@@ -24,7 +24,7 @@ from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
 from dlc.runtime.training.trainer import Trainer
-from dlc.runtime.training.watching import best, measure
+from dlc.runtime.training.watching import best, best_path, measure
 
 DIVERGED = "D0815"
 
@@ -109,13 +109,16 @@ def command(
         raise
     if trainer.stopped and trainer.epoch < trainer.facts.epochs:
         note(_why_stopped(trainer))
+    whole = trainer.history
+    if out is not None and out.suffix == ".dlc":
+        _take_best(trainer, checkpoint or trainer.checkpoint)
     if out is not None:
         _write(out, request, trainer, checkpoint, average=average)
     if plot is not None:
-        driver.write_curve(str(plot), trainer.history, Path(model).name)
+        driver.write_curve(str(plot), whole, Path(model).name)
     if history is not None:
-        write_file(history, [as_json(trainer.history).encode()])
-    _tell(trainer.history, as_data=json)
+        write_file(history, [as_json(whole).encode()])
+    _tell(whole, as_data=json)
     return 0
 
 
@@ -126,6 +129,14 @@ def _why_stopped(trainer: Trainer) -> str:
     record = best(trainer.history, watched)
     value = f"{watched.metric} was best after epoch {record.epoch}, {measure(record, watched):.6g}"
     return f"stopped early after epoch {trainer.epoch}: {value}"
+
+
+def _take_best(trainer: Trainer, checkpoint: Path | None) -> None:
+    """Go back to the best checkpoint, where the model says to keep it and there is one."""
+    if trainer.facts.keep is None or checkpoint is None or not best_path(checkpoint).exists():
+        return
+    trainer.resume(best_path(checkpoint))
+    note(f"the weights are those of {best_path(checkpoint)}, after epoch {trainer.epoch}")
 
 
 def _check_files(

@@ -1,4 +1,4 @@
-"""The functions of a `train` block, the loss and the metrics: their inputs and the numbers that they give."""
+"""The functions of a `train` block, loss and metrics: their inputs, and the numbers that they give."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ def declared_input(
             help=f"write its type: {parameter.name}: f32[B, 10]",
         )
     type = declared_type(ev, parameter.type, scope)
-    stretched = type.with_shape((type.shape[0] * count, *type.shape[1:])) if count > 1 else type
-    scope.names[parameter.name] = ev.at.top.add_argument(stretched, parameter.name)
+    argument = type
+    if count > 1 and type.shape:
+        first, *rest = type.shape
+        argument = type.with_shape((first * count, *rest))
+    scope.names[parameter.name] = ev.at.top.add_argument(argument, parameter.name)
     return type
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -199,13 +200,18 @@ def test_a_training_that_gets_no_better_stops_and_the_best_checkpoint_is_kept(
     settings = f"epochs = 50\n  {KEEP}\n  stop = early(loss, patience=2)"
     model = text(settings).replace("adam(lr=0.01, clip_norm=1)", "sgd(lr=1.2)")
     (folder / "net.dlm").write_text(model)
-    assert main(["train", "net.dlm"]) == 0
+    assert main(["train", "net.dlm", "-o", "net.dlc", "--history", "net.json"]) == 0
     told = capsys.readouterr().err
     last = read_checkpoint("net.safetensors").facts
     kept = read_checkpoint("net.best.safetensors").facts
     losses = [record.values["test_loss"] for record in last.history]
     assert last.epoch < 50 and kept.epoch == 1 + int(np.argmin(losses)) == last.epoch - 2
     assert f"stopped early after epoch {last.epoch}: loss was best after epoch {kept.epoch}" in told
+    found = dlc.load("net.dlc").weights.tensor("head.w").bits
+    np.testing.assert_array_equal(
+        found, read_checkpoint("net.best.safetensors").tensors["head.w"].bits
+    )
+    assert len(json.loads(Path("net.json").read_text())) == last.epoch
     assert main(["train", "net.dlm", "--resume", "net.safetensors"]) == 0
     assert read_checkpoint("net.safetensors").facts.epoch == last.epoch
 
