@@ -22,8 +22,9 @@ from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Dataset
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
-from dlc.runtime.training.progress import ProgressLine
-from dlc.runtime.training.trainer import Progress, Trainer
+from dlc.runtime.training.progress import Progress, ProgressLine
+from dlc.runtime.training.trainer import Trainer
+from dlc.runtime.training.watching import best, best_path, measure
 
 DIVERGED = "D0815"
 
@@ -67,6 +68,9 @@ def command(
         bool,
         typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
     ] = False,
+    average: Annotated[
+        bool, typer.Option(help="Write the averages of weights, where the model keeps them.")
+    ] = True,
     threads: options.Threads = None,
     *,
     compilation: options.Compilation,
@@ -103,14 +107,36 @@ def command(
         if check_nan and error.diagnostics[0].code == DIVERGED:
             driver.check_last_step(request, trainer)
         raise
+    if trainer.stopped and trainer.epoch < trainer.facts.epochs:
+        note(_why_stopped(trainer))
+    whole = trainer.history
+    if out is not None and out.suffix == ".dlc":
+        _take_best(trainer, checkpoint or trainer.checkpoint)
     if out is not None:
-        _write(out, request, trainer, checkpoint)
+        _write(out, request, trainer, checkpoint, average=average)
     if plot is not None:
-        driver.write_curve(str(plot), trainer.history, Path(model).name)
+        driver.write_curve(str(plot), whole, Path(model).name)
     if history is not None:
-        write_file(history, [as_json(trainer.history).encode()])
-    _tell(trainer.history, as_data=json)
+        write_file(history, [as_json(whole).encode()])
+    _tell(whole, as_data=json)
     return 0
+
+
+def _why_stopped(trainer: Trainer) -> str:
+    """The line for a training that has ended early."""
+    watched = trainer.facts.stop
+    assert watched is not None
+    record = best(trainer.history, watched)
+    value = f"{watched.metric} was best after epoch {record.epoch}, {measure(record, watched):.6g}"
+    return f"stopped early after epoch {trainer.epoch}: {value}"
+
+
+def _take_best(trainer: Trainer, checkpoint: Path | None) -> None:
+    """Go back to the best checkpoint, where the model says to keep it and there is one."""
+    if trainer.facts.keep is None or checkpoint is None or not best_path(checkpoint).exists():
+        return
+    trainer.resume(best_path(checkpoint))
+    note(f"the weights are those of {best_path(checkpoint)}, after epoch {trainer.epoch}")
 
 
 def _check_files(
@@ -181,7 +207,12 @@ def _checkpoint(model: str, trainer: Trainer, chosen: Path | None) -> Path:
 
 
 def _write(
-    out: Path, request: driver.CompileRequest, trainer: Trainer, checkpoint: Path | None
+    out: Path,
+    request: driver.CompileRequest,
+    trainer: Trainer,
+    checkpoint: Path | None,
+    *,
+    average: bool,
 ) -> None:
     """The result: weights for other programs, or an artifact with the model's entry points.
 
@@ -191,7 +222,7 @@ def _write(
         if out.suffix == ".safetensors" or request.path.endswith(".dlc"):
             trainer.save(out)
         else:
-            driver.make_trained(request, trainer).artifact.write(out)
+            driver.make_trained(request, trainer, average=average).artifact.write(out)
     except DlcError:
         path = _checkpoint(request.path, trainer, checkpoint)
         trainer.save(path)

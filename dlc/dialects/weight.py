@@ -21,6 +21,8 @@ A `train` block with a name has that in between, `$optimizer.generate:head.w.m`.
 
 These states are `constant`: they begin as the optimizer says, whatever weights the model is given.
 """
+AVERAGE = "$average."
+"""Stands before the weight's name in the names of averages of weights, as `OPTIMIZER` does."""
 
 
 @op("weight.source")

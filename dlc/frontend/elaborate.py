@@ -289,10 +289,10 @@ def _trainings(
     nodes = blocks_of(file, module)
     if trains and not ev.at.problems.errors:
         nodes = [node for node in [chosen_block(file, module, block)] if node is not None]
+    if root is None or not nodes:
+        return ()
     library = loader.library("optimizers", ev)
-    checked = [
-        check_training(ev, node, root, library, weights) for node in nodes if root is not None
-    ]
+    checked = [check_training(ev, node, root, library, weights) for node in nodes]
     return tuple([training for training in checked if training is not None])
 
 

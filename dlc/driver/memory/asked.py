@@ -25,6 +25,7 @@ from dlc.runtime.artifact.manifest import EVALUATE, STEP
 from dlc.runtime.calling.specialization import Specializations
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.system.counts import whole_number
+from dlc.runtime.training.batch_sizes import first_axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,7 @@ def _usual(facts: manifest.Manifest, entry: manifest.Entry) -> dict[str, int | N
 def batch_of(training: manifest.Training, entry: manifest.Entry) -> str | None:
     """The size that counts the examples of a batch: the first of what the data has."""
     names = {dim.name for dim in entry.dims}
-    firsts = [item.shape[0] for item in entry.inputs if item.name in training.inputs and item.shape]
-    return next((size for size in firsts if size in names), None)
+    return next((size for size in first_axes(training, entry) if size in names), None)
 
 
 def _check_known(dims: Mapping[str, int], planned: list[EntryPlan]) -> None:

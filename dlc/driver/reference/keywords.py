@@ -9,9 +9,11 @@ from typing import Final
 from dlc.driver.reference.page import Page
 
 ALIASES: Final = {
+    "accumulate": "train",
     "along": "scan",
     "and": "or",
     "as": "import",
+    "average": "train",
     "batch": "train",
     "checkpoint": "train",
     "data": "train",
@@ -22,6 +24,7 @@ ALIASES: Final = {
     "freeze": "train",
     "from": "module",
     "in": "scan",
+    "keep": "train",
     "key": "param",
     "loss": "train",
     "metric": "train",
@@ -30,6 +33,7 @@ ALIASES: Final = {
     "optimizer": "train",
     "reverse": "scan",
     "seed": "train",
+    "stop": "train",
     "then": "if",
     "with": "fn",
     "yield": "scan",
@@ -372,8 +376,10 @@ _WORDS: Final = (
         "How a module is trained: where the examples come from, the loss as a function of them, the "
         "optimizer; `metric NAME = ...` is reported as well, `checkpoint` says where the weights are kept. "
         "`freeze = PART` leaves parts of the module as they are, `optimizer(PART)` updates a part, and in "
-        "those of `eval = PART` `training` is false. Several blocks for a module have names: "
-        "train NAME for Module { ... }. dlc train does it.",
+        "those of `eval = PART` `training` is false. `accumulate = N` sums the gradients of N batches in a "
+        "step, `average = ema(decay=0.999)` keeps averages of weights. `stop = early(loss, patience=5)` "
+        "ends a training that gets no better, `keep = best(loss)` keeps the best checkpoint. With names, "
+        "`train NAME for Module { ... }`, a module has several blocks. dlc train does it.",
         """
         import nn (Linear)
         dim B = 1..512

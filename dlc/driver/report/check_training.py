@@ -76,9 +76,9 @@ def check_trainings(request: CompileRequest, model: SourceModel) -> tuple[Checke
     that is missing or does not fit, a batch that the sizes have no room for, a checkpoint that cannot be
     written.
     """
-    blocks = [row for row in model.blocks if request.block in (None, row.name)]
-    if request.module is not None:
-        blocks = [row for row in blocks if row.module == request.module]
+    if request.block is not None:
+        return (_checked(request),)
+    blocks = [row for row in model.blocks if request.module in (None, row.module)]
     return tuple(
         [_checked(replace(request, module=row.module, block=row.name or None)) for row in blocks]
     )

@@ -200,9 +200,12 @@ def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
     return saved_seed
 
 
-def make_trained(request: CompileRequest, trainer: Trainer) -> CompileResult:
-    """The artifact with the model's entry points and the trained weights."""
-    return make_artifact(replace(without_own(request), weights=trainer.trained()))
+def make_trained(
+    request: CompileRequest, trainer: Trainer, *, average: bool = True
+) -> CompileResult:
+    """The artifact with the model's entry points and the trained weights, or their averages."""
+    weights = trainer.trained(average=average)
+    return make_artifact(replace(without_own(request), weights=weights))
 
 
 def check_last_step(request: CompileRequest, trainer: Trainer) -> None:

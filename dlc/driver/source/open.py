@@ -186,6 +186,10 @@ def _training_facts(block: frontend.Training) -> Training:
         path,
         every,
         block.block,
+        block.accumulate,
+        block.parts,
+        block.stop,
+        block.keep,
     )
 
 

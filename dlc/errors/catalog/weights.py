@@ -89,8 +89,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0530": Page(
         "an entry that a `train` block does not have",
-        "The entries are data, loss, metric, optimizer, batch, epochs, seed and checkpoint, each once but "
-        "for metric. Data comes from npz, npy, safetensors, csv, text or pictures.",
+        "The entries are data, loss, metric, optimizer, freeze, eval, batch, accumulate, average, epochs, "
+        "seed, checkpoint, stop and keep, each once but for metric and optimizer(...). Data comes from "
+        "npz, npy, safetensors, csv, text or pictures.",
         TRAIN.format("  epoch = 5\n"),
         TRAIN.format("  epochs = 5\n"),
     ),

@@ -95,9 +95,12 @@ def _derivative(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
             help=f"pass the function itself: {kind}(f, wrt=x)(x)",
         )
     names = function.parameter_names
-    if not names:
-        raise ev.at.fail("D0422", f"{function.called} has no parameters", target.span)
     if wrt is None:
+        if not names:
+            help = "name a weight that it uses, wrt=head.w, or all of them: wrt=params"
+            raise ev.at.fail(
+                "D0422", f"{function.called} has no parameters", target.span, help=help
+            )
         return Derivative(kind, function, (names[0],), single=True)
     wrt_arguments = (
         wrt.items if isinstance(wrt, ast.Tuple) else (ast.Argument(wrt.span, None, wrt),)

@@ -17,34 +17,34 @@ from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.keys import SEED_NAME
 from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
-from dlc.frontend.elaboration.tensors import as_tensor, dtype_of, tensor_type
 from dlc.frontend.elaboration.trace import Frame
-from dlc.frontend.elaboration.types import declared_type
-from dlc.frontend.elaboration.values import UNKNOWN, Callee, Datum, describe
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.modules.instances import Instance
 from dlc.frontend.sources.files import File
 from dlc.frontend.training.data import data_source
-from dlc.frontend.training.entries import checkpoint, whole
+from dlc.frontend.training.entries import average, checkpoint, watched, whole
+from dlc.frontend.training.functions import (
+    declared_input,
+    loss_values,
+    one_number,
+    part_names,
+    scope_of,
+)
 from dlc.frontend.training.optimizers import Group, groups_of
 from dlc.frontend.training.parts import Part, in_eval_mode, parts_of
 from dlc.frontend.training.state_updates import lift_sets
-from dlc.ir.core import Value
-from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
-from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource
+from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource, Watched
 from dlc.text.model import ast
 
 __all__ = [
     "Training",
     "check_training",
-    "declared_input",
-    "one_number",
-    "scope_of",
 ]
 
 ENTRIES: Final = (
-    "data", "loss", "metric", "optimizer", "freeze", "eval", "batch", "epochs", "seed", "checkpoint",
+    "data", "loss", "metric", "optimizer", "freeze", "eval", "batch", "accumulate", "average", "epochs",
+    "seed", "checkpoint", "stop", "keep",
 )  # fmt: skip
 
 
@@ -66,6 +66,14 @@ class Training:
     epochs: int
     seed: int
     checkpoint: tuple[str, int] | None
+    parts: tuple[str, ...]
+    """The names of further numbers that the loss gives, which are recorded."""
+    accumulate: int
+    """The number of microbatches in a step."""
+    average: float | None
+    """The decay of the averages of weights, if there are any."""
+    stop: Watched | None
+    keep: Watched | None
     loss: ast.Loss = field(repr=False)
     measured: tuple[ast.Metric, ...] = field(repr=False)
     groups: tuple[Group, ...] = field(repr=False)
@@ -102,6 +110,7 @@ class _Check:
         self.metrics = [e for e in node.entries if isinstance(e, ast.Metric)]
         self.at.source = root.source
         self.scope = Scope(root)
+        self.parts: tuple[str, ...] = ()
 
     def run(self, weights: Sequence[Weight]) -> Training | None:
         """Check every entry; an error in one leaves the others."""
@@ -130,6 +139,11 @@ class _Check:
             epochs,
             seed,
             checkpoint,
+            self.parts,
+            self._accumulate(inputs),
+            self._average(),
+            self._watched("stop", "early", data),
+            self._watched("keep", "best", data),
             self.losses[0],
             tuple(self.metrics),
             groups,
@@ -207,6 +221,9 @@ class _Check:
         (loss, *_) = self.losses
         inputs = self._function(loss.name, loss.parameters, loss.body, loss, training=True)
         for metric in self.metrics:
+            if metric.name in self.parts:
+                message = f"{metric.name} is a metric and a part of the loss"
+                self._report("D0530", message, metric.name_span, "call one of them otherwise")
             seen = loss.parameters if metric.parameters is None else metric.parameters
             metric_inputs = self._function(metric.name, seen, metric.body, None, training=False)
             if inputs is not None and metric_inputs is not None:
@@ -250,7 +267,12 @@ class _Check:
                     inputs[parameter.name] = declared_input(ev, parameter, scope)
                 if loss is None:
                     scope.names["loss"] = at.top.add_argument(TensorType(F32), "loss")
-                one_number(ev, name, ev.eval(body, scope), body, floats=loss is not None)
+                value = ev.eval(body, scope)
+                if loss is None:
+                    one_number(ev, name, value, body, floats=False)
+                else:
+                    loss_values(ev, value, body)
+                    self.parts = part_names(value)
                 lift_sets(at.block)
                 return inputs
         except ModelError as error:
@@ -321,46 +343,41 @@ class _Check:
         entry = self.settings.get(name)
         return default if entry is None else whole(self.ev, self.root, entry, least)
 
+    def _accumulate(self, inputs: Mapping[str, TensorType]) -> int:
+        """The number of microbatches in a step; their inputs have one number of examples."""
+        count = self._whole("accumulate", 1, 1)
+        declared = {p.name for loss in self.losses for p in loss.parameters}
+        firsts = {t.shape[0] if t.shape else 1 for name, t in inputs.items() if name in declared}
+        if count > 1 and len(firsts) > 1:
+            self._report(
+                "D0534",
+                "the inputs of the loss have several first axes, so a batch has no equal parts",
+                self.settings["accumulate"].value.span,
+                "leave accumulate out: let trainer.step take smaller batches",
+            )
+        return count
+
+    def _average(self) -> float | None:
+        entry = self.settings.get("average")
+        return None if entry is None else average(self.ev, self.root, entry)
+
+    def _watched(self, name: str, function: str, data: DataSource) -> Watched | None:
+        """What `stop = early(...)` or `keep = best(...)` watches."""
+        entry = self.settings.get(name)
+        if entry is None:
+            return None
+        metrics = [metric.name for metric in self.metrics]
+        known = ("loss", *self.parts, *metrics)
+        found = watched(self.ev, self.root, entry, function, known)
+        span = entry.value.span
+        if found is not None and found.metric in metrics and not (data.test_part or data.test_path):
+            message = f"{found.metric} is measured on the examples for the test, and there are none"
+            self._report("D0549", message, span, "keep some: data = npz(..., test=0.2)")
+        if name == "keep" and "checkpoint" not in self.settings:
+            help = 'write checkpoint = file("model.safetensors")'
+            self._report("D0531", "the best checkpoint is kept beside the last one", span, help)
+        return found
+
     def _checkpoint(self) -> tuple[str, int] | None:
         entry = self.settings.get("checkpoint")
         return None if entry is None else checkpoint(self.ev, self.root, entry)
-
-
-def scope_of(root: Instance) -> Scope:
-    """A scope in which the sizes that the file declares are symbols."""
-    scope = Scope(root)
-    home = root.core.definition.home
-    assert isinstance(home, File)
-    scope.names.update({n: symbol(n) for n in home.dims() if root.is_dim(n)})
-    return scope
-
-
-def declared_input(ev: Evaluator, parameter: ast.Parameter, scope: Scope) -> TensorType:
-    """The type of a parameter of the loss or a metric, which becomes an argument of the top block."""
-    if not isinstance(parameter.type, ast.TensorType):
-        raise ev.at.fail(
-            "D0334",
-            f"{parameter.name} has no type",
-            parameter.span,
-            help=f"write its type: {parameter.name}: f32[B, 10]",
-        )
-    type = declared_type(ev, parameter.type, scope)
-    scope.names[parameter.name] = ev.at.top.add_argument(type, parameter.name)
-    return type
-
-
-def one_number(ev: Evaluator, name: str, value: Datum, body: ast.Expr, *, floats: bool) -> Value:
-    """The value of the loss or a metric, which is one number."""
-    at = ev.at
-    at.stand(body.span)
-    if value is UNKNOWN:
-        raise Poisoned
-    number = as_tensor(at, value) if not isinstance(value, Callee) else None
-    if number is None or tensor_type(number).rank or (floats and not dtype_of(number).is_float):
-        raise at.fail(
-            "D0532",
-            f"{name} is one number, found {describe(value)}",
-            body.span,
-            help="take the mean: mean(...)",
-        )
-    return number

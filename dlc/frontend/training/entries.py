@@ -12,10 +12,11 @@ from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.values import describe
 from dlc.frontend.modules.instances import Instance
 from dlc.frontend.weights.initialisers import beside
+from dlc.runtime.artifact.manifest import Watched
 from dlc.runtime.data.source import Setting
 from dlc.text.model import ast
 
-__all__ = ["MOST", "called", "checkpoint", "constant", "whole"]
+__all__ = ["MOST", "average", "called", "checkpoint", "constant", "watched", "whole"]
 
 SAFETENSORS: Final = ".safetensors"
 MOST = (1 << 32) - 1
@@ -66,6 +67,65 @@ def whole(ev: Evaluator, root: Instance, entry: ast.Setting, least: int) -> int:
     help = f"write {entry.name} = {max(least, 1)}"
     ev.report(ev.at.fail("D0534", message, entry.value.span, help=help))
     return least
+
+
+def average(ev: Evaluator, root: Instance, entry: ast.Setting) -> float | None:
+    """The decay of `average = ema(decay=0.999)`, a number between 0 and 1; None if it is wrong."""
+    found = called(ev, entry, ("ema",), "ema(decay=0.999)")
+    if found is None:
+        return None
+    _, call = found
+    match call.arguments:
+        case [ast.Argument(name=None | "decay", value=node)]:
+            value = constant(ev, root, node)
+        case _:
+            value = None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
+        return float(value)
+    message = "ema takes its decay, a number above 0 and below 1"
+    help = "write average = ema(decay=0.999)"
+    ev.report(ev.at.fail("D0534", message, call.span, help=help))
+    return None
+
+
+def watched(
+    ev: Evaluator, root: Instance, entry: ast.Setting, function: str, known: Sequence[str]
+) -> Watched | None:
+    """What `stop = early(accuracy, mode="max", patience=5)` or `keep = best(loss)` watches.
+
+    `known` are the loss, its parts and the metrics. None where it is wrong, which is recorded.
+    """
+    patient = function == "early"
+    example = f"{function}(loss{', patience=5' if patient else ''})"
+    found = called(ev, entry, (function,), example)
+    if found is None:
+        return None
+    _, call = found
+    named = {item.name: item.value for item in call.arguments if item.name is not None}
+    positional = [item.value for item in call.arguments if item.name is None]
+    mode = constant(ev, root, named.pop("mode")) if "mode" in named else None
+    patience = constant(ev, root, named.pop("patience")) if "patience" in named and patient else 1
+    match positional:
+        case [ast.Name(name=metric)] if not named and metric in known:
+            pass
+        case _:
+            message = f"{function} takes the loss or a metric: one of {', '.join(known)}"
+            ev.report(
+                ev.at.fail("D0534", message, call.span, help=f"write {entry.name} = {example}")
+            )
+            return None
+    if metric == "loss":
+        mode = mode or "min"
+    if mode not in ("min", "max"):
+        help = f'write {function}({metric}, mode="max") if the greatest {metric} is the best'
+        message = f"{function}({metric}) does not say which {metric} is the best"
+        ev.report(ev.at.fail("D0534", message, call.span, help=help))
+        return None
+    if not isinstance(patience, int) or isinstance(patience, bool) or patience < 1:
+        message = f"patience is a number of epochs from 1 on, found {patience}"
+        ev.report(ev.at.fail("D0534", message, call.span, help=f"write {entry.name} = {example}"))
+        return None
+    return Watched(metric, "max" if mode == "max" else "min", patience)
 
 
 def checkpoint(ev: Evaluator, root: Instance, entry: ast.Setting) -> tuple[str, int] | None:

@@ -20,14 +20,17 @@ from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.tensors import broadcast_to, convert, dtype_of, tensor_type
 from dlc.frontend.elaboration.trace import Frame, capture
-from dlc.frontend.elaboration.weight import Weight
+from dlc.frontend.elaboration.weight import Origin, Weight
 from dlc.frontend.exports import begin, finish
 from dlc.frontend.modules.instances import Core
-from dlc.frontend.training.block import Training, declared_input, one_number, scope_of
+from dlc.frontend.training.accumulation import Differentiated, accumulated
+from dlc.frontend.training.block import Training
+from dlc.frontend.training.functions import declared_input, loss_values, one_number, scope_of
 from dlc.frontend.training.optimizers import updated
 from dlc.frontend.training.parts import in_eval_mode
 from dlc.frontend.training.state_updates import lift_sets
-from dlc.ir.core import Block, Value
+from dlc.frontend.weights.symbols import weight_value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.types import F32, I32, TensorType
 from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, STEP, TOTAL
 from dlc.text.model import ast
@@ -53,6 +56,8 @@ class _Functions:
         self.groups = {symbol: group for group in training.groups for symbol in group.symbols}
         self.source = training.root.source
         self.states: list[Weight] = []
+        self.averages: dict[str, Weight] = {}
+        """The averages of weights by the weights' symbols, once `step` ran."""
 
     # One step -------------------------------------------------------------------------------------
 
@@ -64,32 +69,45 @@ class _Functions:
         total = at.top.add_argument(TensorType(I32), TOTAL)
         at.training, at.total_steps = True, total
         try:
-            loss, gradients, following = self._differentiated(scope)
+            losses, gradients, following = self._gradients(scope)
             clipped = self._clipped(gradients)
             for symbol, gradient in clipped.items():
                 following[at.gets[symbol]] = self._updated(symbol, gradient, step)
             following.update(lift_sets(at.top))
+            following.update(self._averages(following, step))
         finally:
             at.training, at.total_steps = False, None
         if not total.uses:
             at.top.remove_argument(total.index)
         names = {get: symbol for symbol, get in at.gets.items()}
-        results = [("loss", loss), *[(names[get], value) for get, value in following.items()]]
+        results = [
+            *zip(("loss", *self.training.parts), losses, strict=True),
+            *[(names[get], value) for get, value in following.items()],
+        ]
         return self._finish(STEP, results)
 
-    def _differentiated(self, scope: Scope) -> tuple[Value, dict[str, Value], dict[Value, Value]]:
-        """The loss, what each trained weight receives, and what the states become that it sets."""
+    def _gradients(self, scope: Scope) -> Differentiated:
+        """The losses of the batch, the gradient for each weight, and what the states become."""
+        names = [parameter.name for parameter in self.training.loss.parameters]
+        inputs = {name: value for name in names if isinstance(value := scope.names[name], Value)}
+        if self.training.accumulate == 1:
+            return self._differentiated(scope, inputs)
+        count = self.training.accumulate
+        return accumulated(self.at, count, inputs, lambda rows: self._differentiated(scope, rows))
+
+    def _differentiated(self, outer: Scope, inputs: Mapping[str, Value]) -> Differentiated:
+        """The losses of these inputs, what each trained weight receives, and what the states become."""
         at, loss = self.at, self.training.loss
+        scope = outer.inner()
+        scope.names.update(inputs)
         body = Block()
         with at.inside(body), in_eval_mode(self.training.eval):
-            value = one_number(
-                self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
-            )
+            value, *parts = loss_values(self.ev, self.ev.eval(loss.body, scope), loss.body)
             states = lift_sets(body)
-            kept = [at(flow.StopGradient(new)) for new in states.values()]
+            kept = [at(flow.StopGradient(new)) for new in (*parts, *states.values())]
             at.place(flow.Yield((value, *kept)))
-        inputs = capture([body])
-        wrt = [k for k, item in enumerate(inputs) if self._is_trained(item)]
+        captured = capture([body])
+        wrt = [k for k, item in enumerate(captured) if self._is_trained(item)]
         if not wrt:
             raise at.fail(
                 "D0531",
@@ -100,12 +118,12 @@ class _Functions:
         at.stand(loss.body.span)
         seeds = [array.fill(at, 1, tensor_type(value))]
         seeds += [array.fill(at, 0, tensor_type(k)) for k in kept if dtype_of(k).is_float]
-        results = at.all(flow.Vjp(tuple(inputs), tuple(seeds), body, tuple(wrt), True))
-        count = 1 + len(kept)
+        results = at.all(flow.Vjp(tuple(captured), tuple(seeds), body, tuple(wrt), True))
+        losses, count = 1 + len(parts), 1 + len(kept)
         names = {get: symbol for symbol, get in at.gets.items()}
-        gradients = {names[inputs[k]]: g for k, g in zip(wrt, results[count:], strict=True)}
-        following = dict(zip(states, results[1:count], strict=True))
-        return results[0], gradients, following
+        gradients = {names[captured[k]]: g for k, g in zip(wrt, results[count:], strict=True)}
+        following = dict(zip(states, results[losses:count], strict=True))
+        return Differentiated(list(results[:losses]), gradients, following)
 
     def _is_trained(self, value: Value) -> bool:
         symbol = next((name for name, get in self.at.gets.items() if get is value), None)
@@ -156,11 +174,48 @@ class _Functions:
     def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
         """The updated weight; the states that the optimizer keeps for it are added to `states`."""
         core = self.groups[symbol].optimizer
-        block = f"{self.training.block}:" if self.training.block else ""
-        core.path = f"{weight.OPTIMIZER}{block}{symbol}"
+        core.path = f"{weight.OPTIMIZER}{self._block_prefix}{symbol}"
         value = updated(self.ev, core, self.at.gets[symbol], gradient, step)
         self.states += [replace(state, constant=True) for state in core.weights.values()]
         return value
+
+    def _averages(self, following: Mapping[Value, Value], step: Value) -> dict[Value, Value]:
+        """What the averages of the updated weights become.
+
+        At first they follow the weights faster, by the decay min(decay, (1 + step) / (10 + step)) of
+        TensorFlow's ExponentialMovingAverage: what the weights began with is soon forgotten.
+        """
+        decay = self.training.average
+        if decay is None:
+            return {}
+        at = self.at
+        behind = at(array.Add(convert(at, step, F32), array.fill(at, 10, TensorType(F32))))
+        early = at(array.Divide(array.fill(at, 9, TensorType(F32)), behind))
+        rate = at(array.Maximum(early, array.fill(at, 1 - decay, TensorType(F32))))
+        averages: dict[Value, Value] = {}
+        for symbol, get in list(at.gets.items()):
+            if symbol in self.groups and get in following:
+                average = weight_value(at, self._average_of(symbol), ())
+                new = convert(at, following[get], F32)
+                way = at(array.Subtract(new, average))
+                part = at(array.Multiply(way, broadcast_to(at, rate, tensor_type(way).shape)))
+                averages[average] = at(array.Add(average, part))
+        return averages
+
+    def _average_of(self, symbol: str) -> Weight:
+        """The state that holds the average of a weight, in f32."""
+        item = self.weights[symbol]
+        name = f"{weight.AVERAGE}{self._block_prefix}{symbol}"
+        average = Weight(
+            name, item.type.with_dtype(F32), Origin("zeros()"), False, 0, item.place, constant=True
+        )
+        self.states.append(average)
+        self.averages[symbol] = average
+        return average
+
+    @property
+    def _block_prefix(self) -> str:
+        return f"{self.training.block}:" if self.training.block else ""
 
     def loss(self) -> func.Func:
         """The loss alone, `training` true, with its weights where they are; what it sets is dropped."""
@@ -169,9 +224,7 @@ class _Functions:
         at.training = True
         try:
             with in_eval_mode(self.training.eval):
-                value = one_number(
-                    self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
-                )
+                value, *_ = loss_values(self.ev, self.ev.eval(loss.body, scope), loss.body)
             lift_sets(at.top)
         finally:
             at.training = False
@@ -187,9 +240,9 @@ class _Functions:
             parameters |= {p.name: p for p in metric.parameters or () if p.name not in parameters}
         scope = self._begin(EVALUATE, tuple(parameters.values()))
         body = training.loss.body
-        loss = one_number(ev, "loss", ev.eval(body, scope), body, floats=True)
+        loss, *parts = loss_values(ev, ev.eval(body, scope), body)
         scope.names["loss"] = loss
-        results = [("loss", loss)]
+        results = [("loss", loss), *zip(training.parts, parts, strict=True)]
         for metric in training.measured:
             value = ev.eval(metric.body, scope)
             number = one_number(ev, metric.name, value, metric.body, floats=False)
@@ -202,8 +255,9 @@ class _Functions:
         training = self.training
         begin(self.ev, Frame(name, "", self.source), training.loss.span)
         scope = scope_of(training.root)
+        count = training.accumulate if name == STEP else 1
         for parameter in parameters:
-            declared_input(self.ev, parameter, scope)
+            declared_input(self.ev, parameter, scope, count)
         return scope
 
     def _finish(self, name: str, results: Sequence[tuple[str, Value]]) -> func.Func:
@@ -211,8 +265,8 @@ class _Functions:
         at = self.at
         arguments: dict[Value, Value] = {}
         for symbol, get in at.gets.items():
-            argument = arguments[get] = at.top.add_argument(get.type, symbol)
-            get.replace_by(argument)
+            arguments[get] = self._argument(symbol, get, averaged=name == EVALUATE)
+            get.replace_by(arguments[get])
             assert get.op is not None
             get.op.erase()
         # An optimizer may leave a weight as it is.
@@ -224,6 +278,17 @@ class _Functions:
         inputs = set(function.input_names)
         function.attributes["dlc.updates"] = tuple([n if n in inputs else "" for n, _ in results])
         return function
+
+    def _argument(self, symbol: str, get: Value, *, averaged: bool) -> Value:
+        """The argument that a weight is; its average where it has one and that is wanted."""
+        average = self.averages.get(symbol) if averaged else None
+        if average is None:
+            return self.at.top.add_argument(get.type, symbol)
+        assert get.op is not None
+        argument = self.at.top.add_argument(average.type, average.symbol)
+        if dtype_of(get) is F32:
+            return argument
+        return Builder.before_op(get.op)(array.Cast(argument, dtype_of(get)))
 
 
 def train_functions(

@@ -321,12 +321,23 @@ NUMBER, TOTAL, SEED = "step", "total_steps", "seed"
 all steps, and the seed of its random numbers."""
 
 
+class Watched(NamedTuple):
+    """A measure after each epoch that decides something; the best is the least, or with `mode` "max" the
+    greatest. A training stops once it has not become better in `patience` epochs."""
+
+    metric: str
+    mode: Literal["min", "max"] = "min"
+    patience: int = 1
+
+
 class Training(NamedTuple):
     """The training of an artifact with the entry points `train_step` and `evaluate`.
 
     `module` is the trained module, `block` the name of the `train` block, if it has one, `inputs` are those
     from a batch. `checkpoint` is the path of the
     checkpoint relative to the model, if there is one, which is written after every `every` epochs.
+    A step goes through `accumulate` batches; `parts` are the numbers that the loss gives besides itself.
+    `stop` ends the training early, `keep` says which checkpoint is the best.
     """
 
     module: str
@@ -338,6 +349,15 @@ class Training(NamedTuple):
     checkpoint: str = ""
     every: int = 1
     block: str = ""
+    accumulate: int = 1
+    parts: tuple[str, ...] = ()
+    stop: Watched | None = None
+    keep: Watched | None = None
+
+    @property
+    def examples(self) -> int:
+        """The number of examples in a step."""
+        return self.batch * self.accumulate
 
 
 class Promise(NamedTuple):

@@ -112,7 +112,10 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     entries = {entry.name: entry for entry in manifest.entries}
     if entries.keys() != {STEP, EVALUATE}:
         raise refuse("what trains has the entry points train_step and evaluate, and no others")
-    if min(facts.batch, facts.epochs, facts.every) < 1 or not 0 <= facts.seed < 1 << 64:
+    if (
+        min(facts.batch, facts.epochs, facts.every, facts.accumulate) < 1
+        or not 0 <= facts.seed < 1 << 64
+    ):
         raise refuse("its training has a number out of range")
     weights = {
         weight.name: (weight.dtype, tuple(map(str, weight.shape))) for weight in manifest.weights

@@ -25,9 +25,18 @@ def check_batches(facts: Training, entries: Iterable[Entry], data: Dataset) -> N
             _check_part(facts, by_name[name], part, part.count, what)
 
 
+def first_axes(facts: Training, entry: Entry) -> list[str]:
+    """The sizes that count the examples of one batch, of which a step may take several: `B` of `4*B`."""
+    shapes = [item.shape for item in entry.inputs if item.name in facts.inputs and item.shape]
+    several = f"{facts.accumulate}*" if facts.accumulate > 1 else ""
+    return [first.removeprefix(several) for first, *_ in shapes]
+
+
 def _check_part(facts: Training, entry: Entry, data: Dataset, count: int, what: str) -> None:
-    whole = min(facts.batch, count)
-    last = count % facts.batch if count > facts.batch else 0
+    microbatches = facts.accumulate if entry.name == STEP else 1
+    most = facts.batch * microbatches
+    whole, last = min(most, count), count % most if count > most else 0
+    whole, last = whole - whole % microbatches, last - last % microbatches
     for size, which in ((whole, "batches"), (last, "a last batch")):
         told = _refusal(facts, entry, data, size) if size else None
         if told is not None:
@@ -51,7 +60,7 @@ def _refusal(facts: Training, entry: Entry, data: Dataset, size: int) -> str | N
 
 
 def _way_out(facts: Training, entry: Entry, count: int, *, last: bool) -> str:
-    firsts = [item.shape[0] for item in entry.inputs if item.name in facts.inputs]
+    firsts = first_axes(facts, entry)
     dim = next((dim for dim in entry.dims if dim.name in firsts), None)
     if dim is None:
         fixed = next((size for size in firsts if size.isdecimal()), None)

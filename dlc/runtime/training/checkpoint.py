@@ -10,7 +10,8 @@ of day and no path, so the same training gives the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from dlc.errors import ArtifactError, UsageError
@@ -23,7 +24,8 @@ from dlc.runtime.system.mapped_files import map_file
 from dlc.runtime.training.history import History, number_of, restored, stored
 
 _KEY = "dlc.checkpoint"
-_OPTIMIZER = "$optimizer."
+OPTIMIZER, AVERAGE = "$optimizer.", "$average."
+"""These stand before a weight's name in the names of what its optimizer keeps, and of its average."""
 _ONE, _BY_BLOCK = 1, 2
 _NUMBERS = ("epoch", "step", "position", "seed")
 _KEYS = {*_NUMBERS, "history", "total"}
@@ -42,6 +44,8 @@ class Facts(NamedTuple):
     history: History = ()
     total: float = 0.0
     """Sum of the losses of those examples, so that a resumed epoch has the same mean loss."""
+    parts: Mapping[str, float] = MappingProxyType({})
+    """The same of the further numbers that the loss gives."""
 
 
 class Checkpoint(NamedTuple):
@@ -89,15 +93,47 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def block_of(name: str) -> str | None:
-    """The `train` block whose optimizer keeps a tensor of this name; None for a weight of the model.
+    """The `train` block that keeps a tensor of this name beside the weights; None for one of the model.
 
     >>> block_of("$optimizer.generate:head.w.m"), block_of("$optimizer.head.w.m"), block_of("head.w")
     ('generate', '', None)
     """
-    if not name.startswith(_OPTIMIZER):
+    kind = next((kind for kind in (OPTIMIZER, AVERAGE) if name.startswith(kind)), None)
+    if kind is None:
         return None
-    block, colon, _ = name.removeprefix(_OPTIMIZER).partition(":")
+    block, colon, _ = name.removeprefix(kind).partition(":")
     return block if colon else ""
+
+
+def kept_for(name: str) -> str:
+    """The weight that an average is of.
+
+    >>> kept_for("$average.generate:head.w"), kept_for("$average.head.w")
+    ('head.w', 'head.w')
+    """
+    return name.removeprefix(AVERAGE).rpartition(":")[2]
+
+
+def wanted_of(
+    checkpoint: Checkpoint, tensors: Mapping[str, Tensor], blocks: Iterable[str]
+) -> dict[str, Tensor]:
+    """The tensors that a checkpoint has to have: not what is kept for blocks that it is not of."""
+    new = [block for block in blocks if block not in checkpoint.progress]
+    return {name: tensor for name, tensor in tensors.items() if block_of(name) not in new}
+
+
+def check_fit(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], path: str) -> None:
+    """Refuse a checkpoint (UsageError, D0548) that lacks one of these, or has it of another type."""
+    for name, tensor in wanted.items():
+        other = checkpoint.tensors.get(name)
+        if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
+            what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
+            raise UsageError(
+                f"{path} is of another training: {name} is {tensor.dtype}{list(tensor.shape)}, "
+                f"the checkpoint {what}",
+                code="D0548",
+                help="resume with the model and the optimizer that it was made with",
+            )
 
 
 def carried_by(checkpoint: Checkpoint, blocks: Container[str]) -> Checkpoint:
@@ -119,7 +155,9 @@ def progress_text(progress: Mapping[str, Facts]) -> str:
 
 def _record(facts: Facts) -> dict[str, Json]:
     numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
-    return {**numbers, "history": stored(facts.history), "total": repr(facts.total)}
+    parts: dict[str, Json] = {name: repr(total) for name, total in facts.parts.items()}
+    measured: dict[str, Json] = {"history": stored(facts.history), "total": repr(facts.total)}
+    return {**numbers, **measured, **({"parts": parts} if parts else {})}
 
 
 def progress_of_text(text: str, name: str) -> dict[str, Facts]:
@@ -155,13 +193,17 @@ def _by_block(record: Mapping[str, Json]) -> dict[str, Facts]:
 
 def _facts(record: Json) -> Facts:
     """The progress of one block; raises Mismatch for any other value."""
-    if not isinstance(record, dict) or set(record) != _KEYS:
+    if not isinstance(record, dict) or set(record) - {"parts"} != _KEYS:
         raise Mismatch(f"expected the keys {', '.join(sorted(_KEYS))}")
     if not all(type(record[key]) is int and cast(int, record[key]) >= 0 for key in _NUMBERS):
         raise Mismatch(f"{', '.join(_NUMBERS)} are whole numbers from 0 on")
     numbers = {key: cast(int, record[key]) for key in _NUMBERS}
     history, total = restored(record["history"]), number_of(record["total"])
-    return Facts(**numbers, history=history, total=total)
+    parts = record.get("parts", {})
+    if not isinstance(parts, dict):
+        raise Mismatch("parts are numbers by name")
+    sums = {name: number_of(text) for name, text in parts.items()}
+    return Facts(**numbers, history=history, total=total, parts=sums)
 
 
 def _newer(name: str, version: Json | None) -> UsageError:

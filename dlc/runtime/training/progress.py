@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 _REDRAW = 0.1
 """Seconds between two redraws of the line."""
@@ -17,6 +17,20 @@ _PLAIN = 30.0
 """Seconds between two plain lines within an epoch."""
 _BAR = 20
 _ERASE = "\x1b[K"
+
+
+class Progress(NamedTuple):
+    """The progress of `Trainer.fit`: after each step, and with `measured` at the end of an epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    position: int
+    """Number of finished examples of this epoch."""
+    examples: int | None
+    """Number of examples in an epoch, if it is known."""
+    loss: float
+    measured: Mapping[str, float] | None = None
 
 
 class ProgressLine:

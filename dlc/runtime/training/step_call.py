@@ -81,3 +81,8 @@ def _passed(weight: Tensor) -> object:
     """A weight in the form that an entry point accepts fastest: if possible a NumPy array."""
     is_array = weight.dtype != BF16.name and weight.device == "cpu"
     return weight.bits if is_array else weight
+
+
+def first_examples(batch: Batch, count: int) -> Batch:
+    """The first examples of a batch: a last one that is short may not make equal microbatches."""
+    return {name: rows[:count] for name, rows in batch.items()}

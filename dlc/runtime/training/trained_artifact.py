@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dlc.errors import ArtifactError, UsageError
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import Dim, Entry, Input, Training
+from dlc.runtime.artifact.manifest import STEP, Dim, Entry, Input, Training
 from dlc.runtime.data import Dataset, open_data
 from dlc.runtime.data.opening import Given
 from dlc.runtime.training.checkpoint import Facts, progress_of_text
@@ -40,7 +40,7 @@ def open_examples(
     batch = set(facts.inputs)
     wanted: dict[str, Input] = {}
     dims: dict[str, Dim] = {}
-    for entry in entries:
+    for entry in sorted(entries, key=lambda entry: entry.name == STEP):  # a step's own sizes count
         wanted.update({item.name: item for item in entry.inputs if item.name in batch})
         dims.update({dim.name: dim for dim in entry.dims})
     inputs, sizes = tuple(wanted.values()), tuple(dims.values())

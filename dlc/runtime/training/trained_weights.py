@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import DTYPES
@@ -17,6 +18,7 @@ from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.system.buffers import Bytes, aligned_bytes, as_bytes
+from dlc.runtime.training.checkpoint import AVERAGE, block_of, kept_for
 from dlc.runtime.weights.model_weights import WeightViews
 
 
@@ -92,6 +94,26 @@ class TrainedWeights:
         """The current weights by name, in the memory of the host."""
         assert self.block.size == self._block.size
         return self._tensors
+
+    def begin_averages(self) -> None:
+        """Let the averages of weights begin as the weights are."""
+        tensors = self.tensors
+        starts = {
+            name: Tensor(tensors[kept_for(name)].values(), tensor.dtype)
+            for name, tensor in tensors.items()
+            if name.startswith(AVERAGE)
+        }
+        if starts:
+            self.replace(starts)
+
+    def averages(self, block: str) -> dict[str, NDArray[np.generic]]:
+        """Copies of the averages that a `train` block keeps, with the names and dtypes of the weights."""
+        tensors = self.tensors
+        return {
+            kept_for(name): Tensor(tensor.values(), tensors[kept_for(name)].dtype).bits.copy()
+            for name, tensor in tensors.items()
+            if name.startswith(AVERAGE) and block_of(name) == block
+        }
 
     def section(self, table: Sequence[Weight]) -> memoryview:
         """The current weights as the section of an artifact that has this table."""

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +35,18 @@ from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
     Checkpoint,
     Facts,
-    block_of,
     carried_by,
+    check_fit,
     progress_text,
     read_checkpoint,
+    wanted_of,
     write_checkpoint,
 )
 from dlc.runtime.training.divergence import check_loss, check_weights, interval
+from dlc.runtime.training.epoch_sums import EpochSums
 from dlc.runtime.training.history import TEST, History, Record
-from dlc.runtime.training.step_call import StepCall
+from dlc.runtime.training.progress import Progress
+from dlc.runtime.training.step_call import StepCall, first_examples
 from dlc.runtime.training.trained_artifact import (
     PROGRESS,
     open_examples,
@@ -52,6 +54,7 @@ from dlc.runtime.training.trained_artifact import (
     training_of,
 )
 from dlc.runtime.training.trained_weights import TrainedWeights
+from dlc.runtime.training.watching import best, best_path, is_over
 from dlc.runtime.weights.model_weights import WeightViews
 
 Array = NDArray[np.generic]
@@ -63,20 +66,6 @@ _MOST_STEPS = (1 << 31) - 1
 """The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
 _BUFFERS = 3
 """Batches in memory at a time: that of the running step, and those that are being prepared."""
-
-
-class Progress(NamedTuple):
-    """The progress of `Trainer.fit`: after each step, and with `measured` at the end of an epoch."""
-
-    epoch: int
-    epochs: int
-    step: int
-    position: int
-    """Number of finished examples of this epoch."""
-    examples: int | None
-    """Number of examples in an epoch, if it is known."""
-    loss: float
-    measured: Mapping[str, float] | None = None
 
 
 class Trainer:
@@ -160,8 +149,12 @@ class Trainer:
         self.total_steps: int | None = None
         """Number of steps of the whole training, which schedules may read. `fit` sets it if it is known."""
         self.history: History = done.history
-        self._total = done.total
-        """Sum of the losses of those examples."""
+        self.parts: dict[str, float] = {}
+        """The further numbers of the loss in the last step, by name."""
+        self._sums = EpochSums(done.total, done.parts)
+        """The losses of those examples."""
+        if done.step == 0:
+            weights.begin_averages()
 
     @property
     def facts(self) -> Training:
@@ -186,11 +179,18 @@ class Trainer:
         return WeightViews(self._weights.table, block)
 
     @memory_needed()
-    def trained(self) -> dict[str, Array]:
-        """Copies of the weights and states of the model, without those of the optimizer."""
+    def trained(self, *, average: bool = True) -> dict[str, Array]:
+        """Copies of the weights and states of the model, without those of the optimizer.
+
+        Of weights whose averages are kept these are the averages; with `average` false those of the last
+        step.
+        """
         table = self._artifact.manifest.weights
         tensors = self._weights.tensors
-        return {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
+        found = {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
+        if average:
+            found |= self._weights.averages(self._facts.block)
+        return found
 
     # Steps ----------------------------------------------------------------------------------------
 
@@ -214,7 +214,8 @@ class Trainer:
             self._before[:] = self._weights.block
             self._last = {**batch, **extra}
         self._weights.changed()  # also where it fails
-        (loss, *_) = self._step(batch, extra)
+        loss, *parts = self._step(batch, extra)
+        self.parts = dict(zip(self._facts.parts, parts, strict=True))
         self.steps += 1
         return loss
 
@@ -318,7 +319,7 @@ class Trainer:
         examples = self.data(data)
         check_batches(self._facts, self._artifact.manifest.entries, examples)
         last = self._facts.epochs if epochs is None else epochs
-        steps = examples.steps(self._facts.batch)
+        steps = examples.steps(self._facts.examples)
         if steps is not None:
             self.total_steps = last * steps
         if checkpoint is None and self._facts.checkpoint:
@@ -327,14 +328,27 @@ class Trainer:
         if path is not None:
             check_writable(path)
         with self._weights.alone():
-            while self.epoch < last:
+            while self.epoch < last and not self.stopped:
                 self._epoch(examples, last, report, ahead)
+                if path is not None:
+                    self._keep_best(Path(path))
                 between = self.epoch < last and self.epoch % self._facts.every == 0
                 if path is not None and between:
                     self._write_checkpoint(path)
             if path is not None:  # also if every epoch was finished, but a write had failed before
                 self._write_checkpoint(path)
         return self.history
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the training has ended early, as the `train` block says."""
+        return self._facts.stop is not None and is_over(self.history, self._facts.stop)
+
+    def _keep_best(self, path: Path) -> None:
+        """Write the best checkpoint, if the last epoch was the best so far."""
+        keep = self._facts.keep
+        if keep is not None and best(self.history, keep) is self.history[-1]:
+            self._write_checkpoint(best_path(path))
 
     def _epoch(
         self,
@@ -345,26 +359,29 @@ class Trainer:
     ) -> None:
         """Finish the current epoch, then measure the loss and the metrics."""
         loss = math.nan
-        size = self._facts.batch
+        size = self._facts.examples
         buffers = examples.buffers(size, max(_BUFFERS, 1 + (ahead or 0)))
         remaining = examples.batches(
             self.epoch, size, self.seed, self.position, out=buffers, ahead=ahead
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in batches:
-                loss = self._stepped(self._step.inputs_of(batch))
+                count = _examples(batch) - _examples(batch) % self._facts.accumulate
+                if not count:
+                    continue
+                loss = self._stepped(first_examples(self._step.inputs_of(batch), count))
                 self._check(loss)
-                count = _examples(batch)
                 self.position += count
-                self._total += loss * count
+                self._sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
         self._check_weights()
-        measured = {"loss": self._total / self.position if self.position else math.nan}
+        measured = self._sums.means(self.position)
         if examples.test is not None:
             means = self._measured(examples.test)
             measured |= {f"{TEST}{name}": value for name, value in means.items()}
-        self.epoch, self.position, self._total = self.epoch + 1, 0, 0.0
+        self.epoch, self.position = self.epoch + 1, 0
+        self._sums = EpochSums()
         self.history = (*self.history, Record(self.epoch, self.steps, measured))
         if report is not None:
             report(self._progress(last, examples, loss, measured))
@@ -408,7 +425,15 @@ class Trainer:
         return Artifact.of(artifact.manifest, sections, artifact.name)
 
     def _progress_facts(self) -> Facts:
-        return Facts(self.epoch, self.steps, self.position, self.seed, self.history, self._total)
+        return Facts(
+            self.epoch,
+            self.steps,
+            self.position,
+            self.seed,
+            self.history,
+            self._sums.total,
+            self._sums.parts,
+        )
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
         own = {name: trainer._progress_facts() for name, trainer in self._together.items()}
@@ -427,9 +452,9 @@ class Trainer:
         """
         checkpoint = read_checkpoint(path)
         with self._weights.alone():
-            own = self._resumed(checkpoint)
-            self._check_fit(checkpoint, own, os.fspath(path))
-            self._weights.replace({name: checkpoint.tensors[name] for name in own})
+            wanted = wanted_of(checkpoint, self._weights.tensors, self._together)
+            check_fit(checkpoint, wanted, os.fspath(path))
+            self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
             carried = carried_by(checkpoint, self._together)
             for block, trainer in self._together.items():
                 trainer._carried = carried
@@ -438,25 +463,9 @@ class Trainer:
 
     def _continue(self, facts: Facts) -> None:
         self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
-        self.seed, self.history, self._total = facts.seed, facts.history, facts.total
+        self.seed, self.history = facts.seed, facts.history
+        self._sums = EpochSums(facts.total, facts.parts)
         self._seen = facts.step
-
-    def _resumed(self, checkpoint: Checkpoint) -> list[str]:
-        """The weights that a checkpoint has to have: not what is kept for blocks that it is not of."""
-        new = [block for block in self._together if block not in checkpoint.progress]
-        return [name for name in self._weights.tensors if block_of(name) not in new]
-
-    def _check_fit(self, checkpoint: Checkpoint, names: Sequence[str], path: str) -> None:
-        for name in names:
-            tensor, other = self._weights.tensors[name], checkpoint.tensors.get(name)
-            if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
-                what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
-                raise UsageError(
-                    f"{path} is of another training: {name} is {tensor.dtype}{list(tensor.shape)}, "
-                    f"the checkpoint {what}",
-                    code="D0548",
-                    help="resume with the model and the optimizer that it was made with",
-                )
 
 
 def _examples(batch: Mapping[str, Array]) -> int:

@@ -40,9 +40,13 @@ TRAIN_WORDS: Final = frozenset(
         "freeze",
         "eval",
         "batch",
+        "accumulate",
+        "average",
         "epochs",
         "seed",
         "checkpoint",
+        "stop",
+        "keep",
     ],
 )
 

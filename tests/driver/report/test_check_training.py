@@ -244,3 +244,28 @@ def test_a_wrong_block_is_found_with_its_place_and_a_way_out(
     assert told.place.file == "model.dlm"
     assert told.place.line > HEAD.count("\n")
     assert told.help or code in HELPLESS
+
+
+def test_a_block_that_is_not_there_is_told(folder: Path) -> None:
+    path = folder / "model.dlm"
+    path.write_text(HEAD + block(head="one for Line"))
+    assert [row.block for row in check_model(CompileRequest(str(path), block="one")).trainings] == [
+        "one"
+    ]
+    with pytest.raises(DlcError, match="has no train block two"):
+        check_model(CompileRequest(str(path), block="two"))
+
+
+def test_what_is_trained_is_told_with_its_numbers(folder: Path) -> None:
+    path = folder / "model.dlm"
+    path.write_text(
+        HEAD + block(loss="mean((call(x) + head(x)[:, 0] - y) ** 2)", more="freeze = head")
+    )
+    (row,) = check_model(CompileRequest(str(path))).trainings
+    assert row.head.splitlines() == [
+        "train Line",
+        "    trains 3 parameters: w",
+        "    freezes 4 parameters: head.w, head.b",
+        "    does not use 24 parameters: blocks.w, blocks.b",
+    ]
+    assert row.data()["frozen"] == {"parameters": 4, "weights": ["head.w", "head.b"]}

@@ -19,7 +19,8 @@ from dlc.runtime.arrays import safetensors
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.data.opening import open_data
 from dlc.runtime.training.checkpoint import read_checkpoint
-from dlc.runtime.training.trainer import Progress, Trainer
+from dlc.runtime.training.progress import Progress
+from dlc.runtime.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[3]
 DIGITS = """\

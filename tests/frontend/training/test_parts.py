@@ -206,3 +206,17 @@ def test_the_derivative_by_the_path_of_an_inner_weight() -> None:
     a, b2 = cast("tuple[NDArray[np.float32], ...]", model.two(X))
     np.testing.assert_array_equal(a, s)
     np.testing.assert_array_equal(b2, b)
+
+
+def test_a_function_without_parameters_has_a_derivative_by_its_weights() -> None:
+    text = """\
+dlc 1
+module Net {
+  param w: f32[3] = ones()
+  fn decay() -> f32 = sum(w ** 2)
+  export fn slope() -> f32[3] = grad(decay, wrt=w)()
+}
+"""
+    np.testing.assert_array_equal(np.asarray(dlc.compile(text=text).slope()), [2, 2, 2])
+    with pytest.raises(ModelError, match="decay has no parameters"):
+        dlc.compile(text=text.replace(", wrt=w", ""))

@@ -1,0 +1,125 @@
+"""`accumulate = 4`: the gradients of several microbatches, summed in a loop inside of one step.
+
+The step takes the examples of all microbatches at once, `f32[4*B, 10]`, and goes through them: a scan that
+carries the sums of losses and gradients, and the states, which each microbatch sets in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from dlc.dialects import array, flow
+from dlc.dialects.array.shape import reshape
+from dlc.frontend.elaboration.tensors import convert, dtype_of, tensor_type
+from dlc.frontend.elaboration.trace import Loop, Trace, capture
+from dlc.ir.core import Block, Value
+from dlc.ir.types import BF16, F16, F32, TensorType
+
+__all__ = ["Differentiated", "accumulated"]
+
+
+class Differentiated(NamedTuple):
+    """The losses of a batch (first the one that is trained on), the gradient for each weight by symbol, and
+    what the states become."""
+
+    losses: list[Value]
+    gradients: dict[str, Value]
+    states: dict[Value, Value]
+
+
+class _Microbatches(Loop):
+    """The loop while its body is elaborated: random numbers differ from one microbatch to the next."""
+
+    def __init__(self, at: Trace) -> None:
+        self.outer = at.block
+        self.block = Block()
+        self.number = self.block.add_argument(flow.COUNTER)
+
+    def counter(self) -> Value:
+        return self.number
+
+
+def accumulated(
+    at: Trace,
+    count: int,
+    inputs: Mapping[str, Value],
+    differentiate: Callable[[Mapping[str, Value]], Differentiated],
+) -> Differentiated:
+    """The means of losses and gradients over `count` microbatches of the inputs.
+
+    `differentiate` elaborates one microbatch. It is called twice: what it gives is known, and with it what
+    the loop carries, only after the first time, which is thrown away.
+    """
+    rows = {name: _split(at, count, value) for name, value in inputs.items()}
+    with at.discarded() as block:
+        trial = _Microbatches(at)
+        trial.block = block
+        slices = {name: block.add_argument(_row(value)) for name, value in rows.items()}
+        with at.looping(trial):
+            once = differentiate(slices)
+        sums = [_wide(tensor_type(v)) for v in (*once.losses, *once.gradients.values())]
+        states = list(once.states)
+    loop = _Microbatches(at)
+    starts = [array.fill(at, 0, type) for type in sums]
+    carried = [loop.block.add_argument(value.type) for value in (*starts, *states)]
+    slices = {name: loop.block.add_argument(_row(value)) for name, value in rows.items()}
+    with at.inside(loop.block), at.looping(loop):
+        found = differentiate(slices)
+        added = [
+            at(array.Add(total, convert(at, value, dtype_of(total))))
+            for total, value in zip(
+                carried, (*found.losses, *found.gradients.values()), strict=False
+            )
+        ]
+        at.place(flow.Yield([*added, *[found.states[state] for state in states]]))
+    _read_carried(loop.block, dict(zip(states, carried[len(sums) :], strict=True)))
+    results = at.all(
+        flow.Scan(
+            [*starts, *states],
+            list(rows.values()),
+            capture([loop.block]),
+            loop.block,
+            count,
+            (0,) * len(rows),
+            (),
+            False,
+        )
+    )
+    own = [*found.losses, *found.gradients.values()]
+    means = [_mean(at, total, count, like) for total, like in zip(results, own, strict=False)]
+    losses, gradients = means[: len(found.losses)], means[len(found.losses) :]
+    return Differentiated(
+        losses,
+        dict(zip(found.gradients, gradients, strict=True)),
+        dict(zip(states, results[len(sums) :], strict=True)),
+    )
+
+
+def _split(at: Trace, count: int, value: Value) -> Value:
+    """The examples of an input, a row for each microbatch."""
+    whole, *rest = tensor_type(value).shape
+    return reshape(at, value, (count, whole // count, *rest))
+
+
+def _row(value: Value) -> TensorType:
+    type = tensor_type(value)
+    return type.with_shape(type.shape[1:])
+
+
+def _wide(type: TensorType) -> TensorType:
+    """The type of a sum: f32 for what has fewer bits."""
+    return type.with_dtype(F32) if type.dtype in (F16, BF16) else type
+
+
+def _mean(at: Trace, total: Value, count: int, like: Value) -> Value:
+    part = at(array.Multiply(total, array.constant_like(at, 1 / count, total)))
+    return convert(at, part, dtype_of(like))
+
+
+def _read_carried(block: Block, states: Mapping[Value, Value]) -> None:
+    """Let a microbatch begin with the states that the one before it has set."""
+    for op in block:
+        for operand in dict.fromkeys(op.operands):
+            if operand in states:
+                op.replace_operand(operand, states[operand])
