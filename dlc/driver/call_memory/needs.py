@@ -45,11 +45,15 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The bytes that an entry point takes at these sizes; `weights` with what is prepared of them."""
+    """The bytes that an entry point takes at these sizes; `weights` with what is prepared of them.
+
+    `prepared` is that part: matrices in panels and the like, beside the weights as they are stored.
+    """
 
     entry: manifest.Entry
     dims: Mapping[str, int]
     weights: int
+    prepared: int
     given: int
     """Of the arrays that it is given, which `least` leaves out."""
     results: int
@@ -82,13 +86,14 @@ class Need:
 
 def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Specialization) -> Need:
     """The memory needs of an entry point at the sizes of a binding."""
-    weights = len(artifact.section("weights"))
+    weights, prepared = len(artifact.section("weights")), 0
     prepare = Taken(0, 0)
     if loaded.prepare is not None and loaded.target.prepare is not None:
-        weights += loaded.target.prepare.bytes
+        prepared = loaded.target.prepare.bytes
         sized = loaded.prepare.at({}, ())
         prepare = Taken(sized.arena, sized.scratch)
     pairs = zip(entry.outputs, at.outputs, strict=True)
     results = sum(storage.bytes for output, storage in pairs if not output.updates)
     call = Taken(results + at.sized.arena, at.sized.scratch)
-    return Need(entry, at.dims, weights, at.input_bytes, results, call, prepare)
+    weights += prepared
+    return Need(entry, at.dims, weights, prepared, at.input_bytes, results, call, prepare)

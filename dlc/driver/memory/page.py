@@ -127,7 +127,9 @@ def _tiles(entry: EntryMemory) -> Iterator[tuple[str, str, str]]:
     yield "this order", bytes_text(entry.order_bound), percent(entry.order_gap)
     yield "any order", bytes_text(entry.any_order_bound), percent(entry.any_order_gap)
     yield "results", bytes_text(need.results), "besides"
-    yield "weights", bytes_text(need.weights), "besides"
+    yield "weights", bytes_text(need.weights - need.prepared), "besides"
+    if need.prepared:
+        yield "prepared weights", bytes_text(need.prepared), "besides"
     if need.call.scratch:
         yield "scratch", bytes_text(need.call.scratch), "for each thread"
 

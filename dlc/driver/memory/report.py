@@ -76,7 +76,8 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
     need = entry.need
     parts = {
         "results": need.results,
-        "weights": need.weights,
+        "weights": need.weights - need.prepared,
+        "prepared weights": need.prepared,
         "scratch of a thread": need.call.scratch,
         "inputs": need.given,
     }
@@ -164,6 +165,7 @@ def entry_data(entry: EntryMemory) -> JSON:
         "inputs": need.given,
         "results": need.results,
         "weights": need.weights,
+        "prepared": need.prepared,
         "scratch": need.call.scratch,
         "peak": {
             "wave": entry.peak,

@@ -6,6 +6,7 @@ variable of the call, and the first place where it stands alone binds it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -273,7 +274,8 @@ class Matcher:
             order = [by_name.get(field.name, k) for k, field in enumerate(fields)]
             for field in fields:
                 if field.name is not None and field.name not in by_name:
-                    raise self._refused(f"a tuple with {field.name}", value, why)
+                    help = _renaming(fields, named)
+                    raise self._refused(f"a tuple with {field.name}", value, why, help)
         matched = [
             self.value(field.type, items[k], why) for field, k in zip(fields, order, strict=True)
         ]
@@ -293,6 +295,14 @@ def _scalar(ev: Evaluator, value: float | Dim, dtype: DType, why: Expectation) -
     if isinstance(value, Dim):
         return value if dtype.is_integer else convert(ev.at, as_tensor(ev.at, value), dtype)
     return literal(ev.at, value, dtype, place=why.place, labels=why.labels)
+
+
+def _renaming(fields: Sequence[ast.TypeField], named: Sequence[str]) -> str | None:
+    """The way out for a tuple whose items have other names than those expected."""
+    if len(named) != len(fields) or any(field.name is None for field in fields):
+        return None
+    items = ", ".join(f"{f.name} = t.{name}" for f, name in zip(fields, named, strict=True))
+    return f"its items are called {', '.join(named)}: let t = ..., and return ({items})"
 
 
 def _aligned(dims: tuple[ast.Expr, ...], shape: Shape) -> list[tuple[ast.Expr, Size]] | None:

@@ -69,6 +69,7 @@ class _Sort:
         key = key_dtype(self.dtype)
         start = PLACE_BITS if key.bits <= PLACE_BITS else 0
         self.digits = Digits.of(key.bits, start, self.room)
+        self.is_short = isinstance(self.size, int) and self.size <= SHORT
 
     def lower(self) -> Lowered:
         op, writer = self.op, self.writer
@@ -76,7 +77,7 @@ class _Sort:
         work = self._work()
         per_tile = tile_rows(work, self.costs)
         source, target = self._words(), self._words()
-        counters = self._allocate(self.digits.counters, U32)
+        counters = self._allocate(0 if self.is_short else self.digits.counters, U32)
         height = writer.size(per_tile, "rows_per_tile")
         rows = writer.size(product(outer), "rows")
         lower = writer.first * height
@@ -132,8 +133,7 @@ class _Row:
         return self._in_order(sort.length, source, target, counters)
 
     def _in_order(self, length: Expr, source: Words, target: Words, counters: Pointer) -> Words:
-        size = self.sort.size
-        if isinstance(size, int) and size <= SHORT:
+        if self.sort.is_short:
             _sort_by_rank(length, source, target)
             return target
         return radix_sort(length, source, target, counters, self.sort.digits)

@@ -94,3 +94,9 @@ module M() {{
 """
     elaborate("model.dlm", text="dlc 1\n" + text.format(member="fn relu(x) = 2 * x"))
     assert refused(text.format(member="param relu: f32[3] = zeros()")).code == "D0212"
+
+
+def test_a_tuple_with_other_names_says_how_to_name_its_items() -> None:
+    error = refused("export fn f(x: f32[8]) -> (v: f32[4], p: i32[4]) = top_k(x, 4)\n")
+    assert error.help is not None
+    assert "(v = t.values, p = t.places)" in error.help

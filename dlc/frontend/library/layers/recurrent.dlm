@@ -9,7 +9,8 @@ dlc 1
 ##       "gru.weight_hh_l0" = gru.wh.T  "gru.bias_hh_l0" = gru.bh
 ##     }
 
-## A plain recurrent network: h' = tanh(x @ wx + h @ wh + b).
+## A plain recurrent network: h' = tanh(x @ wx + h @ wh + b), from the state h of a call `layer(x, h)`, or 0.
+## `biases=2` adds the bias `bh` of the product with the state, as PyTorch has it.
 ## Example: `RNN(3, 4)` f32[2, 5, 3] -> (y: f32[2, 5, 4], h: f32[2, 4])
 module RNN(inputs, width, act: fn = tanh, biases = 1, F: dtype = f32) {
   require biases == 1 or biases == 2, "there is one bias, or two as in PyTorch"
@@ -33,8 +34,9 @@ module RNN(inputs, width, act: fn = tanh, biases = 1, F: dtype = f32) {
   }
 }
 
-## Long short-term memory. The gates of the weights are in the order of `gates`: in, forget, out, new are
-## "ifog", and PyTorch has "ifgo".
+## Long short-term memory, from the states of a call `layer(x, h, c)`, or 0. The gates of the weights are in
+## the order of `gates`: in, forget, out, new are "ifog". PyTorch has "ifgo", and a second bias `bh`
+## (`biases=2`).
 ## Example: `LSTM(3, 4)` f32[2, 5, 3] -> (y: f32[2, 5, 4], h: f32[2, 4], c: f32[2, 4])
 module LSTM(inputs, width, biases = 1, gates = "ifog", F: dtype = f32) {
   require biases == 1 or biases == 2, "there is one bias, or two as in PyTorch"
@@ -69,7 +71,8 @@ module LSTM(inputs, width, biases = 1, gates = "ifog", F: dtype = f32) {
   }
 }
 
-## Gated recurrent unit; the gates are in the order reset, update, new.
+## Gated recurrent unit, from the state h of a call `layer(x, h)`, or 0; the gates are in the order reset,
+## update, new. `biases=2` adds the bias `bh` of the product with the state, as PyTorch has it.
 ## Example: `GRU(3, 4)` f32[2, 5, 3] -> (y: f32[2, 5, 4], h: f32[2, 4])
 module GRU(inputs, width, biases = 1, F: dtype = f32) {
   require biases == 1 or biases == 2, "there is one bias, or two as in PyTorch"

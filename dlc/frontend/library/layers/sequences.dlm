@@ -7,6 +7,12 @@ const never = -1e30
 ## Elements moved up by `by` places along the last axis, with `never` in front.
 fn moved(x: f32[B, S], by) -> f32[B, S] = pad(x, [(0, 0), (by, 0)], value=never)[:, :S]
 
+## The logarithm of the sum of three probabilities, from their logarithms.
+fn either(a, b, c) {
+  let top = stop_gradient(maximum(maximum(a, b), c))
+  return top + log(exp(a - top) + exp(b - top) + exp(c - top))
+}
+
 ## Connectionist temporal classification (Graves and others, 2006): minus the logarithm of the probability
 ## that the first `times[b]` rows of logits spell the first `lengths[b]` labels, divided by their number, as
 ## a mean over b. Equal neighbours are one label unless a row of class `blank` is between them; blanks spell
@@ -21,8 +27,7 @@ fn ctc(logits: f32[B, T, C], labels: i32[B, L], times: i32[B], lengths: i32[B], 
   let said = take_along(log_softmax(logits), broadcast(all[:, new, :], [B, T, 2 * L + 1]))
   let first = where(iota([B, 2 * L + 1], 1) < 2, said[:, 0], never)
   let last = scan (e, t) in (rearrange(said, "b t s -> t b s")[1:], arange(T)[1:]) with a = first {
-    let ways = [a, moved(a, 1), where(skips, moved(a, 2), never)]
-    let b = e + logsumexp(stack(ways, axis=-1))
+    let b = e + either(a, moved(a, 1), where(skips, moved(a, 2), never))
     next a = where((t < times)[:, new], b, a)
   }
   let ends = take_along(last, stack([2 * lengths, maximum(2 * lengths - 1, 0)], axis=-1))
