@@ -21,7 +21,7 @@ from dlc.ir.core import Op
 from dlc.ir.log import DecisionLog
 from dlc.ir.native import Compiler, interpreted
 from dlc.ir.pass_options import Option, OptionValue, option_of, read_pipeline, spelled
-from dlc.ir.rewrite import Rewriter
+from dlc.ir.rewrite import RewriteCount, Rewriter
 from dlc.ir.value_map import ValueMap
 
 P = ParamSpec("P")
@@ -67,13 +67,14 @@ class Context:
     log: DecisionLog = field(default_factory=DecisionLog)
     values: ValueMap = field(default_factory=ValueMap)
     seconds: dict[str, float] = field(default_factory=dict)
+    rewrites: RewriteCount = field(default_factory=RewriteCount)
     compiler: Compiler = interpreted
     """Compiles the search functions of the planner to machine code, or interprets them."""
 
     @property
     def rewriter(self) -> Rewriter:
         """A rewriter that maintains this context's value map and log."""
-        return Rewriter(self.values, self.log)
+        return Rewriter(self.values, self.log, self.rewrites)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
@@ -17,14 +18,39 @@ from dlc.ir.log import DecisionLog
 from dlc.ir.value_map import EQUAL, Equal, Gone, Relation, ValueMap
 
 
+@dataclass(slots=True)
+class RewriteCount:
+    """The optional rewrites of a compilation so far; none is done after the `last`, where there is one.
+
+    A wrong rewrite is found by bisection: it is the first N for which the model with N rewrites is wrong.
+    """
+
+    done: int = 0
+    last: int | None = None
+
+    @property
+    def allows(self) -> bool:
+        """Whether one more rewrite may be done."""
+        return self.last is None or self.done < self.last
+
+    def take(self) -> bool:
+        """Whether the rewrite that is about to be done may be; it is counted then."""
+        allowed = self.allows
+        self.done += allowed
+        return allowed
+
+
 class Rewriter:
     """Replaces and erases operations, keeping the value map and the list of what to look at again."""
 
-    __slots__ = ("_pending", "log", "values")
+    __slots__ = ("_pending", "count", "log", "values")
 
-    def __init__(self, values: ValueMap, log: DecisionLog) -> None:
+    def __init__(
+        self, values: ValueMap, log: DecisionLog, count: RewriteCount | None = None
+    ) -> None:
         self.values = values
         self.log = log
+        self.count = count or RewriteCount()
         self._pending: OrderedDict[Op, None] | None = None
 
     def before(self, op: Op) -> Builder:
@@ -92,8 +118,9 @@ class Rewriter:
                 if op.pure and op.results and op.is_unused:
                     self.drop(op)
                     continue
-                for pattern in patterns.get(type(op), ()):
+                for pattern in patterns.get(type(op), ()) if self.count.allows else ():
                     if pattern(op, self):
+                        self.count.done += 1
                         self.log.did(_rule(pattern), op)
                         applied += 1
                         break

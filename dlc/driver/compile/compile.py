@@ -73,6 +73,7 @@ def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None
     model, check = job.model, EachPass() if job.settings.verify_each else None
     model.context.options = job.options
     model.context.compiler = machine_code
+    model.context.rewrites.last = job.settings.bisect
 
     def observe(name: str, module: Op) -> None:
         if check is not None:

@@ -56,6 +56,8 @@ class Settings:
     plan_effort: int = 1
     matmul_precision: str = "ieee"
     conv: str = "auto"
+    bisect: int | None = None
+    """The last optional rewrite that is done, counted over all passes; None for all."""
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
@@ -167,6 +169,8 @@ class Settings:
             further.append(f"--plan-effort={self.plan_effort}")
         if self.matmul_precision != "ieee":
             further.append(f"--matmul-precision={self.matmul_precision}")
+        if self.bisect is not None:
+            further.append(f"--bisect={self.bisect}")
         if self.conv != "auto":
             further.append(f"--conv={self.conv}")
         return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)

@@ -22,7 +22,7 @@ def cse(module: Op, context: Context) -> None:
             if not op.pure or op.regions:
                 continue
             earlier = first.setdefault(op.equivalent, op)
-            if earlier is not op:
+            if earlier is not op and rewriter.count.take():
                 if op.operands:
                     context.log.did("compute once", op, first_at=str(earlier.location.place))
                 rewriter.replace(op, earlier.results, relation=EQUAL)

@@ -25,7 +25,7 @@ def collapse(module: Op, context: Context) -> None:
     for op in list(module.walk()):
         if isinstance(op, kernel.Generic) and not op.outs:
             groups = _groups(op)
-            if len(groups) < len(op.domain):
+            if len(groups) < len(op.domain) and rewriter.count.take():
                 regroup(op, groups, rewriter)
 
 

@@ -21,7 +21,11 @@ def elide_narrowing(module: Op, context: Context) -> None:
     for op in list(module.walk()):
         if isinstance(op, scalar.Cast) and isinstance(op.source.op, scalar.Cast):
             narrow, wide = op.source, op.source.op.source
-            if narrow.type in (F16, BF16) and wide.type is op.result.type:
+            if (
+                narrow.type in (F16, BF16)
+                and wide.type is op.result.type
+                and context.rewrites.take()
+            ):
                 context.log.did("keep in f32", narrow)
                 op.result.replace_by(wide)
                 op.erase()

@@ -204,7 +204,7 @@ def _fold_transposes(op: Gemm, context: Context) -> None:
     for index, attribute in enumerate(("lhs_transposed", "rhs_transposed")):
         value = op.operands[index]
         source = _transpose_source(value)
-        if source is not None:
+        if source is not None and context.rewrites.take():
             context.log.did("fold a transpose into the product", op)
             operands = list(op.operands[:2])
             operands[index] = source

@@ -155,6 +155,8 @@ class _Fusion:
         if reason:
             self.log.refused(reason, value)
             return False
+        if not self.rewriter.count.take():
+            return False
         self.log.did("fuse into its reader", value)
         loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
         is_only_reader = len(loads) == 1 and len(value.uses) == 1 and value.uses[consumer] == 1
@@ -201,6 +203,8 @@ class _Fusion:
         )
         if reason:
             self.log.refused(reason, value)
+            return False
+        if not self.rewriter.count.take():
             return False
         if value is not producer.result:
             # Only a reshape is between the two: regroup the consumer over the domain of the producer.
