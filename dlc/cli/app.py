@@ -22,6 +22,8 @@ VERBS = (
     "bench",
     "check",
     "gradcheck",
+    "diff",
+    "reduce",
     "fmt",
     "import",
     "inspect",
@@ -83,6 +85,10 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.check import command
         case "gradcheck":
             from dlc.cli.gradcheck import command
+        case "diff":
+            from dlc.cli.diff import command
+        case "reduce":
+            from dlc.cli.reduce import command
         case "fmt":
             from dlc.cli.fmt import command
         case "import":

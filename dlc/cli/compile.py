@@ -23,6 +23,7 @@ from dlc.runtime.system.counts import counted
     "conv",
     "matmul_precision",
     "disable_pass",
+    "bisect",
     "chosen",
     "module",
     "place",

@@ -107,6 +107,12 @@ Precision: TypeAlias = Annotated[
 Disabled: TypeAlias = Annotated[
     list[str], typer.Option("--disable-pass", metavar="NAME", help="Leave out a pass.")
 ]
+Bisect: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--bisect", metavar="N", min=0, help="Do the first N optional rewrites of all passes only."
+    ),
+]
 Chosen: TypeAlias = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the root module."),
@@ -166,6 +172,7 @@ class Compilation:
     shapes: Shapes = field(default_factory=list[str])
     fixed: Fixed = field(default_factory=list[str])
     trust_ir: TrustIr = False
+    bisect: Bisect = None
 
     def settings(self) -> driver.Settings:
         """The settings of the code. Raises UsageError (D0901, D0902)."""
@@ -180,6 +187,7 @@ class Compilation:
             plan_effort=self.plan_effort,
             matmul_precision=self.matmul_precision,
             conv=self.conv,
+            bisect=self.bisect,
         )
 
     def of(self, path: str, *, trains: bool = False) -> driver.CompileRequest:

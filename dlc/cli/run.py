@@ -61,6 +61,7 @@ Top: TypeAlias = Annotated[
     "conv",
     "matmul_precision",
     "disable_pass",
+    "bisect",
     "chosen",
     "module",
     "place",

@@ -19,6 +19,7 @@ from dlc.cli.report import print_json, print_text, progress
     "conv",
     "matmul_precision",
     "disable_pass",
+    "bisect",
     "chosen",
     "module",
     "place",

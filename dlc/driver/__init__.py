@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
+    from dlc.driver.diff.against import Comparison, compare_with, with_file
+    from dlc.driver.diff.report import (
+        Departed,
+        compare_levels,
+        data_of_departed,
+        text_of_departed,
+    )
     from dlc.driver.gradcheck.check import GradientRow, Gradients, check_gradients
     from dlc.driver.memory.asked import MemoryRequest, ModelMemory, memory_of
     from dlc.driver.memory.compare import comparison_data, comparison_text
@@ -77,6 +84,10 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.compile.run_passes as home
         case "Settings":
             import dlc.driver.compile.settings as home
+        case "Comparison" | "compare_with" | "with_file":
+            import dlc.driver.diff.against as home
+        case "Departed" | "compare_levels" | "data_of_departed" | "text_of_departed":
+            import dlc.driver.diff.report as home
         case "GradientRow" | "Gradients" | "check_gradients":
             import dlc.driver.gradcheck.check as home
         case "MemoryRequest" | "ModelMemory" | "memory_of":

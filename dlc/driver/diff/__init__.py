@@ -1,0 +1,1 @@
+"""`dlc diff`: where the numbers of a model depart, from level to level or from those of another program."""

@@ -1,0 +1,332 @@
+"""Mistakes of every level of the compiler, to be planted, found and taken away again.
+
+Each says what `dlc diff` must name: the level, the pass and the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dlc.codegen.llvm.text import WRITERS, FunctionText
+from dlc.dialects import array, kernel, nn, scalar
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.clone import changed
+from dlc.ir.core import Builder, Op, Value
+from dlc.ir.rewrite import EQUAL, Rewriter
+from dlc.lowering.cpu import generic as cpu_generic
+from dlc.lowering.graph_to_kernel.arrays import LOWERINGS
+from dlc.lowering.math import exponential
+from dlc.passes.graph import algebra, canonicalize
+from dlc.passes.kernel import fold_operands, fuse
+from dlc.planning import arena_offsets, buffer_assignment, kernel_to_plan
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A mistake, the model that shows it, and what must be named."""
+
+    name: str
+    text: str
+    plant: Callable[[Patch], None]
+    level: str
+    pass_name: str
+    op: str
+
+
+def model(body: str, inputs: str = "x: f32[4, 6]", extra: str = "") -> str:
+    """A model with some innocent operations before and after the part that shows a mistake."""
+    shape = inputs.partition(": ")[2]
+    return (
+        "dlc 1\n" + extra + f"export fn f({inputs}) -> {shape} = {{\n"
+        "  let a = sigmoid(x) + 0.5\n"
+        f"{body}"
+        "  let tail = exp(-abs(y))\n"
+        "  return tail * 0.5 + 1.0\n"
+        "}\n"
+    )
+
+
+# Graph.
+
+
+def rule(module: Any, cls: type[Op], make: Callable[[Op, Builder], Value | None]) -> Callable[[Patch], None]:
+    """A wrong rule for an operation, before the right ones."""
+
+    def pattern(op: Op, rewriter: Rewriter) -> bool:
+        """A wrong rule."""
+        if op.attributes.get("planted"):
+            return False
+        value = make(op, rewriter.before(op))
+        if value is None:
+            return False
+        if value.op is not None:
+            value.op.attributes["planted"] = True
+        rewriter.replace(op, value, relation=EQUAL)
+        return True
+
+    def plant(patch: Patch) -> None:
+        patch.setitem(module.RULES, cls, [pattern, *module.RULES.get(cls, [])])
+
+    return plant
+
+
+def swapped(op: Op, emit: Builder) -> Value:
+    """The same operation with its operands swapped."""
+    return emit(changed(op, list(reversed(op.operands))))
+
+
+def folds_to_source(cls: type[Op]) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(cls, "fold", lambda self: self.operands[0])
+
+
+def derivative(cls: type[Op], wrong: Callable[..., Any]) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(cls, "derivative", wrong)
+
+
+def gradient(cls: type[Op], wrong: Callable[..., Any]) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(cls, "gradient", wrong)
+
+
+def drop_second(cls: type[Op]) -> Callable[[Patch], None]:
+    """The gradient by the second operand is that by the first."""
+    right = cls.gradient
+
+    def wrong(self: Op, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        found = right(self, emit, *cotangents)
+        return (found[0], found[0])
+
+    return gradient(cls, wrong)
+
+
+def lowered(cls: type[Op], change: Callable[[Op, Builder, Any], Sequence[Value]]) -> Callable[[Patch], None]:
+    """A wrong lowering to kernels."""
+
+    def plant(patch: Patch) -> None:
+        right = next(LOWERINGS[base] for base in cls.__mro__ if base in LOWERINGS)
+        patch.setitem(LOWERINGS, cls, lambda op, emit: change(op, emit, right))
+
+    return plant
+
+
+def with_operands_swapped(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
+    other = changed(op, list(reversed(op.operands)))
+    emit.place(other)
+    made = right(other, emit)
+    other.erase()
+    return made
+
+
+def as_other(cls: type[Op]) -> Callable[[Op, Builder, Any], Sequence[Value]]:
+    """The lowering of an operation of another class."""
+
+    def change(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
+        other = cls(*op.operands)
+        emit.place(other)
+        made = right(other, emit)
+        other.erase()
+        return made
+
+    return change
+
+
+def scaled_result(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
+    (value,) = right(op, emit)
+    one = emit(array.Fill(1.01, tensor_type(value)))
+    (made,) = LOWERINGS[array.Elementwise](_placed(array.Multiply(value, one), emit), emit)
+    return (made,)
+
+
+def _placed(op: Op, emit: Builder) -> Op:
+    return emit.place(op)
+
+
+def attribute(patch: Patch, cls: type[Op], name: str, value: object) -> None:
+    right = LOWERINGS[cls]
+
+    def wrong(op: Op, emit: Builder) -> Sequence[Value]:
+        kept = op.attributes.get(name)
+        op.attributes[name] = value  # pyright: ignore[reportArgumentType]
+        made = right(op, emit)
+        op.attributes[name] = kept  # pyright: ignore[reportArgumentType]
+        return made
+
+    patch.setitem(LOWERINGS, cls, wrong)
+
+
+def with_attribute(cls: type[Op], name: str, value: object) -> Callable[[Patch], None]:
+    return lambda patch: attribute(patch, cls, name, value)
+
+
+# Kernels and plans.
+
+
+def merge_all_equal(patch: Patch) -> None:
+    """Two inputs of the same type count as one."""
+    right = fuse._merge_equal_inputs
+
+    def wrong(op: kernel.Generic) -> None:
+        right(op)
+        inputs = fuse._inputs(op)
+        if len(inputs) == 2 and inputs[0][1].type is inputs[1][1].type:
+            inputs[1][0].replace_by(inputs[0][0])
+
+    patch.setattr(fuse, "_merge_equal_inputs", wrong)
+
+
+def forget_transpose(patch: Patch) -> None:
+    """A folded transpose does not flip the attribute of the product, where both are square."""
+    right = fold_operands._transpose_source
+
+    def wrong(value: Value) -> Value | None:
+        source = right(value)
+        if source is not None and source.type is value.type and value.op is not None:
+            value.op.result.replace_by(source)
+            return None
+        return source
+
+    patch.setattr(fold_operands, "_transpose_source", wrong)
+
+
+def reuse_too_early(patch: Patch) -> None:
+    """Every buffer is free one wave before its last reader."""
+    right = kernel_to_plan.lifetimes
+
+    def wrong(*given: Any) -> Any:
+        lives = right(*given)
+        for name in ("lives", "last", "ends"):
+            table = getattr(lives, name, None)
+            if isinstance(table, dict):
+                for key, value in table.items():
+                    if isinstance(value, int):
+                        table[key] = value - 1
+        return lives
+
+    patch.setattr(kernel_to_plan, "lifetimes", wrong)
+
+
+def all_at_zero(patch: Patch) -> None:
+    """Every buffer begins where the arena does."""
+    from dlc.evaluation import plan
+
+    del plan
+    right = arena_offsets.assign_offsets
+
+    def wrong(*given: Any, **more: Any) -> Any:
+        found = right(*given, **more)
+        for name in ("offsets",):
+            table = getattr(found, name, None)
+            if isinstance(table, dict):
+                table.update(dict.fromkeys(table, 0))
+            elif isinstance(table, list):
+                table[:] = [0] * len(table)
+        return found
+
+    patch.setattr(kernel_to_plan, "assign_offsets", wrong)
+
+
+def always_in_place(patch: Patch) -> None:
+    """Every operand of a kernel may be overwritten by its result."""
+
+    def wrong(op: Any, argument: Value) -> bool:
+        return True
+
+    patch.setattr(buffer_assignment, "reads_only_own_element", wrong)
+
+
+# Loops and machine code.
+
+
+def expansion(cls: type[Op], wrong: Callable[[Any], Any]) -> Callable[[Patch], None]:
+    from dlc.lowering import math
+
+    def plant(patch: Patch) -> None:
+        patch.setitem(math.UNARY, cls, wrong)
+
+    return plant
+
+
+def instruction(cls: type[Op], old: str, new: str) -> Callable[[Patch], None]:
+    """Another instruction in place of that of an operation."""
+
+    def plant(patch: Patch) -> None:
+        right = WRITERS[cls]
+
+        def wrong(op: Op, text: FunctionText) -> tuple[str, ...]:
+            start = len(text.lines)
+            found = right(op, text)
+            text.lines[start:] = [line.replace(old, new) for line in text.lines[start:]]
+            return found
+
+        patch.setitem(WRITERS, cls, wrong)
+
+    return plant
+
+
+def misplaced_rows(patch: Patch) -> None:
+    """A tile begins one row late."""
+    right = cpu_generic.minimum
+    patch.setattr(cpu_generic, "minimum", lambda a, b: right(a, b) - 1)
+
+
+SQUARE = "x: f32[6, 6]"
+GRADIENT = "  let y = grad(fn (t) => sum({}), wrt=t)(x)\n"
+
+
+def differentiated(formula: str) -> str:
+    """A model with the gradient of a formula in t."""
+    return (
+        "dlc 1\n"
+        f"fn total(t: f32[4, 6]) -> f32 = sum({formula})\n"
+        "export fn f(x: f32[4, 6]) -> f32[4, 6] = grad(total, wrt=t)(sigmoid(x) + 0.5) * 2.0\n"
+    )
+
+
+PLANTED: tuple[Planted, ...] = (
+    Planted("a transpose of a square is dropped", model("  let y = transpose(a) - x\n", SQUARE), folds_to_source(array.Transpose), "graph", "canonicalize", "array.transpose"),
+    Planted("a difference is swapped", model("  let y = a - x * x\n"), rule(algebra, array.Subtract, swapped), "graph", "algebra", "array.subtract"),
+    Planted("a quotient is swapped", model("  let y = a / (x * x + 1.0)\n"), rule(algebra, array.Divide, swapped), "graph", "algebra", "array.divide"),
+    Planted("a maximum is a sum", model("  let y = maximum(a, x)\n"), rule(canonicalize, array.Maximum, lambda op, emit: emit(array.Add(*op.operands))), "graph", "canonicalize", "array.maximum"),
+    Planted("a product of squares is swapped", model("  let y = a @ tanh(x)\n", SQUARE), rule(algebra, array.MatMul, swapped), "graph", "algebra", "array.matmul"),
+    Planted("a sine is a cosine", model("  let y = a + sin(x)\n"), rule(canonicalize, array.Sin, lambda op, emit: emit(array.Cos(op.operands[0]))), "graph", "canonicalize", "array.sin"),
+    Planted("tanh is left out", model("  let y = a + tanh(x)\n"), folds_to_source(array.Tanh), "graph", "canonicalize", "array.tanh"),
+    Planted("a reverse is dropped", model("  let y = a + reverse(x, axes=[1])\n"), folds_to_source(array.Reverse), "graph", "canonicalize", "array.reverse"),
+    Planted("a power is a square", model("  let y = (a + 1.0) ** 3\n"), rule(algebra, array.Power, lambda op, emit: emit(array.Multiply(op.operands[0], op.operands[0]))), "graph", "algebra", "array.power"),
+    Planted("gradient of exp", differentiated("exp(t)"), derivative(array.Exp, lambda self, emit, x, y: x), "graph", "autodiff", "array.exp"),
+    Planted("gradient of tanh", differentiated("tanh(t)"), derivative(array.Tanh, lambda self, emit, x, y: y), "graph", "autodiff", "array.tanh"),
+    Planted("gradient of sin", differentiated("sin(t)"), derivative(array.Sin, lambda self, emit, x, y: y), "graph", "autodiff", "array.sin"),
+    Planted("gradient of a product", differentiated("t * exp(t)"), drop_second(array.Multiply), "graph", "autodiff", "array.multiply"),
+    Planted("gradient of a quotient", differentiated("exp(t) / (t + 2.0)"), drop_second(array.Divide), "graph", "autodiff", "array.divide"),
+    Planted("gradient of a difference", differentiated("(exp(t) - t * t) ** 2"), drop_second(array.Subtract), "graph", "autodiff", "array.subtract"),
+    Planted("gradient of sigmoid", differentiated("sigmoid(t)"), derivative(array.Sigmoid, lambda self, emit, x, y: y), "graph", "autodiff", "array.sigmoid"),
+    Planted("a difference is lowered swapped", model("  let y = a - x * x\n"), lowered(array.Subtract, with_operands_swapped), "kernel", "lower_to_kernels", "array.subtract"),
+    Planted("a maximum is lowered as a minimum", model("  let y = maximum(a, x)\n"), lowered(array.Maximum, as_other(array.Minimum)), "kernel", "lower_to_kernels", "array.maximum"),
+    Planted("a softmax is not 1 in sum", model("  let y = softmax(a * x)\n"), lowered(nn.Softmax, scaled_result), "kernel", "lower_to_kernels", "nn.softmax"),
+    Planted("the epsilon of a normalization", model("  let y = layer_norm(x * 0.1, axis=1)\n"), with_attribute(nn.LayerNorm, "eps", 1e-3), "kernel", "lower_to_kernels", "nn.layer_norm"),
+    Planted("a transpose is lowered as a copy", model("  let y = transpose(a) - x\n", SQUARE), lowered(array.Transpose, lambda op, emit, right: (op.operands[0],)), "kernel", "lower_to_kernels", "array.transpose"),
+    Planted("a select is swapped", model("  let y = where(x > 0.0, a, x * 2.0)\n"), lowered(array.Select, lambda op, emit, right: with_operands_swapped2(op, emit, right)), "kernel", "lower_to_kernels", "array.select"),
+    Planted("equal types count as equal inputs", model("  let y = a @ x + cumsum(x, axis=1)\n", SQUARE), merge_all_equal, "kernel", "fuse", "kernel.generic"),
+    Planted("a folded transpose is forgotten", model("  let y = a @ transpose(x)\n", SQUARE), forget_transpose, "kernel", "fold_transposes", "kernel.gemm"),
+    Planted("memory is reused too early", model("  let b = a @ x\n  let c = b @ x\n  let d = c @ x\n  let y = b + c @ d\n", SQUARE), reuse_too_early, "plan", "plan_memory", ""),
+    Planted("a kernel overwrites what it reads", model("  let y = cumsum(a @ x, axis=1) + transpose(a @ a)\n", SQUARE), always_in_place, "plan", "plan_memory", ""),
+    Planted("a constant of exp", model("  let y = exp(x) + a\n"), expansion(scalar.Exp, lambda x: exponential.exp(x) * 1.001), "loop", "lower_to_loops", "kernel.generic"),
+    Planted("tanh is sigmoid", model("  let y = tanh(x) + a\n"), expansion(scalar.Tanh, exponential.sigmoid), "loop", "lower_to_loops", "kernel.generic"),
+    Planted("a tail is left out", model("  let y = cumsum(x, axis=1) + a\n"), misplaced_rows, "loop", "lower_to_loops", "kernel.generic"),
+    Planted("fsub is fadd", model("  let y = a - x * x\n"), instruction(scalar.Subtract, "fsub", "fadd"), "machine code", "code generation", ""),
+    Planted("a maximum is a minimum", model("  let y = maximum(a, x)\n"), instruction(scalar.Maximum, "maximum", "minimum"), "machine code", "code generation", ""),
+)
+
+
+def with_operands_swapped2(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
+    condition, yes, no = op.operands
+    other = changed(op, [condition, no, yes])
+    emit.place(other)
+    made = right(other, emit)
+    other.erase()
+    return made
+
