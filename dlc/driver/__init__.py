@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
     from dlc.driver.diff.against import Comparison, compare_with, with_file
+    from dlc.driver.diff.reduce_file import Reduced, reduce_file
     from dlc.driver.diff.report import (
         Departed,
         compare_levels,
@@ -88,6 +89,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.diff.against as home
         case "Departed" | "compare_levels" | "data_of_departed" | "text_of_departed":
             import dlc.driver.diff.report as home
+        case "Reduced" | "reduce_file":
+            import dlc.driver.diff.reduce_file as home
         case "GradientRow" | "Gradients" | "check_gradients":
             import dlc.driver.gradcheck.check as home
         case "MemoryRequest" | "ModelMemory" | "memory_of":

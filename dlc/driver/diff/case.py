@@ -42,7 +42,7 @@ class Case:
     settings: Settings
 
     def open(self) -> SourceModel:
-        """The model with this entry point alone, whose values are tracked whether they have a name or not."""
+        """The model with this entry point alone; all of its values are tracked."""
         model = self.reopen()
         settle_interfaces(model.module)
         keep_entry(model.module, self.entry)

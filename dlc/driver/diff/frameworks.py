@@ -66,7 +66,7 @@ def values_of_pt2(path: str, case: Case) -> dict[str, Array]:
 
 def _path(node: Any) -> str:  # noqa: ANN401 - a node of a graph of PyTorch
     """The path of the innermost module that a node belongs to, and its name."""
-    stack = node.meta.get("nn_module_stack") or {}
+    stack: dict[str, tuple[str, object]] = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values() if path]
     return f"{paths[-1]}.{node.name}" if paths else ""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,27 @@ from dlc.passes.graph.gradient_functions import weights_as_arguments
 from dlc.passes.graph.widen import widen
 
 LIMIT = 2e-4
-"""How far a derivative may be from the differences, relative to what the differences would be of all terms."""
+"""How far a derivative may be from the differences, relative to its terms."""
 STEP = 1e-6
 """The step of the differences, relative to the argument; where both sides differ there is a kink."""
 
-Found = tuple[str, str, str]
-"""The operation whose rule is wrong, its place, and what shows it."""
+
+@dataclass(frozen=True, slots=True)
+class WrongGradient:
+    """The operation whose rule is wrong, its place, what shows it, and the derivative of it alone.
+
+    `vjp` is that derivative and `arrays` its operands in f64; None where only the whole is wrong.
+    """
+
+    op: str
+    place: str
+    what: str
+    vjp: flow.Vjp | None = None
+    arrays: tuple[Array, ...] = ()
 
 
-def wrong_gradient(case: Case) -> Found | None:
-    """The first operation whose rule for the derivative is wrong, among those that the model differentiates."""
+def wrong_gradient(case: Case) -> WrongGradient | None:
+    """The first operation whose rule for the derivative is wrong, among those that are differentiated."""
     model = case.open()
     function = case.function(model)
     if not isinstance(function, func.Func) or not any(
@@ -60,10 +72,9 @@ class _Checked(Evaluation):
 
     __slots__ = ("found",)
 
-    def __init__(self, dims: object) -> None:
-        assert isinstance(dims, dict)
+    def __init__(self, dims: Mapping[str, int]) -> None:
         super().__init__(dims)
-        self.found: Found | None = None
+        self.found: WrongGradient | None = None
 
     def see(self, value: Value, array: Array) -> None:
         """Check a derivative when its first result is there."""
@@ -80,14 +91,13 @@ def _agrees(at: Evaluation, vjp: flow.Vjp, operands: Sequence[Array]) -> bool:
     count = len(vjp.inputs)
     inputs, cotangents = operands[:count], operands[count:]
     plain = Evaluation(at.dims, at.weights)
-    results = vjp.evaluate(plain, *operands)
-    gradients = results[-len(vjp.wrt) :] if isinstance(results, tuple) else (results,)
+    gradients = vjp.evaluate(plain, *operands)[-len(vjp.wrt) :]
     random = np.random.default_rng(0)
     for _ in range(2):
         directions = [random.standard_normal(inputs[k].shape) for k in vjp.wrt]
-        terms = [g * d for g, d in zip(gradients, directions, strict=True)]
-        expected = float(sum(one.sum() for one in terms))
-        size = float(np.sqrt(sum(float(np.square(one).sum()) for one in terms)))
+        terms = [np.multiply(g, d) for g, d in zip(gradients, directions, strict=True)]
+        expected = sum(float(np.sum(one)) for one in terms)
+        size = float(np.sqrt(sum(float(np.sum(np.square(one))) for one in terms)))
         slopes = _slopes(plain, vjp, inputs, directions, cotangents)
         slope = sum(slopes) / 2
         size = max(size, abs(expected), abs(slope), 1e-6)
@@ -111,16 +121,20 @@ def _slopes(
     for sign in (-1, 0, 1):
         moved = list(inputs)
         for k, direction in zip(vjp.wrt, directions, strict=True):
-            moved[k] = inputs[k] + sign * STEP * size * direction
+            moved[k] = np.add(inputs[k], sign * STEP * size * direction)
         results = Evaluation(at.dims, at.weights).run(vjp.body, moved)
         floats = [one for one in results if one.dtype == np.float64]
-        total = sum(float((one * c).sum()) for one, c in zip(floats, cotangents, strict=True))
-        sums.append(float(total))
+        sums.append(
+            sum(
+                float(np.sum(np.multiply(one, c)))
+                for one, c in zip(floats, cotangents, strict=True)
+            )
+        )
     return (sums[1] - sums[0]) / (STEP * size), (sums[2] - sums[1]) / (STEP * size)
 
 
-def _blamed(at: Evaluation, vjp: flow.Vjp, operands: Sequence[Array]) -> Found:
-    """The operation in the body whose own product is wrong; the product itself where each alone is right."""
+def _blamed(at: Evaluation, vjp: flow.Vjp, operands: Sequence[Array]) -> WrongGradient:
+    """The operation in the body whose own product is wrong; the product itself where none is."""
     seen: dict[Value, Array] = {}
     watched = Evaluation(at.dims, at.weights, seen.__setitem__)
     watched.run(vjp.body, operands[: len(vjp.inputs)])
@@ -132,35 +146,37 @@ def _blamed(at: Evaluation, vjp: flow.Vjp, operands: Sequence[Array]) -> Found:
         floats = [v for v in op.results if _is_float(v)]
         if len(arrays) < len(op.operands) or not wrt or not floats:
             continue
-        if not _alone_agrees(at, op, arrays, wrt, [seen[v] for v in floats]):
+        alone = _alone(op, wrt)
+        random = np.random.default_rng(1)
+        values = [*arrays, *[random.standard_normal(seen[v].shape) for v in floats]]
+        if not _agrees_if_it_can(at, alone, values):
             what = f"the derivative of {op.name} is not what differences of it say"
-            return op.name, str(op.location.place), what
+            return WrongGradient(op.name, str(op.location.place), what, alone, tuple(values))
     place = str(vjp.location.place)
-    return vjp.name, place, "a derivative is not what differences of the function say"
+    what = "a derivative is not what differences of the function say"
+    return WrongGradient(vjp.name, place, what)
 
 
-def _alone_agrees(
-    at: Evaluation, op: Op, arrays: Sequence[Array], wrt: Sequence[int], results: Sequence[Array]
-) -> bool:
-    """Whether the product of a single operation is right, for random cotangents."""
+def _agrees_if_it_can(at: Evaluation, vjp: flow.Vjp, operands: Sequence[Array]) -> bool:
+    try:
+        return _agrees(at, vjp, operands)
+    except (DlcError, AssertionError, LookupError, TypeError, ValueError):
+        return True  # what has no derivative of its own is not to blame
+
+
+def _alone(op: Op, wrt: Sequence[int]) -> flow.Vjp:
+    """The product of a single operation, in a block of its own."""
     body = Block([v.type for v in op.operands])
     emit = Builder(body, op.location)
-    values = emit.all(
-        clone(op, body.arguments, op.regions and [clone_block(region) for region in op.regions])
-    )
+    regions = tuple([clone_block(region) for region in op.regions])
+    values = emit.all(clone(op, body.arguments, regions))
     emit.place(flow.Yield([v for v in values if _is_float(v)]))
-    outer = Block([*[v.type for v in op.operands], *[v.type for v in op.results if _is_float(v)]])
-    emit = Builder(outer, op.location)
-    count = len(op.operands)
-    inputs, cotangents = outer.arguments[:count], outer.arguments[count:]
+    floats = [v.type for v in op.results if _is_float(v)]
+    outer = Block([*[v.type for v in op.operands], *floats])
+    inputs, cotangents = outer.arguments[: len(op.operands)], outer.arguments[len(op.operands) :]
     made = flow.Vjp(tuple(inputs), tuple(cotangents), body, tuple(wrt))
-    emit.all(made)
-    random = np.random.default_rng(1)
-    seeds = [random.standard_normal(one.shape) for one in results]
-    try:
-        return _agrees(at, made, [*arrays, *seeds])
-    except (DlcError, AssertionError, LookupError, TypeError, ValueError):
-        return True
+    Builder(outer, op.location).place(made)
+    return made
 
 
 def _is_float(value: Value) -> bool:

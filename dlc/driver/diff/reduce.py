@@ -1,15 +1,14 @@
 """A smaller model with the same fault: delta debugging over the operations of the graph.
 
-Operations are left out in ever smaller groups (A. Zeller and R. Hildebrandt, "Simplifying and Isolating
-Failure-Inducing Input", IEEE TSE 28, 2002). What a kept operation reads from one that was left out becomes
-an input, with the numbers that it had; results that nothing reads become the results.
+Operations are left out in ever smaller groups. What a kept operation reads from one that was left out
+becomes an input, with the numbers that it had; results that nothing reads become the results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
 
 import numpy as np
 
@@ -18,43 +17,23 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
 from dlc.dialects.measured import dims_of
 from dlc.driver.diff.case import Case
+from dlc.driver.diff.delta import minimal
+from dlc.driver.diff.gradients import wrong_gradient
 from dlc.driver.source.open import read_ir
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import DlcError
 from dlc.ir.clone import clone, clone_block
-from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
+from dlc.ir.core import Array, Block, Builder, Op, Value
 from dlc.ir.passes import Context, Manager
-from dlc.ir.types import TensorType
 from dlc.ir.verify import verify
 from dlc.passes.graph.autodiff import autodiff
 from dlc.text.ir.printer import print_module
 
-Item = TypeVar("Item")
 Test = Callable[[Case], bool]
+Attempt = Callable[[Callable[[], Case]], bool]
 
 MOST_TESTS = 400
 """The most candidates that are tried."""
-
-
-def minimal(items: Sequence[Item], test: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """Items of which none can be left out alone, for which the test still holds; it holds for all of them.
-
-    >>> minimal(range(8), lambda kept: 3 in kept and 6 in kept)
-    [3, 6]
-    """
-    kept, parts = list(items), 2
-    while kept:
-        size = -(-len(kept) // parts)
-        for start in range(0, len(kept), size):
-            fewer = kept[:start] + kept[start + size :]
-            if test(fewer):
-                kept, parts = fewer, max(2, parts - 1)
-                break
-        else:
-            if size == 1:
-                return kept
-            parts = min(len(kept), 2 * parts)
-    return kept
 
 
 @dataclass(slots=True)
@@ -71,6 +50,9 @@ def reduce_case(case: Case, shows: Test) -> Case:
 
     Cases of models below the graph are left as they are.
     """
+    wrong = wrong_gradient(case)
+    if wrong is not None:
+        return case if wrong.vjp is None else _of_derivative(case, wrong.vjp, wrong.arrays)
     recorded = _recorded(case)
     if recorded is None:
         return case
@@ -93,20 +75,23 @@ def reduce_case(case: Case, shows: Test) -> Case:
 
     while True:
         before = _count(recorded)
-        _keep_one_result(case, recorded, attempt)
-        ops = [op for op in recorded.function.body if not op.terminator]
-        if best is not case:
+        for narrow in (_keep_one_result, _keep_few, _open_region):
+            narrow(case, recorded, attempt)
             case = best
             recorded = _recorded(case) or recorded
-            ops = [op for op in recorded.function.body if not op.terminator]
-        current, record = case, recorded
-        minimal(ops, lambda kept: attempt(lambda: _with_ops(current, record, kept)))
-        case = best
-        recorded = _recorded(case) or recorded
-        if not _open_region(case, recorded, attempt) and _count(recorded) >= before:
+        if _count(recorded) >= before:
             return best
-        case = best
-        recorded = _recorded(case) or recorded
+
+
+def _of_derivative(case: Case, vjp: flow.Vjp, arrays: Sequence[Array]) -> Case:
+    """The case of one derivative, in f64."""
+    block = vjp.parent
+    assert block is not None
+    model = case.open()
+    function = case.function(model)
+    assert isinstance(function, func.Func)
+    recorded = _Recorded(model, function, dict(zip(block.arguments, arrays, strict=True)))
+    return _case_of(case, recorded, [vjp], {})
 
 
 def _count(recorded: _Recorded) -> int:
@@ -131,13 +116,19 @@ def _recorded(case: Case) -> _Recorded | None:
     return _Recorded(model, function, arrays)
 
 
-def _keep_one_result(case: Case, recorded: _Recorded, attempt: Callable[..., bool]) -> None:
+def _keep_one_result(case: Case, recorded: _Recorded, attempt: Attempt) -> None:
     """Only one of several results, with what it is computed from."""
     results = recorded.function.results_returned
     for value in results if len(results) > 1 else ():
         kept = list(_slice(recorded.function, value))
-        if kept and attempt(lambda kept=kept: _with_ops(case, recorded, kept)):
+        if kept and attempt(partial(_with_ops, case, recorded, kept)):
             return
+
+
+def _keep_few(case: Case, recorded: _Recorded, attempt: Attempt) -> None:
+    """As few operations as show the fault."""
+    ops = [op for op in recorded.function.body if not op.terminator]
+    minimal(ops, lambda kept: attempt(partial(_with_ops, case, recorded, kept)))
 
 
 def _slice(function: func.Func, value: Value) -> Iterator[Op]:
@@ -157,14 +148,13 @@ def _with_ops(case: Case, recorded: _Recorded, kept: Sequence[Op]) -> Case:
     return _case_of(case, recorded, kept, {})
 
 
-def _open_region(case: Case, recorded: _Recorded, attempt: Callable[..., bool]) -> bool:
+def _open_region(case: Case, recorded: _Recorded, attempt: Attempt) -> None:
     """One iteration of a loop, or one branch, in place of the whole, where that shows the fault."""
     for op in recorded.function.body:
         for region in op.regions if isinstance(op, flow.Scan | flow.While | flow.If) else ():
             inner = [one for one in region if not one.terminator]
-            if inner and attempt(lambda inner=inner: _with_ops(case, recorded, inner)):
-                return True
-    return False
+            if inner and attempt(partial(_with_ops, case, recorded, inner)):
+                return
 
 
 def _case_of(
@@ -179,14 +169,8 @@ def _case_of(
     for op in kept:
         for value in _used(op):
             if value not in inside and value not in copies:
-                array = recorded.arrays[value]
-                assert isinstance(value.type, TensorType)
-                fixed = TensorType(value.type.dtype, tuple(array.shape))
-                assert case_shape(value.type, case) == array.shape
-                argument = body.add_argument(value.type, value.name or f"x{len(inputs)}")
-                del fixed
-                copies[value] = argument
-                inputs.append(array)
+                copies[value] = body.add_argument(value.type, value.name or f"x{len(inputs)}")
+                inputs.append(recorded.arrays[value])
     for op in kept:
         operands = [copies[value] for value in op.operands]
         made = clone(op, operands, [_closed(region, copies) for region in op.regions])
@@ -216,11 +200,6 @@ def _closed(region: Block, copies: Mapping[Value, Value]) -> Block:
             if operand in copies:
                 op.replace_operand(operand, copies[operand])
     return copy
-
-
-def case_shape(type: TensorType, case: Case) -> tuple[int, ...]:
-    """The shape of a type at the sizes of a call."""
-    return Evaluation(case.dims).shape(type.shape)
 
 
 def _packed(

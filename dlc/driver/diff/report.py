@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from dlc.driver.diff.tolerance import expectations
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
+from dlc.ir.core import Array
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.system.counts import counted
 
@@ -91,10 +94,9 @@ def _written(departed: Departed, case: Case, folder: Path) -> Departed:
     return written
 
 
-def _save(path: Path, arrays: object) -> None:
-    assert isinstance(arrays, dict)
+def _save(path: Path, arrays: Mapping[str, Array]) -> None:
     stream = io.BytesIO()
-    np.savez(stream, **arrays)
+    cast("Callable[..., None]", np.savez)(stream, **arrays)
     write_file(path, [stream.getvalue()])
 
 

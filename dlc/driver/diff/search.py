@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import cast
 
-from dlc.dialects import kernel, mem
-from dlc.dialects.loop.memory import BadAccess
+import numpy as np
+
+from dlc.dialects import func, kernel, mem
+from dlc.dialects.loop.memory import POISON, BadAccess
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.job import CompileJob
 from dlc.driver.compile.native_planner import machine_code
@@ -29,8 +33,10 @@ from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.device_placement import unplace
 from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.spelling import python_name
 from dlc.runtime.calling.dim_binding import DimBinder
+from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.model import Model
 
 MACHINE = "machine code"
@@ -39,13 +45,20 @@ LOWERINGS = ("lower_to_loops", "lower_to_simt", "lower_to_hetero")
 """The passes that make loops, which are compared with their kernels tile by tile."""
 
 
+BROKEN = (
+    *(DlcError, PlanConflict, BadAccess),
+    *(ArithmeticError, AssertionError, LookupError, TypeError, ValueError),
+)
+"""What evaluating or running a wrong program may raise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Where the numbers of a model depart first.
 
     `what` says how they show it. `value` is the first wrong value as the text calls it, `op` the operation
-    that computes it and `place` its place; `before` is how many optional rewrites were done before the pass,
-    and `rewrite` the first that is wrong, with its number, where it is one of these.
+    that computes it and `place` its place. `before` and `after` are how many optional rewrites were done
+    before the pass and after it; `rewrite` is the first wrong one with its number, if it is one of these.
     """
 
     level: str
@@ -65,8 +78,11 @@ class Fault:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What a smaller model must show to have the same fault."""
-        return self.level, self.pass_name
+        """What a smaller model must show to have the same fault.
+
+        Wrong loops show at once or only when they run, as far as their tiles are compared.
+        """
+        return ("loop", "") if self.level in ("loop", MACHINE) else (self.level, self.pass_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +141,7 @@ def find_fault(
     """
     wrong = wrong_gradient(case)
     if wrong is not None:
-        op, place, what = wrong
-        return Fault("graph", autodiff.name, 0, what, op=op, place=place, value=op)
+        return Fault("graph", autodiff.name, 0, wrong.what, op=wrong.op, place=wrong.place)
     expected = expected or expectations(case)
     fault = _fault_of_passes(case, expected, last)
     if fault is None and last == MACHINE and _runs_here(case):
@@ -141,11 +156,13 @@ def explained(case: Case, fault: Fault) -> Fault:
     if fault.pass_name == autodiff.name and fault.op:
         return fault
     expected = expectations(case)
-    if fault.level != MACHINE:
+    if fault.level == MACHINE:
+        fault = _in_loops(case, fault, expected)
+    elif fault.level in ("graph", "kernel"):
         fault = _with_rewrite(case, fault, expected)
-        if not fault.op:
-            fault = _with_value(case, fault, expected)
-    return fault
+    if not fault.op and fault.level in ("graph", "kernel"):
+        fault = _with_value(case, fault, expected)
+    return fault if fault.value or fault.level in ("graph", "kernel") else _with_last(case, fault)
 
 
 # Passes.
@@ -280,13 +297,29 @@ def call_artifact(model: Model, case: Case) -> list[Array]:
         Tensor.from_bits(array, item.dtype) if item.dtype == "bf16" else array
         for array, item in zip(case.inputs, inputs, strict=True)
     ]
-    free = DimBinder(point.entry).free
-    found = point(*arrays, **{python_name(name): case.dims[name] for name in free})
-    results = found if isinstance(found, tuple) else (found,)
+    sizes = {python_name(name): case.dims[name] for name in DimBinder(point.entry).free}
+    call = cast("Callable[..., object]", point)
+    found = call(*arrays, **sizes, **_poisoned(point, case))
+    results = cast("tuple[object, ...]", found if isinstance(found, tuple) else (found,))
     return [
         bits(one).astype(DTYPES[output.dtype].numpy, copy=False)
         for one, output in zip(results, point.outputs, strict=True)
     ]
+
+
+def _poisoned(point: EntryPoint, case: Case) -> dict[str, object]:
+    """Results to write to that hold nothing that was computed before, so that what is not written shows."""
+    outputs = point.outputs
+    if any(output.updates or output.dtype == "bf16" for output in outputs):
+        return {}
+    try:
+        shapes = [size_expressions.evaluate_all(output.shape, case.dims) for output in outputs]
+    except size_expressions.BadExpression:
+        return {}  # a size that the call measures
+    arrays = [np.empty(s, DTYPES[o.dtype].numpy) for s, o in zip(shapes, outputs, strict=True)]
+    for array in arrays:
+        array.reshape(-1).view(np.uint8)[...] = POISON
+    return {"out": arrays[0] if len(arrays) == 1 else tuple(arrays)}
 
 
 # The rewrite.
@@ -329,16 +362,43 @@ def _decision(case: Case, fault: Fault, rewrites: int) -> Decision | None:
     """What the last of so many rewrites did."""
     walk, step = _until(case, fault, rewrites)
     before = len(walk.model.context.log)
-    try:
+    with suppress(*BROKEN):  # what it did before is in the log
         walk.advance(step)
-    except (DlcError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
-        pass  # what it did before is in the log
     did = [one for one in list(walk.model.context.log)[before:] if one.kind == "did"]
     useful = [one for one in did if one.what != "drop what nothing uses"]
     return useful[-1] if useful else None
 
 
 # The value.
+
+
+def _in_loops(case: Case, fault: Fault, expected: Expectations) -> Fault:
+    """A fault of machine code that the loops have already, when all of their tiles are evaluated."""
+    walk = Walk(case)
+    steps = walk.steps()
+    for step in steps:
+        walk.advance(step)
+    try:
+        found = _wrong_result(case.evaluate(walk.model), expected)
+    except (BadAccess, DlcError, PlanConflict) as error:
+        found = replace(fault, what=str(error))
+    if found is None or not steps:
+        return fault
+    step = steps[-1]
+    return replace(found, level=step.level, pass_name=step.run.name, position=len(steps) - 1)
+
+
+def _with_last(case: Case, fault: Fault) -> Fault:
+    """The fault with the operation of the graph that computes the wrong result, or the first one."""
+    function = case.function(case.open())
+    if not isinstance(function, func.Func):
+        return fault
+    value = function.results_returned[fault.result or 0]
+    if value.op is None:
+        return fault
+    kernel_op = f"{fault.op} of " if fault.op else ""
+    place = fault.place or str(value.op.location.place)
+    return replace(fault, value=value.name or "", op=f"{kernel_op}{value.op.name}", place=place)
 
 
 def _with_value(case: Case, fault: Fault, expected: Expectations) -> Fault:
@@ -356,13 +416,9 @@ def _with_value(case: Case, fault: Fault, expected: Expectations) -> Fault:
             if one.excess(origin.recover(array, at)) > 1:
                 wrong.append(origin.name)
 
-    try:
+    with suppress(*BROKEN):  # the values before the failure were seen
         walk.advance(step)
         case.evaluate(walk.model, observe)
-    except (DlcError, PlanConflict, BadAccess):
-        pass
-    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
-        pass  # the values before the failure were seen
     if not wrong:
         return fault
     name = wrong[0]
@@ -388,7 +444,7 @@ def _op_of(error: DlcError) -> str:
 
 
 def _first_word(error: Exception) -> str:
-    return str(error).partition(" ")[0]
+    return str(error).partition(" ")[0].partition("(")[0].lstrip("<")
 
 
 def _place_of(error: DlcError) -> str:

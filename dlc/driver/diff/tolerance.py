@@ -5,10 +5,10 @@ the rounding of its dtype: by `u` of itself, and by `sqrt(n) u` where n terms ar
 rounding errors of sums grow with high probability (N. J. Higham and T. Mary, "A New Approach to
 Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019). The terms of a sum are changed, too,
 so that cancellation counts. How far the samples spread is the error to expect of every value, with all that
-the operations before it contribute (D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997; J. Vignes,
-"Discrete Stochastic Arithmetic for Validating Results of Numerical Software", Numer. Algorithms 37, 2004).
-The evaluation in the model's own dtypes is one more sample. Elements that the samples do not agree about,
-as a comparison of nearly equal numbers or an overflow, are undetermined, and not compared.
+the operations before it contribute (D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997;
+J. Vignes, "Discrete Stochastic Arithmetic for Validating Results of Numerical Software", Numer. Algorithms
+37, 2004). The evaluation in the model's own dtypes is one more sample. Elements that the samples do not
+agree about, as a comparison of nearly equal numbers or an overflow, are undetermined, and not compared.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Numbers = NDArray[np.float64]
 SAMPLES = 3
 """Evaluations with random errors."""
 SAFETY = 16.0
-"""The tolerance as a multiple of the spread: a few samples see part of it, and -O2 may err 4 times as much."""
+"""The tolerance as a multiple of the spread: samples see part of it, and -O2 may err 4 times as much."""
 PLAIN = 1e-3
-"""The tolerance relative to the largest element where there is no spread: below the graph, say."""
+"""The tolerance relative to the largest element where there is no spread, as below the graph."""
 UNITS = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 """The unit roundoff of each dtype."""
 LARGEST = {
@@ -197,7 +197,7 @@ def _wide(case: Case, sample: int) -> _Sample:
 
 
 class _Shaken(Evaluation):
-    """An evaluation in f64 that changes each result by about the rounding of the dtype that it would have."""
+    """An evaluation in f64 that changes each result by about the rounding of its own dtype."""
 
     __slots__ = ("_random", "_unit", "_units", "_watch")
 
@@ -238,26 +238,16 @@ class _Shaken(Evaluation):
 
     def _with_terms(self, op: Op, found: Array, error: float) -> Array:
         """The result with the error of its terms: as it would be for operands that are a little off."""
-        assert self._random is not None
-        if op.regions:
+        if op.regions or len(op.results) > 1:
             return found
-        operands = [self._scopes[-1][v] for v in op.operands]
-        moved = [
-            one * (1 + error * self._random.uniform(-1, 1, one.shape))
-            if one.dtype == np.float64
-            else one
-            for one in operands
-        ]
+        moved = [self._moved(self._scopes[-1][v], error) for v in op.operands]
         again = op.evaluate(self, *moved)
-        results = again if isinstance(again, tuple) else (again,)
-        for value, one in zip(op.results, results, strict=True):
-            if one.shape == found.shape and one.dtype == np.float64 and self._is_last(op, value):
-                return one
-        return found
+        return found if isinstance(again, tuple) else again
 
-    def _is_last(self, op: Op, value: Value) -> bool:
-        """Of several results only the only one is recomputed; the others are near enough."""
-        return len(op.results) == 1 and value is op.results[0]
+    def _moved(self, one: Array, error: float) -> Array:
+        if self._random is None or one.dtype != np.float64:
+            return one
+        return np.multiply(one, 1 + error * self._random.uniform(-1, 1, one.shape))
 
 
 def _units(function: func.Func) -> dict[Value, str]:
@@ -304,7 +294,7 @@ def _expected(dtype: DType, plain: Array, samples: Sequence[Array]) -> Expected:
     with np.errstate(all="ignore"):
         spread = np.max([np.abs(one - exact) for one in others], axis=0)
     finite = np.isfinite(spread)
-    typical = np.sqrt(np.mean(np.square(spread[finite]))) if finite.any() else 0.0
+    typical = float(np.sqrt(np.mean(np.square(spread[finite])))) if finite.any() else 0.0
     unit = UNITS[dtype.name]
     slack = SAFETY * (spread + typical + unit * np.abs(exact)) + _SMALLEST[dtype.name]
     same = np.all([(one == exact) | (np.isnan(one) & np.isnan(exact)) for one in others], axis=0)
