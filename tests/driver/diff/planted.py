@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TypeAlias
 
 import pytest
 
@@ -17,14 +18,18 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.clone import changed
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.rewrite import EQUAL, Rewriter
+from dlc.lowering import math
 from dlc.lowering.cpu import generic as cpu_generic
 from dlc.lowering.graph_to_kernel.arrays import LOWERINGS
 from dlc.lowering.math import exponential
+from dlc.lowering.math.term import Term
 from dlc.passes.graph import algebra, canonicalize
 from dlc.passes.kernel import fold_operands, fuse
-from dlc.planning import arena_offsets, buffer_assignment, kernel_to_plan
+from dlc.planning import buffer_assignment, kernel_to_plan
+from dlc.planning.waves import Item, Lifetimes, Origins, Reads
 
 Patch = pytest.MonkeyPatch
+Lower: TypeAlias = Callable[[Op, Builder], Sequence[Value]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ def model(body: str, inputs: str = "x: f32[4, 6]", extra: str = "") -> str:
 
 
 def rule(
-    module: Any, cls: type[Op], make: Callable[[Op, Builder], Value | None]
+    module: ModuleType, cls: type[Op], make: Callable[[Op, Builder], Value | None]
 ) -> Callable[[Patch], None]:
     """A wrong rule for an operation, before the right ones."""
 
@@ -87,11 +92,11 @@ def folds_to_source(cls: type[Op]) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(cls, "fold", lambda self: self.operands[0])
 
 
-def derivative(cls: type[Op], wrong: Callable[..., Any]) -> Callable[[Patch], None]:
+def derivative(cls: type[Op], wrong: Callable[..., object]) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(cls, "derivative", wrong)
 
 
-def gradient(cls: type[Op], wrong: Callable[..., Any]) -> Callable[[Patch], None]:
+def gradient(cls: type[Op], wrong: Callable[..., object]) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(cls, "gradient", wrong)
 
 
@@ -107,7 +112,7 @@ def drop_second(cls: type[Op]) -> Callable[[Patch], None]:
 
 
 def lowered(
-    cls: type[Op], change: Callable[[Op, Builder, Any], Sequence[Value]]
+    cls: type[Op], change: Callable[[Op, Builder, Lower], Sequence[Value]]
 ) -> Callable[[Patch], None]:
     """A wrong lowering to kernels."""
 
@@ -118,7 +123,7 @@ def lowered(
     return plant
 
 
-def with_operands_swapped(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
+def with_operands_swapped(op: Op, emit: Builder, right: Lower) -> Sequence[Value]:
     other = changed(op, list(reversed(op.operands)))
     emit.place(other)
     made = right(other, emit)
@@ -126,10 +131,19 @@ def with_operands_swapped(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
     return made
 
 
-def as_other(cls: type[Op]) -> Callable[[Op, Builder, Any], Sequence[Value]]:
+def with_branches_swapped(op: Op, emit: Builder, right: Lower) -> Sequence[Value]:
+    condition, yes, no = op.operands
+    other = changed(op, [condition, no, yes])
+    emit.place(other)
+    made = right(other, emit)
+    other.erase()
+    return made
+
+
+def as_other(cls: type[Op]) -> Callable[[Op, Builder, Lower], Sequence[Value]]:
     """The lowering of an operation of another class."""
 
-    def change(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
+    def change(op: Op, emit: Builder, right: Lower) -> Sequence[Value]:
         other = cls(*op.operands)
         emit.place(other)
         made = right(other, emit)
@@ -139,7 +153,7 @@ def as_other(cls: type[Op]) -> Callable[[Op, Builder, Any], Sequence[Value]]:
     return change
 
 
-def scaled_result(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
+def scaled_result(op: Op, emit: Builder, right: Lower) -> Sequence[Value]:
     (value,) = right(op, emit)
     one = emit(array.Fill(1.01, tensor_type(value)))
     (made,) = LOWERINGS[array.Elementwise](_placed(array.Multiply(value, one), emit), emit)
@@ -201,37 +215,12 @@ def reuse_too_early(patch: Patch) -> None:
     """Every buffer is free one wave before its last reader."""
     right = kernel_to_plan.lifetimes
 
-    def wrong(*given: Any) -> Any:
-        lives = right(*given)
-        for name in ("lives", "last", "ends"):
-            table = getattr(lives, name, None)
-            if isinstance(table, dict):
-                for key, value in table.items():
-                    if isinstance(value, int):
-                        table[key] = value - 1
+    def wrong(items: list[Item], origins: Origins, reads: Reads) -> Lifetimes:
+        lives = right(items, origins, reads)
+        lives.last.update({value: wave - 1 for value, wave in lives.last.items()})
         return lives
 
     patch.setattr(kernel_to_plan, "lifetimes", wrong)
-
-
-def all_at_zero(patch: Patch) -> None:
-    """Every buffer begins where the arena does."""
-    from dlc.evaluation import plan
-
-    del plan
-    right = arena_offsets.assign_offsets
-
-    def wrong(*given: Any, **more: Any) -> Any:
-        found = right(*given, **more)
-        for name in ("offsets",):
-            table = getattr(found, name, None)
-            if isinstance(table, dict):
-                table.update(dict.fromkeys(table, 0))
-            elif isinstance(table, list):
-                table[:] = [0] * len(table)
-        return found
-
-    patch.setattr(kernel_to_plan, "assign_offsets", wrong)
 
 
 def always_in_place(patch: Patch) -> None:
@@ -246,9 +235,7 @@ def always_in_place(patch: Patch) -> None:
 # Loops and machine code.
 
 
-def expansion(cls: type[Op], wrong: Callable[[Any], Any]) -> Callable[[Patch], None]:
-    from dlc.lowering import math
-
+def expansion(cls: type[Op], wrong: Callable[[Term], Term]) -> Callable[[Patch], None]:
     def plant(patch: Patch) -> None:
         patch.setitem(math.UNARY, cls, wrong)
 
@@ -459,7 +446,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "a select is swapped",
         model("  let y = where(x > 0.0, a, x * 2.0)\n"),
-        lowered(array.Select, lambda op, emit, right: with_operands_swapped2(op, emit, right)),
+        lowered(array.Select, with_branches_swapped),
         "kernel",
         "lower_to_kernels",
         "array.select",
@@ -537,12 +524,3 @@ PLANTED: tuple[Planted, ...] = (
         "array.maximum",
     ),
 )
-
-
-def with_operands_swapped2(op: Op, emit: Builder, right: Any) -> Sequence[Value]:
-    condition, yes, no = op.operands
-    other = changed(op, [condition, no, yes])
-    emit.place(other)
-    made = right(other, emit)
-    other.erase()
-    return made
