@@ -48,7 +48,7 @@ SUCCEED = {
     "check": "rows.dlm",
     "gradcheck": "rows.dlm",
     "diff": "rows.dlm",
-    "reduce": "rows.dlm --test 'grep -q dlc'",
+    "reduce": "rows.dlm --test true",
     "fmt": "--check rows.dlm",
     "import": "sums.onnx -o sums.dlm",
     "inspect": "rows.dlm",

@@ -30,6 +30,7 @@ from dlc.planning.waves import Item, Lifetimes, Origins, Reads
 
 Patch = pytest.MonkeyPatch
 Lower: TypeAlias = Callable[[Op, Builder], Sequence[Value]]
+Derivative: TypeAlias = Callable[[Op, Builder, Value, Value], Value]
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,13 @@ def swapped(op: Op, emit: Builder) -> Value:
 
 
 def folds_to_source(cls: type[Op]) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr(cls, "fold", lambda self: self.operands[0])
+    def fold(self: Op) -> Value:
+        return self.operands[0]
+
+    return lambda patch: patch.setattr(cls, "fold", fold)
 
 
-def derivative(cls: type[Op], wrong: Callable[..., object]) -> Callable[[Patch], None]:
+def derivative(cls: type[Op], wrong: Derivative) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(cls, "derivative", wrong)
 
 
