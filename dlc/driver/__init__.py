@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         ranking_text,
         read_labels,
         save_results,
+        save_values,
         top_labels,
         write_text,
     )
@@ -134,6 +135,7 @@ def _home(name: str) -> ModuleType | None:
             | "ranking_text"
             | "read_labels"
             | "save_results"
+            | "save_values"
             | "top_labels"
             | "write_text"
         ):

@@ -158,7 +158,9 @@ def pair_values(expected: Expectations, results: Sequence[str], others: Values) 
         name, by = _by_name(other, named), "name"
         if name is None or _excess(own[name], array) > OTHERS:
             nearest = _by_order(array, own, order, position)
-            name, by = (name, by) if nearest is None and name is not None else (nearest, "order")
+            agrees = nearest is not None and _excess(own[nearest], array) <= OTHERS
+            if name is None or agrees:
+                name, by = nearest, "order"
         if name is None or own[name].value.shape != array.shape:
             continue
         one = own[name]
