@@ -25,6 +25,7 @@ from dlc.driver.run.request import CompileRequest
 from dlc.errors import NumbersDiffer, UsageError
 from dlc.ir.core import Array
 from dlc.runtime.model import load
+from dlc.runtime.system.counts import counted
 from dlc.runtime.weights.files import open_weights
 
 OTHERS = 4.0
@@ -217,7 +218,7 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
         "departs": None,
     }
     if first is None:
-        text = f"{case.entry} and {against} give the same: {len(pairs)} values compared"
+        text = f"{case.entry} and {against} give the same: {counted(len(pairs), 'value')} compared"
         return Comparison(text, data, None)
     agreed = [pair for pair in pairs[: pairs.index(first)] if not pair.departs]
     place, op = _where(case, first.name)
@@ -230,7 +231,9 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
         where = f"[{', '.join(map(str, index))}]" if index else "it"
         lines.append(f"  found    {where} is {wanted:.9g} here and {found:.9g} there")
     if agreed:
-        lines.append(f"  agreed   {len(agreed)} values before, the last {agreed[-1].name}")
+        lines.append(
+            f"  agreed   {counted(len(agreed), 'value')} before, the last {agreed[-1].name}"
+        )
     data["departs"] = {
         "value": first.name,
         "other": first.other,
