@@ -21,6 +21,7 @@ PAGES = (
     "README.md",
     "docs/adding.md",
     "docs/architecture.md",
+    "docs/debugging.md",
     "docs/gpu.md",
     "docs/gpu_kernels.md",
     "docs/memory.md",

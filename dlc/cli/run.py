@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, TypeAlias, cast
 
 import typer
@@ -12,7 +13,7 @@ from dlc.cli import options
 from dlc.cli.options import Compilation
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import notes, print_json, progress
-from dlc.cli.values import listed
+from dlc.cli.values import check_kept, listed, output_path
 from dlc.errors import UsageError
 
 TOP = 5
@@ -31,6 +32,10 @@ Interpret: TypeAlias = Annotated[
 ]
 Values: TypeAlias = Annotated[
     str, typer.Option(metavar="NAME,...", help="Show these values, or all (evaluates).")
+]
+OutputValues: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write the values that --values names to an .npz instead."),
 ]
 CheckNan: TypeAlias = Annotated[
     bool, typer.Option("--check-nan", help="Stop at the first NaN or infinity (evaluates).")
@@ -84,6 +89,7 @@ def command(
     resize: Resize = False,
     interpret: Interpret = False,
     values: Values = "",
+    output_values: OutputValues = None,
     check_nan: CheckNan = False,
     grad: Grad = None,
     labels: Labels = None,
@@ -107,12 +113,13 @@ def command(
         as_json,
         cast("tuple[str, ...]", context.obj),
     )
-    others = (max_memory, interpret, values, check_nan, grad, labels, top)
+    others = (max_memory, interpret, values, output_values, check_nan, grad, labels, top)
     only_device = Compilation(device=compilation.device)
     if model.endswith(".dlc") and not any(others) and compilation == only_device:
         plain.do()  # without the modules that compile, which take a second to load
         return
     call_request = plain.request()
+    _check_values_file(values, output_values, call_request)
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
     request = _compile_request(compilation, call_request, grad)
@@ -122,6 +129,9 @@ def command(
     else:
         results = _compiled(request, call_request, threads, options.memory(max_memory))
     driver.save_results(results, call_request.files)
+    if output_values is not None:
+        driver.save_values(watch.steps, output_values)
+        watch.seen.clear()
     best = None
     if names is not None or top is not None:
         best = driver.top_labels(results, names, top or TOP)
@@ -154,6 +164,18 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
             f"--grad {text!r} is not RESULT:INPUT", code="D0901", help="write --grad loss:x"
         )
     return entry, result, name
+
+
+def _check_values_file(values: str, path: str | None, call_request: driver.CallRequest) -> None:
+    """Raises UsageError: D0901 for a file of no values or another ending, D0924 for one that is read."""
+    if path is None:
+        return
+    if not values:
+        raise UsageError(
+            "--output-values has no values to write", code="D0901", help="add --values all"
+        )
+    output_path(Path(path), ".npz")
+    check_kept([path], [call_request.path, *call_request.inputs.values()])
 
 
 def _check_evaluated(compilation: Compilation, threads: int | None, max_memory: str | None) -> None:

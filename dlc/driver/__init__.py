@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ranking_text,
         read_labels,
         save_results,
+        save_values,
         top_labels,
         write_text,
     )
@@ -137,6 +138,7 @@ def _home(name: str) -> ModuleType | None:
             | "ranking_text"
             | "read_labels"
             | "save_results"
+            | "save_values"
             | "top_labels"
             | "write_text"
         ):

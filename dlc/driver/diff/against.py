@@ -2,8 +2,8 @@
 
 Values are paired by name, by path, or by order. Names are compared without regard to what separates their
 parts, and a path may begin further inside, as `layers.0.norm` and `model.layers.0.norm` do. Values without
-a counterpart of their name are paired in order with one of the same shape. Where several have it, one that
-agrees is taken, so that a value departs only if it is like none of those that it may be.
+a counterpart of their name, or with one that differs, are paired in order with the nearest of the same
+shape, so that a value departs only if it is like none of those that it may be.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dlc.driver.run.request import CompileRequest
 from dlc.errors import NumbersDiffer, UsageError
 from dlc.ir.core import Array
 from dlc.runtime.model import load
+from dlc.runtime.system.counts import counted
 from dlc.runtime.weights.files import open_weights
 
 OTHERS = 4.0
@@ -156,8 +157,11 @@ def pair_values(expected: Expectations, results: Sequence[str], others: Values) 
     position, order = -1, list(own)
     for other, array in others.items():
         name, by = _by_name(other, named), "name"
-        if name is None:
-            name, by = _by_order(array, own, order, position), "order"
+        if name is None or _excess(own[name], array) > OTHERS:
+            nearest = _by_order(array, own, order, position)
+            agrees = nearest is not None and _excess(own[nearest], array) <= OTHERS
+            if name is None or agrees:
+                name, by = nearest, "order"
         if name is None or own[name].value.shape != array.shape:
             continue
         one = own[name]
@@ -187,15 +191,13 @@ def _by_name(other: str, named: Mapping[tuple[str, ...], str]) -> str | None:
 def _by_order(
     array: Array, own: Mapping[str, Expected], order: Sequence[str], position: int
 ) -> str | None:
-    """The next value of the same shape that agrees; where none does, the next one of the shape."""
-    alike = [name for name in order[position + 1 :] if own[name].value.shape == array.shape]
-    agreeing = [name for name in alike if _excess(own[name], array) <= OTHERS]
-    if agreeing:
-        return agreeing[0]
-    before = [name for name in order[: position + 1] if own[name].value.shape == array.shape]
-    if any(_excess(own[name], array) <= OTHERS for name in before):
-        return None  # it was there already, as what a layer hands on is
-    return alike[0] if alike else None
+    """The next value of the same shape that agrees, or an earlier one; where none does, the nearest."""
+    alike = [name for name in order if own[name].value.shape == array.shape]
+    after = [name for name in alike if order.index(name) > position]
+    for name in (*after, *alike):
+        if _excess(own[name], array) <= OTHERS:
+            return name
+    return min(after, key=lambda name: _excess(own[name], array), default=None)
 
 
 def _excess(one: Expected, array: Array) -> float:
@@ -216,7 +218,7 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
         "departs": None,
     }
     if first is None:
-        text = f"{case.entry} and {against} give the same: {len(pairs)} values compared"
+        text = f"{case.entry} and {against} give the same: {counted(len(pairs), 'value')} compared"
         return Comparison(text, data, None)
     agreed = [pair for pair in pairs[: pairs.index(first)] if not pair.departs]
     place, op = _where(case, first.name)
@@ -229,7 +231,9 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
         where = f"[{', '.join(map(str, index))}]" if index else "it"
         lines.append(f"  found    {where} is {wanted:.9g} here and {found:.9g} there")
     if agreed:
-        lines.append(f"  agreed   {len(agreed)} values before, the last {agreed[-1].name}")
+        lines.append(
+            f"  agreed   {counted(len(agreed), 'value')} before, the last {agreed[-1].name}"
+        )
     data["departs"] = {
         "value": first.name,
         "other": first.other,

@@ -16,9 +16,10 @@ from dlc.ir.core import Array
 def values_of_onnx(path: str, case: Case) -> dict[str, Array]:
     """Every tensor of an ONNX graph, as ONNX Runtime computes it from the inputs of a call.
 
-    Raises UsageError (D0901) where ONNX Runtime or onnx is not installed.
+    Raises UsageError (D0921) where ONNX Runtime or onnx is not installed.
     """
-    onnx, runtime = _needed("onnx", path), _needed("onnxruntime", path)
+    onnx: Any = _needed("onnx", path)
+    runtime: Any = _needed("onnxruntime", path)
     model: Any = onnx.load(path)
     known = {output.name for output in model.graph.output}
     for node in model.graph.node:
@@ -45,23 +46,30 @@ def values_of_onnx(path: str, case: Case) -> dict[str, Array]:
 def values_of_pt2(path: str, case: Case) -> dict[str, Array]:
     """The values of an exported program of PyTorch, by the path of the module that computes each last.
 
-    Raises UsageError (D0901) where PyTorch is not installed.
+    Raises UsageError (D0921) where PyTorch is not installed.
     """
-    torch = _needed("torch", path)
+    torch: Any = _needed("torch", path)
     program: Any = torch.export.load(path)
     module: Any = program.module()
     values: dict[str, Array] = {}
 
-    class Recorder(torch.fx.Interpreter):  # pyright: ignore[reportUntypedBaseClass]
-        def run_node(self, n: Any) -> Any:  # noqa: ANN401
-            result = super().run_node(n)
-            if n.op == "call_function" and isinstance(result, torch.Tensor):
-                values[_path(n) or n.name] = result.detach().numpy().copy()
-            return result
-
+    recorder: Any = _recorder(torch, values)
     with torch.no_grad():
-        Recorder(module).run(*[torch.from_numpy(np.array(array)) for array in case.inputs])
+        recorder(module).run(*[torch.from_numpy(np.array(array)) for array in case.inputs])
     return values
+
+
+def _recorder(torch: Any, values: dict[str, Array]) -> Any:  # noqa: ANN401
+    """An interpreter of graphs of PyTorch that keeps every tensor that is computed."""
+    base: Any = torch.fx.Interpreter
+
+    def run_node(self: Any, node: Any) -> Any:  # noqa: ANN401
+        result: Any = base.run_node(self, node)
+        if node.op == "call_function" and isinstance(result, torch.Tensor):
+            values[_path(node) or node.name] = np.array(result.detach().numpy())
+        return result
+
+    return type("Recorder", (base,), {"run_node": run_node})
 
 
 def _path(node: Any) -> str:  # noqa: ANN401 - a node of a graph of PyTorch
@@ -77,6 +85,6 @@ def _needed(name: str, path: str) -> ModuleType:
     except ImportError:
         raise UsageError(
             f"comparing with {path} needs {name}, which is not installed",
-            code="D0901",
+            code="D0921",
             help=f"pip install {name}, or record its values in an .npz",
         ) from None

@@ -294,7 +294,7 @@ def _expected(dtype: DType, plain: Array, samples: Sequence[Array]) -> Expected:
     with np.errstate(all="ignore"):
         spread = np.max([np.abs(one - exact) for one in others], axis=0)
     finite = np.isfinite(spread)
-    typical = float(np.sqrt(np.mean(np.square(spread[finite])))) if finite.any() else 0.0
+    typical = _rms(spread[finite])
     unit = UNITS[dtype.name]
     slack = SAFETY * (spread + typical + unit * np.abs(exact)) + _SMALLEST[dtype.name]
     same = np.all([(one == exact) | (np.isnan(one) & np.isnan(exact)) for one in others], axis=0)
@@ -328,9 +328,14 @@ def _growth(
 
 def _relative_spread(one: Expected) -> float:
     finite = np.isfinite(one.slack)
-    size = float(np.sqrt(np.mean(np.square(one.value[finite])))) if finite.any() else 0.0
-    spread = float(np.sqrt(np.mean(np.square(one.slack[finite])))) if finite.any() else 0.0
+    size, spread = _rms(one.value[finite]), _rms(one.slack[finite])
     return spread / size if size > 0 and np.isfinite(size) else 0.0
+
+
+def _rms(numbers: Array) -> float:
+    """The root mean square; 0 of nothing."""
+    squares: Array = np.square(numbers.astype(np.float64))
+    return float(np.sqrt(float(np.sum(squares)) / max(1, numbers.size)))
 
 
 def _dtype(type: object) -> DType:

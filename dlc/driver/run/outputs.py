@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -92,6 +92,21 @@ def plain(value: Tensor) -> object:
 
 def _spelled(number: float) -> float | str:
     return number if np.isfinite(number) else str(number)
+
+
+def save_values(steps: Mapping[str, Sequence[Tensor]], path: str) -> None:
+    """Write values to an `.npz`; one that was computed several times with a first axis for the steps.
+
+    Values of bf16 are written as f32. A value whose shape differs between steps is written as it was last.
+    """
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for name, tensors in steps.items():
+        each = [one.values() for one in tensors]
+        alike = len({one.shape for one in each}) == 1
+        arrays[name] = np.stack(each) if alike and len(each) > 1 else each[-1]
+    stream = io.BytesIO()
+    cast("Callable[..., None]", np.savez)(stream, **arrays)
+    write_file(Path(path), [stream.getvalue()])
 
 
 def save_results(results: Results, files: Mapping[str, str]) -> None:

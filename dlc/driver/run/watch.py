@@ -37,6 +37,8 @@ class Watch:
     check_nan: bool = False
     seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     """Values by name; one in a loop is there as it was last."""
+    steps: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
+    """The same with all steps of values in loops, in order."""
     known: set[str] = field(default_factory=set[str])
     """Every name that came by."""
     remarks: list[str] = field(default_factory=list[str])
@@ -91,7 +93,9 @@ def observing(
         for name, seen in _names_of(value, array, values, at, renamed):
             watch.known.add(name)
             if watch.wants(name):
-                watch.seen[name] = Tensor.from_bits(np.array(seen), value.type.dtype.name)
+                tensor = Tensor.from_bits(np.array(seen), value.type.dtype.name)
+                watch.seen[name] = tensor
+                watch.steps.setdefault(name, []).append(tensor)
         if watch.check_nan:
             check.see(value, value.type, array)
 

@@ -1,0 +1,101 @@
+"""Planted mistakes are found without help, and models without one are right at every level."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.fuzz.texts import random_case
+from dlc.driver.compile.entries import entry_points
+from dlc.driver.diff.report import Departed, compare_levels
+from dlc.driver.run.calls import CallRequest
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.source.open import open_model
+from dlc.errors import CallError
+from tests.documents import ROOT
+from tests.driver.diff.planted import PLANTED, Planted
+
+QUICK = {
+    "a transpose of a square is dropped",
+    "gradient of a quotient",
+    "a softmax is not 1 in sum",
+    "equal types count as equal inputs",
+    "tanh is sigmoid",
+    "fsub is fadd",
+}
+"""The mistakes of the quick suite: one of each level."""
+MOST_LINES = 14
+
+
+def departed(text: str, folder: Path | None, *, seed: int = 0) -> Departed:
+    request = CompileRequest("model.dlm", text=text)
+    call_request = CallRequest("model.dlm", seed=seed)
+    return compare_levels(request, call_request, folder=folder, reduce=folder is not None)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pytest.param(one, id=one.name, marks=[] if one.name in QUICK else pytest.mark.long)
+        for one in PLANTED
+    ],
+)
+def test_a_planted_mistake_is_named_and_reduced(
+    planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted.plant(monkeypatch)
+    found = departed(planted.text, tmp_path)
+    assert found.fault is not None
+    assert (found.fault.level, found.fault.pass_name) == (planted.level, planted.pass_name)
+    assert planted.op in found.fault.op
+    assert 0 < found.reduced.count("\n") <= MOST_LINES
+
+
+@pytest.mark.parametrize("planted", [one for one in PLANTED if one.name in QUICK], ids=str)
+def test_without_the_mistake_nothing_is_found(planted: Planted) -> None:
+    assert departed(planted.text, None).fault is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(500))
+def test_random_models_are_right_at_every_level(seed: int) -> None:
+    case = random_case(seed)
+    text = case.text(case.dtype)
+    for entry in entry_points(open_model("random.dlm", text=text).module):
+        call_request = CallRequest("random.dlm", entry.sym_name, dims=case.sizes(0), seed=seed)
+        request = CompileRequest("random.dlm", text=text)
+        try:
+            found = compare_levels(request, call_request, folder=None, reduce=False)
+        except CallError:
+            continue  # a random index that is out of range
+        assert found.fault is None, found.fault
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.dlm")), ids=lambda p: p.stem)
+def test_examples_are_right_at_every_level(path: Path) -> None:
+    for entry in entry_points(open_model(path).module):
+        request = CompileRequest(str(path), weights="init:0")
+        call_request = CallRequest(str(path), entry.sym_name, seed=0)
+        try:
+            found = compare_levels(request, call_request, folder=None, reduce=False)
+        except CallError:
+            continue  # an example whose inputs are not any numbers
+        assert found.fault is None, found.fault
+
+
+def test_the_folder_shows_the_fault_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = PLANTED[0]
+    planted.plant(monkeypatch)
+    found = departed(planted.text, tmp_path)
+    path = str(tmp_path / "reduced.dlir")
+    inputs = dict(np.load(tmp_path / "inputs.npz"))
+    given = {name: str(tmp_path / "inputs.npz") for name in inputs}
+    again = compare_levels(
+        CompileRequest(path), CallRequest(path, inputs=given), folder=None, reduce=False
+    )
+    assert found.fault is not None
+    assert again.fault is not None
+    assert again.fault.kind == found.fault.kind
