@@ -8,6 +8,7 @@ exporters, where `torch.compile` is a contender with the same modules.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from collections.abc import Callable
@@ -204,6 +205,10 @@ NETWORKS: dict[str, Callable[[], Network]] = {
 }
 
 
+QUANTIZED = {"minilm_int8": "minilm"}
+"""Networks whose weights `quantize_dynamic` of ONNX Runtime makes bytes, by the network in f32."""
+
+
 def seeded(name: str) -> Network:
     """The network in evaluation mode; its weights are the same in every process."""
     torch.manual_seed(SEED)
@@ -213,8 +218,15 @@ def seeded(name: str) -> Network:
 
 
 def main(name: str, folder: str) -> None:
-    """Export one network and draw its inputs."""
+    """Export one network and draw its inputs, and quantize it if its name says so."""
     warnings.simplefilter("ignore")
+    if name in QUANTIZED:
+        main(QUANTIZED[name], folder)
+        source, made = (Path(folder, f"{each}.onnx") for each in (QUANTIZED[name], name))
+        tool: Any = importlib.import_module("onnxruntime.quantization")
+        tool.quantize_dynamic(source, made, weight_type=tool.QuantType.QInt8)
+        source.with_suffix(".npz").rename(made.with_suffix(".npz"))
+        return
     network = seeded(name)
     given: dict[str, Any] = network.given(0)
     with torch.no_grad():
