@@ -29,6 +29,7 @@ VERBS = (
     "why",
     "ops",
     "doc",
+    "lsp",
     "new",
     "doctor",
     "explain",
@@ -97,6 +98,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.ops import command
         case "doc":
             from dlc.cli.doc import command
+        case "lsp":
+            from dlc.cli.lsp import command
         case "new":
             from dlc.cli.new import command
         case "doctor":

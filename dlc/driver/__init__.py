@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
+    from dlc.driver.editor.server import make_server
     from dlc.driver.gradcheck.check import GradientRow, Gradients, check_gradients
     from dlc.driver.memory.asked import MemoryRequest, ModelMemory, memory_of
     from dlc.driver.memory.compare import comparison_data, comparison_text
@@ -77,6 +78,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.compile.run_passes as home
         case "Settings":
             import dlc.driver.compile.settings as home
+        case "make_server":
+            import dlc.driver.editor.server as home
         case "GradientRow" | "Gradients" | "check_gradients":
             import dlc.driver.gradcheck.check as home
         case "MemoryRequest" | "ModelMemory" | "memory_of":

@@ -220,6 +220,11 @@ PAGES: dict[str, Page] = {
         "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * x",
         "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * 2 * x",
     ),
+    "D0960": Page(
+        "a renaming that is refused",
+        "An editor can rename what the open texts, and those that they import, declare: neither words of "
+        "the language nor names of the library, and only to a name that nothing else has there.",
+    ),
     "D0998": Page(
         "no memory left",
         "The system refused memory that was needed. Use smaller sizes, or a machine with more memory.",
