@@ -30,6 +30,7 @@ VERBS = (
     "ops",
     "doc",
     "lsp",
+    "cache",
     "new",
     "doctor",
     "explain",
@@ -98,6 +99,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.ops import command
         case "doc":
             from dlc.cli.doc import command
+        case "cache":
+            from dlc.cli.cache import command
         case "lsp":
             from dlc.cli.lsp import command
         case "new":

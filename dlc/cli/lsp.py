@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -26,6 +27,6 @@ def command(
         )
     server = driver.make_server()
     if as_json:
-        print_json({"requests": sorted(server.protocol.fm.features)})
+        print_json({"requests": sorted(cast("Mapping[str, object]", server.protocol.fm.features))})
     else:
         server.start_io()

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from dlc.driver.memory.report import memory_data, memory_text
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.report.bench import Timing, measure
+    from dlc.driver.report.cached import (
+        CacheEntry,
+        cache_text,
+        entries_text,
+        entry_of,
+        list_cache,
+        prune_cache,
+    )
     from dlc.driver.report.check import Checked, check_model
     from dlc.driver.report.doctor import Finding, examine
     from dlc.driver.report.format import format_path
@@ -96,6 +104,10 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.reference as home
         case "Timing" | "measure":
             import dlc.driver.report.bench as home
+        case (
+            "CacheEntry" | "cache_text" | "entries_text" | "entry_of" | "list_cache" | "prune_cache"
+        ):
+            import dlc.driver.report.cached as home
         case "Checked" | "check_model":
             import dlc.driver.report.check as home
         case "Finding" | "examine":
