@@ -229,6 +229,14 @@ def test_formatting_gives_the_layout_of_dlc_fmt(editor: EditorClient) -> None:
     assert [edit.new_text for edit in edits or ()] == [format_source(text, "layout.dlm")]
 
 
+def test_a_name_that_an_import_lacks_and_a_wrong_limit_are_shown_together(
+    editor: EditorClient,
+) -> None:
+    text = "dlc 1\nimport nn (Linea)\nlimit memory\nexport fn f(x: f32[3]) -> f32[3] = x\n"
+    codes = [d.code for d in editor.diagnostics(editor.open("two.dlm", text))]
+    assert codes[0] == "D0203"
+
+
 def test_columns_count_in_utf_16(editor: EditorClient) -> None:
     text = "dlc 1\n# 𝛼\nfn f(x: f32[3]) = x # 𝛽\nexport fn g() -> f32 = require_𝛾\n"
     document = editor.open("wide.dlm", text)
