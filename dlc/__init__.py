@@ -6,7 +6,7 @@ points are its methods. Names load on first use: `dlc.load` brings in nothing of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dlc.version import VERSION
 
@@ -94,6 +94,13 @@ def _home(name: str) -> ModuleType:
         case _:
             import dlc.errors as home
     return home
+
+
+def load_ipython_extension(shell: object) -> None:
+    """What `%load_ext dlc` calls in a notebook: `%%dlm` cells are known from then on."""
+    from dlc.driver.notebook import Shell, register
+
+    register(cast("Shell", shell))
 
 
 def __dir__() -> list[str]:

@@ -45,6 +45,7 @@ NAMES: Final = {
     "Apache Software License": "Apache-2.0",
     "BSD 2-Clause License": "BSD-2-Clause",
     "ISC License": "ISC",
+    "ISC License (ISCL)": "ISC",
     "MIT License": "MIT",
     "PSFL": "PSF-2.0",
     "Python Software Foundation License": "PSF-2.0",
@@ -53,8 +54,11 @@ NAMES: Final = {
 READ: Final = {
     "contourpy": "BSD-3-Clause",
     "cycler": "BSD-3-Clause",
+    "ipython-pygments-lexers": "BSD-3-Clause",
     "kiwisolver": "BSD-3-Clause",
+    "prompt-toolkit": "BSD-3-Clause",
     "scipy": "BSD-3-Clause",
+    "traitlets": "BSD-3-Clause",
 }
 """Packages that do not name their licence but show its text."""
 

@@ -32,6 +32,8 @@ VERBS = (
     "why",
     "ops",
     "doc",
+    "lsp",
+    "cache",
     "new",
     "doctor",
     "explain",
@@ -106,6 +108,10 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.ops import command
         case "doc":
             from dlc.cli.doc import command
+        case "cache":
+            from dlc.cli.cache import command
+        case "lsp":
+            from dlc.cli.lsp import command
         case "new":
             from dlc.cli.new import command
         case "doctor":

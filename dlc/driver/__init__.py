@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         data_of_departed,
         text_of_departed,
     )
+    from dlc.driver.editor.server import make_server
     from dlc.driver.gradcheck.check import GradientRow, Gradients, check_gradients
     from dlc.driver.memory.asked import MemoryRequest, ModelMemory, memory_of
     from dlc.driver.memory.compare import comparison_data, comparison_text
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
     from dlc.driver.memory.report import memory_data, memory_text
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.report.bench import Timing, measure
+    from dlc.driver.report.cached import (
+        CacheEntry,
+        cache_text,
+        entries_text,
+        entry_of,
+        list_cache,
+        prune_cache,
+    )
     from dlc.driver.report.check import Checked, check_model
     from dlc.driver.report.doctor import Finding, examine
     from dlc.driver.report.format import format_path
@@ -93,6 +102,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.diff.report as home
         case "Reduced" | "reduce_file":
             import dlc.driver.diff.reduce_file as home
+        case "make_server":
+            import dlc.driver.editor.server as home
         case "GradientRow" | "Gradients" | "check_gradients":
             import dlc.driver.gradcheck.check as home
         case "MemoryRequest" | "ModelMemory" | "memory_of":
@@ -109,6 +120,10 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.reference as home
         case "Timing" | "measure":
             import dlc.driver.report.bench as home
+        case (
+            "CacheEntry" | "cache_text" | "entries_text" | "entry_of" | "list_cache" | "prune_cache"
+        ):
+            import dlc.driver.report.cached as home
         case "Checked" | "check_model":
             import dlc.driver.report.check as home
         case "Finding" | "examine":

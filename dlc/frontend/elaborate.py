@@ -125,7 +125,10 @@ def examine(
     `loader` may have read the text already, and then goes on from there. `evaluator` may note what the
     values of expressions are.
     """
-    _parts(loader, source, _Wanted(), None, evaluator)
+    try:
+        _parts(loader, source, _Wanted(), None, evaluator)
+    except DlcError as error:  # what ends the elaboration of the whole text
+        loader.problems.errors.extend(error.diagnostics)
     return [*loader.problems.in_order(), *unkept(_own(loader))]
 
 

@@ -13,6 +13,7 @@ import hashlib
 import os
 import stat
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -79,6 +80,30 @@ class DiskCache:
             write_file(path, [_digest(key, data), data], durable=False, mode=_FILE_MODE)
         except (OSError, ValueError, DlcError):
             return
+
+    def entry_keys(self) -> Iterator[str]:
+        """The keys of all files, in order; none where the folder cannot be read."""
+        try:
+            found = sorted(self.folder.glob("[0-9a-f][0-9a-f]/*.o"))
+        except OSError:
+            return
+        for path in found:
+            yield path.parent.name + path.stem
+
+    def status(self, key: str) -> os.stat_result | None:
+        """The size and the times of a file; None if it is gone."""
+        try:
+            return self._path(key).lstat()
+        except OSError:
+            return None
+
+    def drop(self, key: str) -> bool:
+        """Remove a file; False if that is impossible."""
+        try:
+            self._path(key).unlink()
+        except OSError:
+            return False
+        return True
 
 
 _WAY_OUT = "take it over with chown and chmod go-w, or name another folder: DLC_CACHE=FOLDER"

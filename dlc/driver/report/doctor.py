@@ -27,6 +27,7 @@ NEEDED: Final = ("numpy", "scipy", "llvmlite", "typer")
 OPTIONAL: Final = {
     "onnx": "reads .onnx files: pip install 'dlc[onnx]'",
     "pillow": "reads and writes pictures: pip install 'dlc[pictures]'",
+    "pygls": "speaks with editors (dlc lsp): pip install 'dlc[lsp]'",
     "matplotlib": "draws training curves: pip install 'dlc[plots]'",
     "ml_dtypes": "gives bf16 arrays a NumPy dtype: pip install ml_dtypes",
     "cuda-python": "runs models on NVIDIA GPUs: pip install 'dlc[cuda]'",

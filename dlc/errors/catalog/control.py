@@ -7,28 +7,32 @@ PAGES: dict[str, Page] = {
         "a condition is one bool",
         "`if` and `while` take one decision. For a tensor of bools say whether all or any of them must "
         "hold, or choose for each element with `where`.",
-        "if v > 1 then v * 2 else v",
-        "where(v > 1, v * 2, v)",
+        "dlc 1\nexport fn f(v: f32[4]) -> f32[4] = if v > 1 then v * 2 else v",
+        "dlc 1\nexport fn f(v: f32[4]) -> f32[4] = where(v > 1, v * 2, v)",
     ),
     "D0402": Page(
         "the branches have different types",
         "What follows an `if` must know the dtype and the shape, whichever branch ran.",
-        "if c then x else 0",
-        "if c then x else zeros_like(x)",
+        "dlc 1\nexport fn f(x: f32[4], c: bool) -> f32[4] = if c then x else [0.0]",
+        "dlc 1\nexport fn f(x: f32[4], c: bool) -> f32[4] = if c then x else zeros([4])",
     ),
     "D0403": Page(
         "a carried value changes its type",
         "A loop runs the same code at every step, so what a step hands to the next has one dtype and "
         "one shape, from the start on.",
-        "scan x in xs with h = 0 { next h = concat(h, x) }",
-        "scan x in xs with h = zeros([D]) { next h = h + x yield h }",
+        "dlc 1\nexport fn f(xs: f32[5, 3]) -> f32[3] = scan x in xs with h = zeros([3]) { next h = "
+        "concat([h, x]) }",
+        "dlc 1\nexport fn f(xs: f32[5, 3]) -> f32[3] = scan x in xs with h = zeros([3]) { next h = "
+        "h + x }",
     ),
     "D0404": Page(
         "an input has no derivative",
         "Integers and bools do not change by small amounts. Differentiate with respect to the float "
         "that they select or scale.",
-        "grad(loss, wrt=ids)",
-        "grad(loss, wrt=emb)",
+        "dlc 1\nfn loss(ids: i32[3], w: f32[3]) -> f32 = sum(f32(ids) * w)\nexport fn f(ids: "
+        "i32[3], w: f32[3]) -> f32[3] = grad(loss, wrt=ids)(ids, w)",
+        "dlc 1\nfn loss(ids: i32[3], w: f32[3]) -> f32 = sum(f32(ids) * w)\nexport fn f(ids: "
+        "i32[3], w: f32[3]) -> f32[3] = grad(loss, wrt=w)(ids, w)",
     ),
     "D0405": Page(
         "an operation has no derivative",

@@ -8,53 +8,57 @@ PAGES: dict[str, Page] = {
         "An operation takes tensors whose dtypes and sizes agree, and these do not. Two different named "
         "sizes never agree, and nothing is converted silently. The message names both types: convert, "
         "transpose or broadcast one of them.",
-        "x @ w           # f32[B, 784] by f32[10, 784]",
-        "x @ transpose(w)",
+        "dlc 1\nexport fn f(x: f32[3, 784], w: f32[10, 784]) -> f32[3, 10] = x @ w",
+        "dlc 1\nexport fn f(x: f32[3, 784], w: f32[10, 784]) -> f32[3, 10] = x @ transpose(w)",
     ),
     "D0302": Page(
         "an operation that this dtype does not have",
         "The operation is defined for other kinds of elements: a sine of integers, a shift of floats or "
         "a sum of bools is none. Convert first.",
-        "sum(x > 0)",
-        "sum(i32(x > 0))",
+        "dlc 1\nexport fn f(x: f32[4]) -> i32 = sum(x > 0)",
+        "dlc 1\nexport fn f(x: f32[4]) -> i32 = sum(i32(x > 0))",
     ),
     "D0303": Page(
         "a reshape to another number of elements",
         "A reshape keeps all elements in row-major order, so both shapes have the same size. With named "
         "sizes they must be equal for every value of them.",
-        "reshape(x, [B, 100])    # x is f32[B, 28, 28]",
-        "reshape(x, [B, 784])",
+        "dlc 1\ndim B = 1..8\nexport fn f(x: f32[B, 28, 28]) -> f32[B, 100] = reshape(x, [B, 100])",
+        "dlc 1\ndim B = 1..8\nexport fn f(x: f32[B, 28, 28]) -> f32[B, 784] = reshape(x, [B, 784])",
     ),
     "D0304": Page(
         "a broadcast that does not fit",
         "A tensor is repeated along missing axes and along axes whose size is the literal 1, aligned at "
         "the right. Any other axis keeps its size; a named size is never taken for 1.",
-        "x + b           # f32[B, 10] and f32[B]",
-        "x + b[:, new]",
+        "dlc 1\ndim B = 1..8\nexport fn f(b: f32[B]) -> f32[B, 10] = broadcast(b, [B, 10])",
+        "dlc 1\ndim B = 1..8\nexport fn f(b: f32[B]) -> f32[B, 10] = broadcast(b[:, new], [B, 10])",
     ),
     "D0305": Page(
         "no such axis",
         "Axes are counted from 0, or from -1 backwards, and an operation names each one at most once.",
-        "sum(x, axis=2)          # x is f32[B, 10]",
-        "sum(x, axis=1)",
+        "dlc 1\nexport fn f(x: f32[3, 10]) -> f32[3] = sum(x, axis=2)",
+        "dlc 1\nexport fn f(x: f32[3, 10]) -> f32[3] = sum(x, axis=1)",
     ),
     "D0306": Page(
         "a part that is not inside its tensor",
         "A slice, pad or selection with sizes known when compiling goes past the end of the axis, or "
         "counts below 0.",
-        "x[0:12]                 # x is f32[10]",
-        "x[0:10]",
+        "dlc 1\nexport fn f(x: f32[10]) -> f32[5] = split(x, 3)[0]",
+        "dlc 1\nexport fn f(x: f32[10]) -> f32[5] = split(x, 2)[0]",
     ),
     "D0307": Page(
         "tensors that cannot be concatenated",
         "Tensors are put one after the other along one axis; their dtypes, their numbers of axes and all "
         "other sizes are equal.",
+        "dlc 1\nexport fn f(x: f32[2, 3], y: f32[2, 4]) -> f32[4, 3] = concat([x, y], axis=0)",
+        "dlc 1\nexport fn f(x: f32[2, 3], y: f32[2, 4]) -> f32[2, 7] = concat([x, y], axis=1)",
     ),
     "D0308": Page(
         "indices that do not fit",
         "Index tensors are integers, all of one dtype and shape, one for each indexed axis; updates have "
         "the type of the indexed places; a mask is one bool for each place along its axis. "
         "Places that an operation gives are i32, so the axis that it counts has at most 2147483647.",
+        "dlc 1\nexport fn f(x: f32[5], at: f32[2]) -> f32[2] = take_along(x, at, axis=0)",
+        "dlc 1\nexport fn f(x: f32[5], at: i32[2]) -> f32[2] = take_along(x, at, axis=0)",
     ),
     "D0309": Page(
         "a start that is not a number",
@@ -64,25 +68,29 @@ PAGES: dict[str, Page] = {
         "nothing to choose from",
         "The largest or smallest element of an axis of size 0 stands nowhere. `max` and `min` of nothing "
         "are the lowest and highest value of the dtype.",
+        "dlc 1\nexport fn f(x: f32[0]) -> i32 = argmax(x)",
+        "dlc 1\nexport fn f(x: f32[1]) -> i32 = argmax(x)",
     ),
     "D0311": Page(
         "an einsum that cannot be read",
         "One group of labels for each tensor, a letter for each axis (`..` for any leading axes), then an "
         "arrow and the labels of the result, each of them once. A label has one size.",
-        'einsum("ij,jk", "ik", a, b)',
-        'einsum("ij,jk->ik", a, b)',
+        'dlc 1\nexport fn f(a: f32[2, 3], b: f32[3, 4]) -> f32[2, 4] = einsum("ij,jk->iz", a, b)',
+        'dlc 1\nexport fn f(a: f32[2, 3], b: f32[3, 4]) -> f32[2, 4] = einsum("ij,jk->ik", a, b)',
     ),
     "D0312": Page(
         "a window that does not fit",
         "The kernel of a convolution or pool reaches further than its input with the padding, has a step "
         "below 1, or its padding is not less than itself.",
-        "max_pool2d(x, 5)        # x is f32[B, 4, 4, C]",
-        "max_pool2d(x, 4)",
+        "dlc 1\nexport fn f(x: f32[2, 4, 4, 3]) -> f32[2, 1, 1, 3] = max_pool2d(x, 5)",
+        "dlc 1\nexport fn f(x: f32[2, 4, 4, 3]) -> f32[2, 1, 1, 3] = max_pool2d(x, 4)",
     ),
     "D0313": Page(
         "channels that do not fit",
         "A convolution takes as many channels as its input has; with groups, the input channels are that "
         "many times those of the kernel, and the groups divide the output channels.",
+        "dlc 1\nexport fn f(x: f32[2, 8, 8, 3], w: f32[3, 3, 4, 5]) -> f32[2, 6, 6, 5] = conv(x, w)",
+        "dlc 1\nexport fn f(x: f32[2, 8, 8, 3], w: f32[3, 3, 3, 5]) -> f32[2, 6, 6, 5] = conv(x, w)",
     ),
     "D0314": Page(
         "no random key",

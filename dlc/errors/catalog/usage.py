@@ -227,6 +227,22 @@ PAGES: dict[str, Page] = {
         "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * x",
         "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * 2 * x",
     ),
+    "D0960": Page(
+        "a renaming that is refused",
+        "An editor can rename what the open texts, and those that they import, declare: neither words of "
+        "the language nor names of the library, and only to a name that nothing else has there.",
+    ),
+    "D0961": Page(
+        "no such entry of the cache",
+        "`dlc cache explain` takes the beginning of a key that one entry has. `dlc cache ls` lists them.",
+    ),
+    "D0962": Page(
+        "there is no cache",
+        "The cache of compiled code is in the user's home, or where DLC_CACHE says; empty, it switches the "
+        "cache off.",
+        "DLC_CACHE= dlc cache ls",
+        "DLC_CACHE=/tmp/objects dlc cache ls",
+    ),
     "D0998": Page(
         "no memory left",
         "The system refused memory that was needed. Use smaller sizes, or a machine with more memory.",

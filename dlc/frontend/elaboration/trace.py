@@ -90,8 +90,8 @@ class Trace(Builder):
 
     __slots__ = (
         "_locations", "_on_trial", "base_key", "bounds", "brought", "conditions", "declared", "device",
-        "folder", "frame", "gets", "implicit_seed", "inouts", "loops", "places", "problems", "source",
-        "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
+        "folder", "frame", "gets", "implicit_seed", "inouts", "loops", "placed", "places", "problems",
+        "source", "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -120,6 +120,8 @@ class Trace(Builder):
         self.gets: dict[str, Value] = {}
         self.stacked: dict[str, int] = {}
         """How many leading axes of each weight count the blocks of stacks."""
+        self.placed: list[Op] | None = None
+        """All operations in the order in which they were placed, where an observer asks for them."""
         self.bounds: dict[str, tuple[int, int | None]] = {}
         self.conditions: dict[Need, SourceLocation] = {}
         """What the text requires of the sizes of a call, and where it says so."""
@@ -148,6 +150,8 @@ class Trace(Builder):
         if self.device is not None:
             op.attributes[PLACED] = self.device
         self.block.insert(op, None)
+        if self.placed is not None:
+            self.placed.append(op)
         self.count()  # last: it has its place in the block even where this was one too many
         return op
 
