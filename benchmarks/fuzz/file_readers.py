@@ -214,8 +214,9 @@ def checkpoints() -> Sequence[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         for length in (2, 2_000):
             history = tuple([Record(k, 10 * k, {"loss": 0.5}) for k in range(1, length)])
+            progress = {"": Facts(2, 20, 5, 1, history)}
             path = Path(folder, "c.safetensors")
-            write_checkpoint(path, {"w": Tensor([1.0, 2.0], "f32")}, Facts(2, 20, 5, 1, history))
+            write_checkpoint(path, {"w": Tensor([1.0, 2.0], "f32")}, progress)
             found.append(path.read_bytes())
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,8 +39,8 @@ class Program:
     def end(self, *values: Value) -> Op:
         return self.emit.place(toy.End(values))
 
-    def run(self, *patterns: tuple[type[Op], Pattern]) -> int:
-        table: dict[type[Op], list[Pattern]] = {}
+    def run(self, *patterns: tuple[type[Op], Pattern[Any]]) -> int:
+        table: dict[type[Op], list[Pattern[Any]]] = {}
         for kind, pattern in patterns:
             table.setdefault(kind, []).append(pattern)
         return self.rewriter.run([self.block], table)
