@@ -31,7 +31,7 @@ module Attention(D, H, G, theta = 10000, F: dtype = f32) {
     let keys = update(ks, rotary(heads(key(x), G), p), at=[:, :, p + arange(T)])
     let values = update(vs, heads(value(x), G), at=[:, :, p + arange(T)])
     let q = reshape(rotary(heads(query(x), H), p), [B, G, H // G, T, W])
-    let y = cached_attention(q, keys[:, :, new], values[:, :, new], p)
+    let y = attention(q, keys[:, :, new], values[:, :, new], causal=true, lengths=p + T)
     let joined = reshape(permute(reshape(y, [B, H, T, W]), [0, 2, 1, 3]), [B, T, D])
     return (y = out(joined), ks = keys, vs = values)
   }

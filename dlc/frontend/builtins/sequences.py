@@ -11,6 +11,7 @@ from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.attention import Attention
 from dlc.dialects.nn.cached_attention import CachedAttention
 from dlc.dialects.nn.recurrent import LSTM
+from dlc.dialects.nn.rows import numbers
 from dlc.frontend.builtins.registry import builtin
 from dlc.frontend.elaboration.tensors import (
     as_tensor,
@@ -39,7 +40,8 @@ GROUP: Final = "sequences"
     "bools keeps the scores where it is true, one of floats is added. The scale is by default "
     "1 / sqrt(d). `lengths`, whole numbers [..], says how many keys count: the others, as the free part "
     "of a cache, are not seen. With `causal` query i sees the keys up to i, and with lengths up to "
-    "lengths - m + i: the last query sees all that count.",
+    "lengths - m + i: the last query sees all that count. With one length for all queries, and no mask, "
+    "no key beyond is read, so that the work follows the length and not the room of a cache.",
     "attention([[1.0]], [[0.0], [0.0]], [[2.0], [4.0]])",
     "[[3.0]]",
 )
@@ -54,6 +56,8 @@ def attention(
     lengths: Value | None,
 ) -> Datum:
     scale = _scale(at, query, scale)
+    if causal and mask is None and lengths is not None and _is_cache(query, keys, values, lengths):
+        return _over_cache(at, query, keys, values, lengths, scale)
     sees_up_to = 0 if causal and lengths is None else None
     shared = sees_up_to is None and _shares_keys(query, keys, values)
     query, wide_keys, wide_values = _stretched(at, query, keys, values)
@@ -68,23 +72,26 @@ def attention(
     return at(Attention(query, wide_keys, wide_values, masks, scale, sees_up_to))
 
 
-@builtin(
-    "cached_attention(query: float, keys: float, values: float, position: tensor, scale: number = none)",
-    GROUP,
-    "Attention over a cache: query i of [.., m, d] stands at `position + i` and sees the keys up to there. "
-    "Keys are [.., n, d], values [.., n, e], and their leading axes those of the query, or 1 where queries "
-    "share them. Later keys are not read, so that the work follows the position. The scale is by default "
-    "1 / sqrt(d).",
-    "cached_attention([[1.0]], [[0.0], [0.0], [9.0]], [[2.0], [4.0], [9.0]], 1)",
-    "[[3.0]]",
-)
-def cached_attention(
-    at: Trace, query: Value, keys: Value, values: Value, position: Value, scale: float | None
-) -> Datum:
-    if tensor_type(position).rank or not dtype_of(position).is_integer:
-        raise at.fail("D0301", f"the position is one whole number, found {show(position)}")
-    place = convert(at, position, I64)
-    return at(CachedAttention(query, keys, values, place, _scale(at, query, scale)))
+def _is_cache(query: Value, keys: Value, values: Value, lengths: Value) -> bool:
+    """Whether one length is for all queries, whose leading axes the keys and values have, or share as 1."""
+    q, k, v = [tensor_type(operand).shape for operand in (query, keys, values)]
+    own = tensor_type(lengths)
+    return (
+        own.rank == 0
+        and own.dtype.is_integer
+        and len(q) == len(k) == len(v) >= 2
+        and k[:-1] == v[:-1]
+        and all(one in (1, other) for one, other in zip(k[:-2], q[:-2], strict=True))
+    )
+
+
+def _over_cache(
+    at: Trace, query: Value, keys: Value, values: Value, lengths: Value, scale: float
+) -> Value:
+    """Attention that reads the keys that count where they lie, and no others."""
+    count = numbers(at, tensor_type(query).shape[-2], TensorType(I64))
+    position = at(array.Subtract(convert(at, lengths, I64), count))
+    return at(CachedAttention(query, keys, values, position, scale))
 
 
 def _scale(at: Trace, query: Value, scale: float | None) -> float:

@@ -53,7 +53,9 @@ def test_a_planted_mistake_is_named_and_reduced(
     assert 0 < found.reduced.count("\n") <= MOST_LINES
 
 
-@pytest.mark.parametrize("planted", [one for one in PLANTED if one.name in QUICK], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "planted", [one for one in PLANTED if one.name in QUICK], ids=lambda one: one.name
+)
 def test_without_the_mistake_nothing_is_found(planted: Planted) -> None:
     assert departed(planted.text, None).fault is None
 
