@@ -89,7 +89,7 @@ def test_proofs_about_one_dim_hold_and_are_found() -> None:
         (N + 1, 81, ("N", 80)),
         (3 * N, 240, ("N", 80)),
         (3 * N, 241, None),
-        (H * N, 7 * H, None),
+        (H * N, 7 * H, ("N", 7)),
         (960 * H, 960 * N, ("H", N)),
         (2 * (2 * (H // 4)), H, ("H", 4 * H)),
         (2 * ((H - 1) // 16) + 2, (H - 1) // 8 + 1, None),

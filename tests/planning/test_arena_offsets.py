@@ -29,8 +29,12 @@ LARGE = ("byte_lm", "char_gpt", "lenet")
     ],
 )
 def test_an_example_takes_no_more_than_is_in_use_at_once(name: str) -> None:
-    for entry in memory_of(MemoryRequest(CompileRequest(str(FOLDER / f"{name}.dlm")))).entries:
-        assert entry.arena == entry.order_bound, entry.name
+    path = FOLDER / f"{name}.dlm"
+    blocks = [block.name or None for block in open_model(path).blocks]
+    for block in blocks or [None]:
+        request = CompileRequest(str(path), block=block)
+        for entry in memory_of(MemoryRequest(request)).entries:
+            assert entry.arena == entry.order_bound, (entry.name, block)
 
 
 def test_more_effort_is_a_choice_that_an_artifact_follows_from() -> None:

@@ -67,7 +67,9 @@ export fn growth(x: f32[N]) -> f32[N] =
 
 module Layer() {
   param w: f32[64, 32] = glorot_uniform()
+  param bytes: i8[64, 48] = zeros()
   export fn layer(x: f32[B, 64]) -> f32[B, 32] = x @ w
+  export fn quantised(x: u8[16, 64]) -> i32[16, 48] = i32(x) @ i32(bytes)
 }
 """
 """The entry points of the showcase."""

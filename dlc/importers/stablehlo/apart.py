@@ -19,6 +19,8 @@ from dlc.importers.stablehlo import facts
 from dlc.importers.stablehlo.facts import Program
 from dlc.ir.types import DType
 
+READER = "dlc.importers.stablehlo.reader_process"
+"""The module that reads a file in its process; it imports what opens files, which imports this one."""
 SECONDS = 60
 """The time for a file, with one second more for each MiB."""
 MEMORY = 16 << 30
@@ -41,7 +43,7 @@ def read_apart(path: Path) -> Program:
             code="D0903",
             help="jax.export.export(jax.jit(f))(x).mlir_module() is the text of a module",
         )
-    command = [sys.executable, "-P", "-m", __name__, str(path)]
+    command = [sys.executable, "-P", "-m", READER, str(path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     seconds = SECONDS + (length >> 20)
     try:
@@ -70,13 +72,6 @@ def _ended(path: Path, how: str) -> UsageError:
     )
 
 
-class _Written(pickle.Pickler):
-    """Facts, with dtypes by their names."""
-
-    def persistent_id(self, obj: object) -> str | None:
-        return obj.name if isinstance(obj, DType) else None
-
-
 class _Facts(pickle.Unpickler):
     """Reads facts, and no other class."""
 
@@ -94,34 +89,3 @@ class _Facts(pickle.Unpickler):
 
 ARRAYS = frozenset({"_reconstruct", "_frombuffer", "dtype", "ndarray", "scalar"})
 """What NumPy needs to read its arrays."""
-
-
-def main() -> None:
-    """Read a file and write its facts, or the error, to the standard output."""
-    from dlc.importers.stablehlo.opening import program_of
-
-    path = Path(sys.argv[1])
-    data = path.read_bytes()
-    _limit(MEMORY + 16 * len(data))
-    output = os.dup(1)
-    os.dup2(2, 1)  # what the reader itself prints is no fact
-    try:
-        found: object = program_of(data, path.name)
-    except DlcError as error:
-        (told,) = error.diagnostics
-        found = (type(error).__name__, told.code, told.message, told.help)
-    with os.fdopen(output, "wb") as file:
-        _Written(file, protocol=5).dump(found)
-
-
-def _limit(size: int) -> None:
-    """Limit the address space, where the system can."""
-    try:
-        import resource
-    except ImportError:
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (size, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
-
-if __name__ == "__main__":
-    main()

@@ -247,7 +247,7 @@ def _untold(dims: Sequence[str], sizes: Sequence[Expression]) -> tuple[str, ...]
     >>> _untold(["T", "S", "N"], [size_expressions.parse("T - S")])
     ('T', 'N')
     """
-    unknown = [set(size.names) for size in sizes]
+    unknown = [set(size.names).intersection(dims) for size in sizes]
     places: dict[str, list[int]] = {dim: [] for dim in dims}
     for number, names in enumerate(unknown):
         for name in names:

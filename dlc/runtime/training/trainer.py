@@ -366,10 +366,12 @@ class Trainer:
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in batches:
-                count = _examples(batch) - _examples(batch) % self._facts.accumulate
+                left_over = _examples(batch) % self._facts.accumulate
+                count = _examples(batch) - left_over
                 if not count:
                     continue
-                loss = self._stepped(first_examples(self._step.inputs_of(batch), count))
+                inputs = self._step.inputs_of(batch)
+                loss = self._stepped(first_examples(inputs, count) if left_over else inputs)
                 self._check(loss)
                 self.position += count
                 self._sums.add({"loss": loss, **self.parts}, count)

@@ -242,9 +242,9 @@ def test_a_call_beyond_the_promise_is_refused_before_it_runs() -> None:
     artifact = compiled(SORTED.format(most="1MiB", largest=64))
     promise = artifact.manifest.promise
     assert promise is not None
-    tight = artifact.manifest._replace(promise=promise._replace(memory=4096))
+    tight = artifact.manifest._replace(promise=promise._replace(memory=12_000))
     model = dlc.Model(Artifact.of(tight, dict(artifact.sections)))
-    with pytest.raises(CallError, match="the model promises to need no more than 4096"):
+    with pytest.raises(CallError, match="the model promises to need no more than 12000"):
         model.f(np.zeros((64, 64), np.float32))
 
 
