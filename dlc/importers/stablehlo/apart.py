@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.errors import Unsupported, UsageError
 from dlc.importers.stablehlo import facts
 from dlc.importers.stablehlo.facts import Program
 from dlc.ir.types import DType
