@@ -42,6 +42,11 @@ class ProductBlocking:
 
     tile_products: int = 1_500_000
     """Products of a tile whose operands are in panels: some 15 to 30 microseconds."""
+    streamed_rows: int = 4
+    """Fewer rows wait for their panels: one row by 512 x 2048, as in an LSTM, takes as long as 4 rows."""
+    streamed_panel_bytes: int = 256 * KIB
+    """The panels of a tile of so few rows, which are read once: small tiles cost nothing more, and threads
+    that share them end together."""
     tile_left_bytes: int = 96 * KIB
     """There the rows of a tile stay in the second-level cache, together with a panel."""
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
+from numpy.typing import NDArray
 
 import dlc
+from dlc.runtime.calling.entry import EntryPoint
 from dlc.target.work import tiles
 
 TEXT = """\
@@ -25,10 +29,14 @@ def test_the_only_tile_costs_what_it_has() -> None:
 
 def test_small_calls_stay_on_one_thread_and_large_ones_do_not() -> None:
     model = dlc.compile(text=TEXT, threads=2)
+    large, small = np.ones((20_000, 64), np.float32), np.ones((1, 64), np.float32)
+
+    def threads(point: EntryPoint, x: NDArray[np.float32]) -> set[int]:
+        return {stretch.thread for stretch in point.trace(x)[1]}
+
     for name, point in model.entry_points.items():
-        threads: list[set[int]] = []
-        for size in (1, 20_000):
-            x = np.ones((size, 64), np.float32)
-            seen = [stretch.thread for _ in range(20) for stretch in point.trace(x)[1]]
-            threads.append(set(seen))
-        assert threads == [{0}, {0, 1}], name
+        # A busy machine may let the second thread begin only after some calls.
+        end = time.monotonic() + 20
+        while threads(point, large) != {0, 1}:
+            assert time.monotonic() < end, name
+        assert all(threads(point, small) == {0} for _ in range(20)), name

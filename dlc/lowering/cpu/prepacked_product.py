@@ -89,15 +89,28 @@ class _PackedProduct(ProductTiles):
         across = self.across
         blocking, row_bytes = self.cpu.products, self.footprint * op.accumulator.bytes
         height = tile_rows(m, row_bytes, shape.rows, blocking)
-        width = tile_panels(across, height * self.depth, shape, blocking)
+        streams = isinstance(m, int) and m <= blocking.streamed_rows
+        if streams:
+            width = self._streamed_panels(across, blocking)
+        else:
+            width = tile_panels(across, height * self.depth, shape, blocking)
         down, along = ceil_divide(m, height), ceil_divide(across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
         with for_each(writer.emit, writer.first, writer.last) as number:
             *batch_index, j, i = unravel(number, counts)
             self._tile(batch_index, i, j, height, width)
-        work = height * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
+        rows = maximum(height, blocking.streamed_rows)
+        work = rows * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
+
+    def _streamed_panels(self, across: Size, blocking: ProductBlocking) -> Size:
+        """NC as panels of a tile of few rows, a multiple of the micro-kernel's panels."""
+        shape, bytes = self.shape, kernel.array_type(self.product.rhs).dtype.bytes
+        several = ceil_divide(maximum(across, 1), shape.panels)
+        each = maximum(self.depth * shape.columns * bytes, 1)
+        fitting = maximum(floor_divide(blocking.streamed_panel_bytes, each), 1)
+        return minimum(fitting, several) * shape.panels
 
     def _tile(self, batch: list[Expr], i: Expr, j: Expr, height: Size, width: Size) -> None:
         op, writer, shape = self.product, self.writer, self.shape
