@@ -47,8 +47,8 @@ def reduce_file(path: Path, command: str, seconds: float) -> Reduced:
     """The smallest contents found with which a shell command ends with 0.
 
     `{}` in the command is the file, which stands behind it where there is none. A command that takes more
-    than `seconds` has failed. Raises UsageError: D0901 for a file that is no text, IR or ONNX, D0905 where
-    the command fails for the file as it is.
+    than `seconds` has failed. Raises UsageError: D0501 for a file that cannot be read, D0901 for one that
+    is no text, IR or ONNX, D0905 where the command fails for the file as it is.
     """
     reducers = {".dlm": _reduce_text, ".dlir": _reduce_ir, ".onnx": _reduce_onnx}
     if path.suffix not in reducers:
@@ -57,7 +57,11 @@ def reduce_file(path: Path, command: str, seconds: float) -> Reduced:
             code="D0901",
             help=f"files end in {', '.join(reducers)}; dlc show --stage graph writes IR of any model",
         )
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageError(f"cannot read {path}: {reason.lower()}", code="D0501") from error
     tests = 0
 
     with tempfile.TemporaryDirectory() as folder:

@@ -40,8 +40,8 @@ GROUP: Final = "sequences"
     "bools keeps the scores where it is true, one of floats is added. The scale is by default "
     "1 / sqrt(d). `lengths`, whole numbers [..], says how many keys count: the others, as the free part "
     "of a cache, are not seen. With `causal` query i sees the keys up to i, and with lengths up to "
-    "lengths - m + i: the last query sees all that count. With one length for all queries, and no mask, "
-    "no key beyond is read, so that the work follows the length and not the room of a cache.",
+    "lengths - m + i: the last query sees all that count. With one length for all queries, `causal` and no "
+    "mask no key beyond is read, so that the work follows the length and not the room of a cache.",
     "attention([[1.0]], [[0.0], [0.0]], [[2.0], [4.0]])",
     "[[3.0]]",
 )

@@ -117,7 +117,10 @@ def watched(
     if metric == "loss":
         mode = mode or "min"
     if mode not in ("min", "max"):
-        help = f'write {function}({metric}, mode="max") if the greatest {metric} is the best'
+        help = (
+            f'write {function}({metric}, mode="min") if the smallest {metric} is the best, '
+            'mode="max" if the greatest is'
+        )
         message = f"{function}({metric}) does not say which {metric} is the best"
         ev.report(ev.at.fail("D0534", message, call.span, help=help))
         return None

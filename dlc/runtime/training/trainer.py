@@ -314,8 +314,14 @@ class Trainer:
         the end.
 
         Raises CallError (D0815) if the loss, a weight or a state becomes NaN or infinite. The trainer then
-        has the weights of that step; the checkpoint is the last good one.
+        has the weights of that step; the checkpoint is the last good one. Raises UsageError (D0901) for a
+        negative `ahead`.
         """
+        if ahead is not None and ahead < 0:
+            message = f"ahead is a number of batches from 0 on, found {ahead}"
+            raise UsageError(
+                message, code="D0901", help="ahead=0 makes each batch when it is needed"
+            )
         examples = self.data(data)
         check_batches(self._facts, self._artifact.manifest.entries, examples)
         last = self._facts.epochs if epochs is None else epochs

@@ -74,5 +74,10 @@ def test_a_command_that_fails_at_first_is_refused(tmp_path: Path) -> None:
         reduced(tmp_path, "m.dlm", TEXT.encode(), "false")
 
 
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        reduce_file(tmp_path / "nope.dlm", "true", 10)
+
+
 def test_nothing_is_left_out_in_vain() -> None:
     assert minimal(range(20), lambda kept: {3, 17} <= set(kept)) == [3, 17]

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.errors import CallError, ModelError
+from dlc.errors import CallError, ModelError, UsageError
 
 GRAPH = """\
 dlc 1
@@ -102,3 +102,8 @@ def test_batches_are_made_by_another_thread_where_that_is_asked_for() -> None:
     trainer().fit(ahead, ahead=2)
     assert here.threads == {threading.get_ident()}
     assert threading.get_ident() not in ahead.threads
+
+
+def test_a_negative_number_of_batches_ahead_is_refused() -> None:
+    with pytest.raises(UsageError, match="ahead is a number of batches from 0 on, found -1"):
+        trainer().fit([graph(30, 100)], ahead=-1)

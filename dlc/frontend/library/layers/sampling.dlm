@@ -26,7 +26,9 @@ fn nucleus(logits, top_p, min_p, sorted) {
              else {
                let falling = if sorted then logits else sort(logits, descending=true)
                let before = cumsum(softmax(falling), exclusive=true)
-               let least = min(where(before < top_p, falling, inf), axis=-1, keepdims=true)
+               let best = max(falling, axis=-1, keepdims=true)
+               let least = minimum(best,
+                                   min(where(before < top_p, falling, inf), axis=-1, keepdims=true))
                return where(logits >= least, logits, -inf)
              }
   return if min_p == none then some
