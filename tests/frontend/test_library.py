@@ -311,3 +311,12 @@ export fn f(labels: i32[2]) -> f32[2, 4] = label_smoothing(labels, 4, by=0.2)
     np.testing.assert_allclose(
         found, [[0.05, 0.85, 0.05, 0.05], [0.05, 0.05, 0.05, 0.85]], rtol=1e-6
     )
+
+
+def test_a_nucleus_of_nothing_keeps_the_most_likely_class() -> None:
+    model = Program("""dlc 1
+import nn (sample)
+export fn f(x: f32[3, 5]) -> i32[3] = sample(x, top_p=0.0)
+""").model(2)
+    logits = np.array([[0, 1, 2, 9, 3]] * 3, np.float32)
+    np.testing.assert_array_equal(as_list(model.f(logits, seed=1))[0], [3, 3, 3])
