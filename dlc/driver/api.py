@@ -136,6 +136,7 @@ def trainer(
     return found
 
 
+@without_frames
 @in_python()
 @memory_needed()
 def trainers(

@@ -18,6 +18,7 @@ TEXT = "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = x\n"
     [
         lambda: dlc.compile(text=TEXT.replace("= x", "= y")),
         lambda: dlc.trainer(text=TEXT),
+        lambda: dlc.trainers(text=TEXT),
         lambda: dlc.load("absent.dlc"),
         lambda: dlc.compile(text=TEXT).f(np.zeros(4, np.float32)),
         lambda: dlc.compile(text=TEXT).f(),
