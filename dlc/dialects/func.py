@@ -67,6 +67,12 @@ class Func(Interface):
         self.body.terminator.set_operands(self.results_returned[:-hidden])
         self.retype()
 
+    def swap_body(self, body: Block) -> None:
+        """Run another body, whose arguments stand for the same inputs."""
+        self.regions = (body,)
+        body.parent = self
+        self.retype()
+
     def retype(self) -> None:
         """Make the type say what the body takes and returns now."""
         self.attributes["function_type"] = FunctionType(

@@ -95,14 +95,18 @@ def rename_measured_dims(block: Block, taken: Iterable[str]) -> None:
         taken.add(name)
         renamed[op.dim_name] = symbol(name)
         op.attributes["dim"] = name
-    if not renamed:
-        return
+    if renamed:
+        substitute_dims(block, renamed)
+
+
+def substitute_dims(block: Block, sizes: Mapping[str, Size]) -> None:
+    """Substitute sizes for some dims in all operations of a block; its arguments keep their types."""
     for op in [op for outer in block for op in outer.walk()]:
         for key, attribute in op.attributes.items():
-            op.attributes[key] = _substituted(attribute, renamed)
+            op.attributes[key] = _substituted(attribute, sizes)
         arguments = [argument for region in op.regions for argument in region.arguments]
         for value in (*arguments, *op.results):
-            value.type = _substituted(value.type, renamed)
+            value.type = _substituted(value.type, sizes)
 
 
 def unused(name: str, taken: Container[str]) -> str:

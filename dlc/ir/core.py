@@ -20,6 +20,7 @@ from dlc.ir.attributes import Attribute, Dense, exact_items
 from dlc.ir.dims import Shape, Size, evaluate
 from dlc.ir.fields import attribute, operand, operands, region
 from dlc.ir.location import Location, UnknownLocation
+from dlc.ir.ranks import Ranks
 from dlc.ir.types import Type
 
 if TYPE_CHECKING:
@@ -443,19 +444,31 @@ class Evaluation:
     `observe(value, array)` is called for every value computed. The IR must not change during the run.
     """
 
-    __slots__ = ("_blocks", "_observe", "_scopes", "dims", "weights")
+    __slots__ = ("_blocks", "_observe", "_scopes", "dims", "ranks", "weights")
 
     def __init__(
         self,
         dims: Mapping[str, int] | None = None,
         weights: Mapping[str, Array] | None = None,
         observe: Callable[[Value, Array], None] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.dims: dict[str, int] = dict(dims or {})
+        self.ranks = ranks
         self.weights = weights or {}
         self._observe = observe
         self._blocks: dict[Op, Block] = {}
         self._scopes: list[dict[Value, Array]] = []
+
+    def ranks_of(self, op: Op) -> Ranks:
+        """The ranks among which a collective runs. Raises D0380 where there are none."""
+        if self.ranks is None:
+            raise op.fail(
+                f"{op.name} needs the ranks of a mesh, and this runs alone",
+                code="D0380",
+                help="start it with --ranks N, or give dlc.load a communicator",
+            )
+        return self.ranks
 
     def size(self, size: Size) -> int:
         """A size as a number, in this run."""

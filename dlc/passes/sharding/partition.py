@@ -1,0 +1,227 @@
+"""The pass `partition`: one program for a mesh becomes the program that each of its ranks runs.
+
+A function has `dlc.mesh`, the axes of the mesh as texts like `data = 4`, and `dlc.splits`, a text for each
+argument and then each result: the axes of the mesh along which it is split, as `data 0, model 1`, each with
+the axis of the value. Arguments and results without a text are replicated. One axis of the mesh after the
+other, every value gets a placement, each rank does its part of the operations, and collectives bring values
+from one placement to another. What the function computes stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dlc.dialects import func
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.decomposed import Decomposed
+from dlc.dialects.interface import bounds_attribute
+from dlc.dialects.measured import substitute_dims
+from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.dims import Size, ceil_divide, names, substitute, symbol
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL
+from dlc.ir.types import TensorType
+from dlc.ir.value_map import Gone
+from dlc.passes.sharding.assign import Assignment, assign
+from dlc.passes.sharding.costs import Costs
+from dlc.passes.sharding.find_rule import has_rule, local_attributes
+from dlc.passes.sharding.placement import (
+    REPLICATED,
+    Placement,
+    Shard,
+    is_divided,
+    local_type,
+)
+from dlc.passes.sharding.reshard import Axis, reshard
+
+MESH = "dlc.mesh"
+SPLITS = "dlc.splits"
+
+
+@define_pass("partition", required=True)
+def partition(module: Op, context: Context) -> None:
+    """Make functions that have a mesh the programs of its ranks."""
+    for function in [op for op in module.walk(formulas=False) if isinstance(op, func.Func)]:
+        if MESH not in function.attributes:
+            continue
+        _simplify(function, context)
+        mesh, splits = read_mesh(function), _read_splits(function)
+        del function.attributes[SPLITS]
+        for name, ranks in mesh.items():
+            along = [_placement(axes, name) for axes in splits]
+            Partition(function, Axis(name, ranks), context).run(along)
+
+
+def read_mesh(function: func.Func) -> dict[str, int]:
+    """The axes of a function's mesh and their sizes."""
+    texts = function.attributes[MESH]
+    assert isinstance(texts, tuple)
+    pairs = [str(text).split(" = ") for text in texts]
+    return {name: int(size) for name, size in pairs}
+
+
+def _read_splits(function: func.Func) -> list[dict[str, int]]:
+    texts = function.attributes[SPLITS]
+    assert isinstance(texts, tuple)
+    return [
+        {name: int(axis) for name, axis in (each.split() for each in str(text).split(", ") if each)}
+        for text in texts
+    ]
+
+
+def _placement(axes: Mapping[str, int], name: str) -> Placement:
+    return Shard(axes[name]) if name in axes else REPLICATED
+
+
+def _simplify(function: func.Func, context: Context) -> None:
+    """Put its decomposition in the place of each operation without a rule that has one."""
+    pending = [op for op in function.walk() if isinstance(op, Decomposed)]
+    rewriter = context.rewriter
+    while pending:
+        op = pending.pop()
+        if has_rule(op) or op.regions or op.name.startswith("rng."):
+            continue
+        assert op.parent is not None
+        before = op.previous
+        rewriter.replace(op, op.decompose(rewriter.before(op)), relation=EQUAL)
+        new = before.next if before is not None else op.parent.first
+        while new is not None and new is not op:
+            pending.extend(inner for inner in new.walk() if isinstance(inner, Decomposed))
+            new = new.next
+
+
+class Partition:
+    """The partition of one function along one axis of the mesh."""
+
+    def __init__(self, function: func.Func, axis: Axis, context: Context) -> None:
+        self.function, self.axis, self.context = function, axis, context
+
+    def run(self, splits: Sequence[Placement]) -> None:
+        """Give the function the body that a rank runs; `splits` places arguments, then results."""
+        function = self.function
+        count = len(function.body.arguments)
+        self._divide_dims(splits[:count])
+        costs = Costs(self.axis.ranks, function.bounds)
+        body = function.body
+        local = self.block(body, assign(body, splits[:count], splits[count:], costs))
+        for old, new in zip(body.arguments, local.arguments, strict=True):
+            self._follow(old, new, old.type is new.type)
+        function.swap_body(local)
+
+    # Sizes.
+
+    def _divide_dims(self, arguments: Sequence[Placement]) -> None:
+        """Let a named dim that is split stand for the part that a rank has of it."""
+        ranks, function = self.axis.ranks, self.function
+        parts: dict[str, Size] = {}
+        for value, place in zip(function.body.arguments, arguments, strict=True):
+            if isinstance(place, Shard):
+                size = substitute(tensor_type(value).shape[place.axis], parts)
+                if is_divided(size, ranks):
+                    continue
+                name = next((name for name in names(size) if size == symbol(name)), None)
+                if name is None:
+                    raise function.fail(
+                        f"axis {place.axis} of {value.name}, {tensor_type(value).text}, has no equal "
+                        f"parts for the {ranks} ranks along {self.axis.name}",
+                        code="D0381",
+                        help=f"take a size that is a multiple of {ranks}",
+                    )
+                parts[name] = symbol(name) * ranks
+        if not parts:
+            return
+        for value in function.body.arguments:
+            type = tensor_type(value)
+            value.type = type.with_shape(tuple([substitute(s, parts) for s in type.shape]))
+        substitute_dims(function.body, parts)
+        bounds = function.bounds
+        for name in parts:
+            low, high = bounds[name]
+            least = ceil_divide(low, ranks)
+            assert isinstance(least, int)
+            bounds[name] = least, None if high is None else high // ranks
+        function.attributes["dlc.dims"] = bounds_attribute(bounds)
+        function.retype()
+
+    # Operations.
+
+    def block(self, block: Block, assignment: Assignment) -> Block:
+        """The block that a rank runs."""
+        types = [
+            self._local(value, place)
+            for value, place in zip(block.arguments, assignment.arguments, strict=True)
+        ]
+        local = Block(types, [value.name for value in block.arguments])
+        have = {
+            old: {place: new}
+            for old, new, place in zip(
+                block.arguments, local.arguments, assignment.arguments, strict=True
+            )
+        }
+        for op in block:
+            emit = Builder(local, op.location)
+            if op.terminator:
+                operands = self._brought(emit, op.operands, assignment.ends, have)
+                emit.place(_made(op, operands, ()))
+                continue
+            strategy = assignment.strategies[op]
+            operands = self._brought(emit, op.operands, strategy.operands, have)
+            regions = [
+                self.block(region, inner)
+                for region, inner in zip(op.regions, assignment.regions.get(op, ()), strict=True)
+            ]
+            types = [
+                self._local(value, place)
+                for value, place in zip(op.results, strategy.results, strict=True)
+            ]
+            new = emit.place(_made(op, operands, regions, types))
+            for old, value, place in zip(op.results, new.results, strategy.results, strict=True):
+                assert value.type is self._local(old, place), (op, old.type, value.type, place)
+                value.name = old.name
+                have[old] = {place: value}
+                self._follow(old, value, place is REPLICATED)
+        return local
+
+    def _local(self, value: Value, place: Placement) -> TensorType:
+        return local_type(tensor_type(value), place, self.axis.ranks)
+
+    def _brought(
+        self,
+        emit: Builder,
+        values: Sequence[Value],
+        places: Sequence[Placement],
+        have: dict[Value, dict[Placement, Value]],
+    ) -> list[Value]:
+        """What the rank has of values in these placements; each is brought there once."""
+        found: list[Value] = []
+        for value, place in zip(values, places, strict=True):
+            known = have[value]
+            if place not in known:
+                first = next(iter(known))
+                known[place] = reshard(
+                    emit, known[first], tensor_type(value), first, place, self.axis
+                )
+                self.context.log.did(f"go from {first} to {place}", value, axis=self.axis.name)
+            found.append(known[place])
+        return found
+
+    def _follow(self, old: Value, new: Value, same: bool) -> None:
+        """Tell the value map what became of a value."""
+        if same:
+            self.context.values.replaced(old, new, EQUAL)
+        else:
+            reason = f"each rank along {self.axis.name} has a part of it"
+            self.context.values.replaced(old, None, Gone(reason))
+
+
+def _made(
+    op: Op, operands: Sequence[Value], regions: Sequence[Block], results: Sequence[TensorType] = ()
+) -> Op:
+    """The operation on other operands, with the attributes for results of these types."""
+    new = object.__new__(type(op))
+    attributes = {**op.attributes, **local_attributes(op, results)}
+    Op.__init__(new, tuple(operands), attributes, tuple(regions), op.location)
+    return new
+
+
+__all__ = ["MESH", "SPLITS", "Partition", "partition", "read_mesh"]

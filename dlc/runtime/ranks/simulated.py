@@ -1,0 +1,76 @@
+"""Ranks that are threads of one process: what a mesh computes, without MPI.
+
+A collective is an exchange: every rank hands over its array and takes those of the others, between two
+barriers. So evaluation at any level, and machine code, runs on a mesh in one process; a test of a
+collective or of its derivative needs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Barrier, BrokenBarrierError, Thread
+from typing import Any, Generic, TypeVar
+
+from numpy.typing import NDArray
+
+from dlc.runtime.ranks.mesh import Mesh
+
+T = TypeVar("T")
+
+
+class SimulatedRanks:
+    """The place of one rank in a mesh of threads."""
+
+    def __init__(self, mesh: Mesh, rank: int, table: list[Any], barrier: Barrier) -> None:
+        self.mesh, self.rank = mesh, rank
+        self._table, self._barrier = table, barrier
+        self._coordinates = mesh.coordinates(rank)
+
+    def coordinate(self, axis: str) -> int:
+        """This rank's coordinate along an axis."""
+        return self._coordinates[axis]
+
+    def exchange(self, axis: str, array: NDArray[Any]) -> list[NDArray[Any]]:
+        """What every rank along the axis hands over, by coordinate."""
+        self._table[self.rank] = array
+        self._barrier.wait()
+        found = [self._table[other] for other in self.mesh.along(self.rank, axis)]
+        # Nobody hands over the next array before all have taken this one.
+        self._barrier.wait()
+        return found
+
+
+class _Outcome(Generic[T]):
+    """What the function returned or raised on one rank."""
+
+    value: T
+    error: BaseException | None = None
+
+
+def run_simulated(mesh: Mesh, function: Callable[[SimulatedRanks], T]) -> list[T]:
+    """Run a function once for each rank, each in a thread; what it returned, by rank.
+
+    If it raises on a rank, the collectives of the others end, and the error of the lowest rank that
+    failed by itself is raised.
+    """
+    table: list[Any] = [None] * mesh.size
+    barrier = Barrier(mesh.size)
+    outcomes = [_Outcome[T]() for _ in range(mesh.size)]
+
+    def work(rank: int) -> None:
+        try:
+            outcomes[rank].value = function(SimulatedRanks(mesh, rank, table, barrier))
+        except BaseException as error:  # noqa: BLE001 - raised below
+            outcomes[rank].error = error
+            barrier.abort()
+
+    threads = [Thread(target=work, args=(rank,)) for rank in range(mesh.size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if errors:
+        own = [error for error in errors if not isinstance(error, BrokenBarrierError)]
+        raise (own or errors)[0]
+    return [outcome.value for outcome in outcomes]

@@ -1,0 +1,19 @@
+"""What sending between the ranks of a mesh costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.target.table import cost
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkCosts:
+    """Costs of a collective among ranks, as measured between processes of one machine."""
+
+    latency: int = cost(5_000_000, "ps", "a collective of no bytes")
+    byte: int = cost(300, "ps/byte", "a byte that a rank sends and one that it receives")
+
+
+USUAL_NETWORK = NetworkCosts()
+"""The costs where nothing is known of the network."""
