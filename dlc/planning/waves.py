@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dlc.dialects import array, flow, func, kernel
+from dlc.dialects.comm import Collective
 from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.ir.core import Block, Op, Value
 from dlc.planning.aliases import computed, makers
@@ -123,7 +124,9 @@ class Scheduler:
                         not kernels_of_wave.isdisjoint(makers(v)) for v in self._reads(op)
                     )
                     wave = items[-1] if items else None
-                    starts_wave = depends or op.attributes.get(NEW_WAVE)
+                    starts_wave = (
+                        depends or op.attributes.get(NEW_WAVE) or _two_collectives(op, wave)
+                    )
                     if starts_wave or not isinstance(wave, Wave) or self._overwrites(op, wave):
                         wave = Wave(self._next_wave())
                         items.append(wave)
@@ -186,6 +189,15 @@ class Scheduler:
         first = self.waves
         then, otherwise = self.schedule(op.then), self.schedule(op.otherwise)
         return Choice(op, first, max(first, self.waves - 1), then, otherwise)
+
+
+def _two_collectives(op: kernel.Kernel, wave: Item | None) -> bool:
+    """Whether a wave would have two collectives, which ranks might begin in different orders."""
+    return (
+        isinstance(op, Collective)
+        and isinstance(wave, Wave)
+        and any(isinstance(other, Collective) for other in wave.kernels)
+    )
 
 
 @dataclass(slots=True)

@@ -235,3 +235,44 @@ IMPORTS = (
 Those of BLAS have Fortran's interface with 32-bit integers (without the lengths of strings); the caller of
 a program that uses them wraps the call in `dlc.runtime.cpu.blas.single_threaded`.
 """
+
+COLLECTIVES = (
+    "MPI_Allreduce",
+    "MPI_Allgather",
+    "MPI_Reduce_scatter_block",
+    "MPI_Alltoall",
+    "MPI_Bcast",
+    "MPI_Sendrecv",
+)
+"""The functions of MPI that code may import too, with its C interface. Counts and handles are passed as
+64-bit words, of which an implementation with handles of 32 bits reads the lower half."""
+
+MPI_DATATYPES = {
+    "bool": "MPI_UINT8_T",
+    "i8": "MPI_INT8_T",
+    "i16": "MPI_INT16_T",
+    "i32": "MPI_INT32_T",
+    "i64": "MPI_INT64_T",
+    "u8": "MPI_UINT8_T",
+    "u16": "MPI_UINT16_T",
+    "u32": "MPI_UINT32_T",
+    "u64": "MPI_UINT64_T",
+    "f16": "MPI_UINT16_T",
+    "bf16": "MPI_UINT16_T",
+    "f32": "MPI_FLOAT",
+    "f64": "MPI_DOUBLE",
+}
+"""The handle that stands for each dtype where arrays are sent; nothing is added in 16 bits."""
+MPI_OPERATIONS = {"sum": "MPI_SUM", "max": "MPI_MAX", "min": "MPI_MIN"}
+COMMUNICATOR = "comm:"
+"""What precedes the name of a mesh axis in the import of its communicator."""
+COORDINATE = "rank:"
+"""The same for this rank's coordinate along the axis."""
+
+MPI_WORDS = frozenset({*MPI_DATATYPES.values(), *MPI_OPERATIONS.values(), "MPI_STATUS_IGNORE"})
+"""The handles that code may import: words of the table that are no addresses."""
+
+
+def is_collective(name: str) -> bool:
+    """Whether an import belongs to the ranks of a mesh: a function or a handle of MPI, or a coordinate."""
+    return name in COLLECTIVES or name in MPI_WORDS or name.startswith((COMMUNICATOR, COORDINATE))

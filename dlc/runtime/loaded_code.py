@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from dlc.errors import UsageError
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Target
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.status import call_error
 from dlc.runtime.machines import Machine, choose_target, load_machine
+from dlc.runtime.ranks.links import Links, link
 from dlc.runtime.system.buffers import Bytes, as_bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
@@ -21,6 +23,8 @@ class Loaded(NamedTuple):
     machine: Machine | None
     programs: Mapping[str, CompiledProgram]
     prepare: CompiledProgram | None
+    links: Links | None = None
+    """The ranks that it runs among; its functions live as long as the code."""
 
     def weight_store(self, artifact: Artifact, sources: Bytes, threads: int) -> WeightStore | None:
         """The weights for root SOURCES and WEIGHTS; None if the code must not run."""
@@ -38,8 +42,12 @@ class Loaded(NamedTuple):
         return machine.weights(sources, None, Preparation(prepare.bytes, run))
 
 
-def load_code(artifact: Artifact, untrusted: bool, device: str | None = None) -> Loaded:
+def load_code(
+    artifact: Artifact, untrusted: bool, device: str | None = None, comm: object = None
+) -> Loaded:
     """Choose the target for this machine and a device, check its programs, and load its code.
+
+    `comm` is the communicator of the ranks that run a model for a mesh.
 
     With `untrusted` the first target is checked and none is loaded. Raises ArtifactError.
     """
@@ -64,8 +72,24 @@ def load_code(artifact: Artifact, untrusted: bool, device: str | None = None) ->
         prepare = CompiledProgram(artifact, target, target.prepare.program, 0, kernels)
         prepare.at({}, ())
     tables = [*programs.values(), *([] if prepare is None else [prepare])]
-    machine = None if untrusted else load_machine(artifact, target, tables, device)
-    return Loaded(target, machine, programs, prepare)
+    links = None if untrusted else _links(artifact, comm)
+    machine = None if untrusted else load_machine(artifact, target, tables, device, links)
+    return Loaded(target, machine, programs, prepare, links)
+
+
+def _links(artifact: Artifact, comm: object) -> Links | None:
+    """What the code imports of the ranks of its mesh. Raises UsageError (D0936) if there are none."""
+    mesh = artifact.manifest.mesh
+    if comm is not None:
+        return link(comm, mesh)
+    if not mesh:
+        return None
+    shape = ", ".join(f"{axis.name}={axis.ranks}" for axis in mesh)
+    raise UsageError(
+        f"{artifact.name} is for the ranks of a mesh, {shape}",
+        code="D0936",
+        help="start it with mpiexec, and write dlc.load(path, comm=MPI.COMM_WORLD)",
+    )
 
 
 def _prepare(

@@ -16,6 +16,7 @@ from dlc.runtime.calling.frames import CallFrame, Frame, FrameSource
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.cpu.native import Native, check_interface, load_native, misfit
 from dlc.runtime.cuda import devices
+from dlc.runtime.ranks.links import Links
 from dlc.runtime.system.buffers import Bytes, aligned_array
 from dlc.runtime.system.device_names import CPU, FIRST_GPU
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
@@ -125,13 +126,18 @@ def _lacking(target: Target, device: str | None) -> str | None:
 
 
 def load_machine(
-    artifact: Artifact, target: Target, programs: Sequence[CompiledProgram], device: str | None
+    artifact: Artifact,
+    target: Target,
+    programs: Sequence[CompiledProgram],
+    device: str | None,
+    links: Links | None = None,
 ) -> Machine:
     """Load a target's code, for all of its programs; `device` names the GPU, else it is the first.
 
-    Raises ArtifactError.
+    `links` are the ranks that it runs among. Raises ArtifactError.
     """
-    native = None if target.cpu is None else load_native(artifact, target.cpu)
+    collective = None if links is None else links.word
+    native = None if target.cpu is None else load_native(artifact, target.cpu, collective)
     if target.gpu is None:
         assert native is not None
         return Processor(native)

@@ -63,6 +63,7 @@ class Model:
         untrusted: bool = False,
         max_memory: int | None = None,
         device: str | None = None,
+        comm: object = None,
         _shared: Loaded | None = None,
     ) -> None:
         """Run an artifact; see `load`. Raises ArtifactError if it is inconsistent or does not fit here."""
@@ -73,7 +74,7 @@ class Model:
             self._threads = min(self._threads, artifact.manifest.promise.threads)
         self._max_memory = max_memory
         self._wanted_device = device_or_none(device)
-        self._loaded = _shared or load_code(artifact, untrusted, self._wanted_device)
+        self._loaded = _shared or load_code(artifact, untrusted, self._wanted_device, comm)
         self._sources = as_bytes(artifact.section("weights"))
         self._store = self._loaded.weight_store(artifact, self._sources, self._threads)
         entries = self._entries()
@@ -358,6 +359,7 @@ def load(
     max_memory: int | None = None,
     device: str | None = None,
     copy: bool = False,
+    comm: object = None,
 ) -> Model:
     """Load a compiled model from a `.dlc` file.
 
@@ -371,6 +373,9 @@ def load(
     The file is mapped: weights are read from it as they are needed, so its contents must not change while
     the model lives. `copy=True` reads all of it now, for a file whose contents may. Another file may be
     renamed over it either way, as dlc writes its own.
+
+    `comm` is the communicator of mpi4py whose ranks run a model for a mesh together, each calling it at the
+    same time with its own arrays.
 
     Raises ArtifactError if the file is damaged, inconsistent, or not for this machine and device;
     Unsupported for a device that there is not; UsageError if it cannot be read.
@@ -386,5 +391,10 @@ def load(
     with without_collections():
         artifact = Artifact.read(path, sha256=sha256, copy=copy)
         return Model(
-            artifact, threads=threads, untrusted=untrusted, max_memory=max_memory, device=device
+            artifact,
+            threads=threads,
+            untrusted=untrusted,
+            max_memory=max_memory,
+            device=device,
+            comm=comm,
         )

@@ -28,7 +28,7 @@ from dlc.codegen.link.elf import (
     read_object,
 )
 from dlc.errors import InternalError
-from dlc.runtime.abi import IMPORTS
+from dlc.runtime.abi import IMPORTS, is_collective
 
 SLOT_BYTES = 8
 CODE_ALIGNMENT = 64
@@ -152,7 +152,7 @@ class _Linker:
                 symbol = relocation.symbol
                 if symbol.section != Special.UNDEFINED or symbol.name in self.exported:
                     continue
-                if symbol.name not in IMPORTS:
+                if symbol.name not in IMPORTS and not is_collective(symbol.name):
                     raise InternalError(
                         f"{file} uses {symbol.name}, which is not on the list of imports"
                     )

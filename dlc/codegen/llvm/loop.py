@@ -153,6 +153,13 @@ def _call(op: loop.Call, text: FunctionText) -> tuple[str, ...]:
     return ()
 
 
+@writes(loop.Imported)
+def _imported(op: loop.Imported, text: FunctionText) -> tuple[str, ...]:
+    """The table of imports holds addresses: the word is the address of a symbol of its name."""
+    text.declarations[f'@"{op.symbol}" = external global i8'] = None
+    return (text.assign(f'ptrtoint ptr @"{op.symbol}" to i64'),)
+
+
 # Memory.
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dlc.dialects import array, numeric, scalar
 from dlc.dialects.kernel.generic import Access, Kernel, array_type
-from dlc.ir.core import Array, Builder, Evaluation, Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Value
 from dlc.ir.define import attribute, op, operands
 from dlc.ir.types import I64, TensorType
 
@@ -31,14 +31,16 @@ COMBINERS = {"sum": scalar.Add, "max": scalar.Maximum, "min": scalar.Minimum}
 
 
 @op("comm.rank")
-class Rank(Op):
+class Rank(Kernel):
     """This rank's coordinate along an axis of the mesh, an i64."""
 
+    inputs: Sequence[Value] = operands(doc="none")
+    outs: Sequence[Value] = operands()
     mesh_axis: str = attribute()
     ranks: int = attribute(doc="the size of the axis")
 
-    def infer(self) -> TensorType:
-        return TensorType(I64)
+    def result_types(self) -> tuple[TensorType, ...]:
+        return (TensorType(I64),)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return np.asarray(at.ranks_of(self).coordinate(self.mesh_axis), np.int64)
@@ -165,7 +167,7 @@ class CollectiveBroadcast(Collective):
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         total = emit(AllReduce(cotangents, (), self.mesh_axis, self.ranks))
-        rank = emit(Rank(self.mesh_axis, self.ranks))
+        rank = emit(Rank([], [], self.mesh_axis, self.ranks))
         is_root = emit(array.Compare(rank, array.constant_like(emit, self.root, rank), "eq"))
         condition = emit(array.Broadcast(is_root, array_type(total).shape, ()))
         return (emit(array.Select(condition, total, array.constant_like(emit, 0, total))),)

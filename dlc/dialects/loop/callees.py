@@ -9,6 +9,7 @@ import numpy as np
 from dlc.dialects.loop.memory import EvaluationMachine
 from dlc.ir.core import Array, Op
 from dlc.ir.types import F32, F64, I32, U8, DType
+from dlc.runtime.abi import COLLECTIVES, COORDINATE
 
 Callee = Callable[..., None]
 """A function of the machine, the calling operation, and the arguments of the call."""
@@ -63,5 +64,21 @@ def _read(at: EvaluationMachine, op: Op, pointer: Array, dtype: DType) -> int:
     return int(at.read(op, pointer, _START, dtype, 1)[0])
 
 
-CALLEES: dict[str, Callee] = {"sgemm_": _gemm(F32), "dgemm_": _gemm(F64)}
+def imported(at: EvaluationMachine, symbol: str) -> Array:
+    """A word of the table of imports: handles are known by their names, so that only numbers matter."""
+    if symbol.startswith(COORDINATE) and at.ranks is not None:
+        return np.asarray(at.ranks.coordinate(symbol.removeprefix(COORDINATE)), np.int64)
+    return np.asarray(0, np.int64)
+
+
+def _collective(at: EvaluationMachine, op: Op, *arguments: Array) -> None:
+    """Collectives are evaluated as kernels, among ranks; the code of a rank alone has no partners."""
+    raise op.fail("a collective cannot be evaluated by one rank alone", code="D0380")
+
+
+CALLEES: dict[str, Callee] = {
+    "sgemm_": _gemm(F32),
+    "dgemm_": _gemm(F64),
+    **dict.fromkeys((*COLLECTIVES, "memcpy"), _collective),
+}
 """External functions by name."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc.dialects.loop.callees import CALLEES
+from dlc.dialects.loop.callees import CALLEES, imported
 from dlc.dialects.loop.memory import as_int, machine
 from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
@@ -237,6 +237,19 @@ class Call(Op):
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         CALLEES[self.callee](machine(at), self, *inputs)
         return ()
+
+
+@op("loop.imported")
+class Imported(Op):
+    """A word of the table of imports: a handle, or a number that the loader of the code knows."""
+
+    symbol: str = attribute()
+
+    def infer(self) -> Type:
+        return INDEX
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return imported(machine(at), self.symbol)
 
 
 @op("loop.fail")

@@ -19,6 +19,7 @@ from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
 from dlc.lowering.kernel_to_hetero import device_of
 from dlc.passes.kernel.prepare import NAME as PREPARE
+from dlc.passes.sharding.partition import read_mesh
 from dlc.planning.arena import align
 from dlc.planning.capacity import check_programs
 from dlc.runtime import abi
@@ -111,6 +112,7 @@ def build_artifact(
         weights.table,
         sources.layers,
         sources.training,
+        mesh=tuple([manifest.MeshAxis(*axis) for axis in read_mesh(module).items()]),
     )
     return Artifact.of(facts, {name: data for name, data in sections.items() if len(data)})
 

@@ -31,7 +31,9 @@ from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Pass
 from dlc.ir.verify import verify
 from dlc.lowering.graph_to_kernel.call_conditions import check_least
+from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.device_placement import unplace
+from dlc.passes.sharding.partition import has_mesh, partition
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.model import Model
@@ -202,6 +204,7 @@ def _compiled(
     start = time.perf_counter()
     model, settings = job.model, job.settings
     with model.quoting():
+        _partition(job)
         settle_interfaces(model.module)
     interface = tuple(interfaces(model.module))
     if not interface:
@@ -233,6 +236,14 @@ def _compiled(
     artifact = _built(job, interface, weights, report, after)
     remember(cache, key, artifact)
     return artifact
+
+
+def _partition(job: CompileJob) -> None:
+    """Make a program for a mesh that of a rank, before its callers' view of it is settled."""
+    model = job.model
+    if model.stage == "graph" and has_mesh(model.module):
+        model.context.options = job.options
+        Manager(model.context).run(model.module, (autodiff, partition))
 
 
 def _gathered(

@@ -41,6 +41,7 @@ from dlc.passes.kernel.pack import pack
 from dlc.passes.kernel.prepare import make_prepare
 from dlc.passes.kernel.split_k import split_k
 from dlc.passes.kernel.two_stage_reduction import split_reductions
+from dlc.passes.sharding.partition import partition
 from dlc.planning.kernel_to_plan import plan_memory
 from dlc.planning.memory_passes.cluster_updates import cluster_updates
 from dlc.planning.memory_passes.concat_elimination import eliminate_concats
@@ -104,6 +105,7 @@ PIPELINE = {
         Step(place),
         Step(autodiff),
         Step(place),
+        Step(partition),
         Step(fold_dequantize, level=2, on=Device.CPU),
         # On GPUs products of integers are kernels of their formula.
         Step(products_to_float, level=1, on=Device.CPU),
@@ -180,6 +182,7 @@ REASONS = (
         fold_weights,
         "fold_weights would hide from what integers a weight was computed",
     ),
+    Order(autodiff, partition, "partition places what a derivative computes, too"),
     Order(place, plan_memory, "plan_memory gives each device an arena of its own"),
     Order(
         fuse_attention_gradients, decompose, "decompose would remove the ops that this pass matches"

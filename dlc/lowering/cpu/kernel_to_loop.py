@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc.dialects import kernel
-from dlc.dialects.comm import Send
+from dlc.dialects.comm import Collective, Rank, Send
 from dlc.dialects.kernel.attention import Attention, CachedAttention
 from dlc.dialects.kernel.pieces import Concatenate
 from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK, Winograd
@@ -15,6 +15,7 @@ from dlc.ir.passes import Context, define_pass
 from dlc.lowering.cpu.attention import lower_attention
 from dlc.lowering.cpu.blas_gemm import lower_blas_gemm
 from dlc.lowering.cpu.cached_attention import lower_cached_attention
+from dlc.lowering.cpu.collective import lower_collective, lower_rank
 from dlc.lowering.cpu.concatenate import lower_concatenate
 from dlc.lowering.cpu.depthwise import lower_depthwise
 from dlc.lowering.cpu.generic import lower_generic
@@ -65,6 +66,8 @@ LOWERINGS: dict[type[Op], Lowering] = {
     CachedAttention: lower_cached_attention,
     Concatenate: lower_concatenate,
     Send: lower_send,
+    Rank: lower_rank,
+    Collective: lower_collective,
     kernel.NonZero: lower_nonzero,
     kernel.PrefixScan: lower_running,
     kernel.Scatter: lower_scatter,
@@ -74,12 +77,23 @@ LOWERINGS: dict[type[Op], Lowering] = {
 """How each kind of kernel is written as loops."""
 
 
+def lowering_of(cls: type[Op]) -> Lowering | None:
+    """The lowering of a class or of the nearest base that has one."""
+    return next((LOWERINGS[base] for base in cls.__mro__ if base in LOWERINGS), None)
+
+
+def _known(cls: type[Op]) -> Lowering:
+    found = lowering_of(cls)
+    assert found is not None, cls
+    return found
+
+
 def _is_for_gpu(op: kernel.Kernel) -> bool:
     match op:
         case Attention(panel=0) | Gemm(schedule=SplitK()) | Conv(schedule=SplitK()):
             return True
         case _:
-            return type(op) not in LOWERINGS
+            return lowering_of(type(op)) is None
 
 
 def _no_loops(op: kernel.Kernel) -> Diagnostic:
@@ -100,4 +114,4 @@ def lower_to_loops(module: Op, context: Context) -> None:
     foreign = [op for op in module.walk() if isinstance(op, kernel.Kernel) and _is_for_gpu(op)]
     if foreign:
         raise Unsupported([_no_loops(op) for op in foreign])
-    lower_kernels(module, context, LOWERINGS.__getitem__)
+    lower_kernels(module, context, _known)

@@ -46,15 +46,21 @@ def partition(module: Op, context: Context) -> None:
             continue
         _simplify(function, context)
         mesh, splits = read_mesh(function), _read_splits(function)
-        del function.attributes[SPLITS]
+        del function.attributes[SPLITS], function.attributes[MESH]
+        module.attributes[MESH] = tuple(f"{name} = {ranks}" for name, ranks in mesh.items())
         for name, ranks in mesh.items():
             along = [_placement(axes, name) for axes in splits]
             Partition(function, Axis(name, ranks), context).run(along)
 
 
-def read_mesh(function: func.Func) -> dict[str, int]:
-    """The axes of a function's mesh and their sizes."""
-    texts = function.attributes[MESH]
+def has_mesh(module: Op) -> bool:
+    """Whether a function of the module is a program for a mesh."""
+    return any(MESH in op.attributes for op in module.walk(formulas=False) if op is not module)
+
+
+def read_mesh(op: Op) -> dict[str, int]:
+    """The axes of the mesh of a function or module, and their sizes; empty without one."""
+    texts = op.attributes.get(MESH, ())
     assert isinstance(texts, tuple)
     pairs = [str(text).split(" = ") for text in texts]
     return {name: int(size) for name, size in pairs}
@@ -224,4 +230,4 @@ def _made(
     return new
 
 
-__all__ = ["MESH", "SPLITS", "Partition", "partition", "read_mesh"]
+__all__ = ["MESH", "SPLITS", "Partition", "has_mesh", "partition", "read_mesh"]

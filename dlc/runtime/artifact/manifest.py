@@ -377,6 +377,13 @@ class Section(NamedTuple):
     """SHA-256 of each 4 MiB, the last one shorter, in lower-case hexadecimal."""
 
 
+class MeshAxis(NamedTuple):
+    """An axis of the mesh of ranks that run the model together; the last axis varies fastest."""
+
+    name: str
+    ranks: int
+
+
 class Manifest(NamedTuple):
     """The manifest; `model` is the name of the root file of the model text."""
 
@@ -390,6 +397,7 @@ class Manifest(NamedTuple):
     training: Training | None = None
     promise: Promise | None = None
     sections: tuple[Section, ...] = ()
+    mesh: tuple[MeshAxis, ...] = ()
 
     @property
     def parameters(self) -> int:

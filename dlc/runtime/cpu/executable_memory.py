@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dlc.errors import ArtifactError
-from dlc.runtime.abi import ABI_VERSION, IMPORTS
+from dlc.runtime.abi import ABI_VERSION, IMPORTS, is_collective
 from dlc.runtime.cpu import blas
 from dlc.runtime.system.pages import Pages
 
@@ -43,13 +43,23 @@ class Engine:
 _engines: dict[int, Engine] = {}
 
 
-def load_image(code: bytes | memoryview, sha256: bytes, imports: Sequence[str]) -> LoadedImage:
+def load_image(
+    code: bytes | memoryview,
+    sha256: bytes,
+    imports: Sequence[str],
+    collective: Callable[[str], int] | None = None,
+) -> LoadedImage:
     """Copy an image to private memory and make it executable; the copy must have the digest `sha256`.
+
+    `collective` gives the words that code imports of the ranks of a mesh.
 
     Raises `ArtifactError`: contents changed (D0606), an import that is not allowed (D0609), no BLAS
     (D0614), a system that forbids executable memory (D0615).
     """
-    addresses = [_imported_function(name) for name in imports]
+    addresses = [
+        collective(name) if collective is not None and is_collective(name) else _function(name)
+        for name in imports
+    ]
     if len(code) < max(1, _SLOT_BYTES * len(imports)):
         raise ArtifactError(f"a code image of {len(code)} bytes is too short", code="D0606")
     pages = Pages(len(code))
@@ -87,7 +97,7 @@ def load_engine(
     return engine
 
 
-def _imported_function(name: str) -> int:
+def _function(name: str) -> int:
     """The address of a function of the C library or of BLAS. Raises ArtifactError (D0609) for others."""
     if name not in IMPORTS:
         raise ArtifactError(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from dlc.errors import ArtifactError
-from dlc.runtime.abi import ABI_VERSION, IMPORTS
+from dlc.runtime.abi import ABI_VERSION, IMPORTS, is_collective
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import CpuCode, Image, Library, Target
 from dlc.runtime.artifact.refusal import ErrorContext
@@ -56,18 +56,20 @@ def check_interface(target: Target, context: ErrorContext) -> None:
     images = () if target.cpu is None else (target.cpu.code, target.cpu.engine)
     for image in images:
         for name in image.imports:
-            if name not in IMPORTS:
+            if name not in IMPORTS and not is_collective(name):
                 message = f"it calls {name}, which code in an artifact may not call"
                 raise context.error("D0609", message, section=image.section)
 
 
-def load_native(artifact: Artifact, cpu: CpuCode) -> Native:
+def load_native(
+    artifact: Artifact, cpu: CpuCode, collective: Callable[[str], int] | None = None
+) -> Native:
     """Load the kernels and the engine of a target. Raises ArtifactError as `load_image` does."""
     enter = {symbol.name: symbol.offset for symbol in cpu.engine.symbols}.get(_ENTER)
     if enter is None:
         message = f"the engine has no function {_ENTER}"
         raise artifact.error_context.error("D0609", message, section=cpu.engine.section)
-    code = _image(artifact, cpu.code)
+    code = _image(artifact, cpu.code, collective)
     with _located(artifact.error_context, cpu.engine.section):
         data = artifact.section(cpu.engine.section)
         digest = bytes.fromhex(cpu.engine.sha256)
@@ -80,10 +82,12 @@ def load_native(artifact: Artifact, cpu: CpuCode) -> Native:
     )
 
 
-def _image(artifact: Artifact, image: Image) -> LoadedImage:
+def _image(
+    artifact: Artifact, image: Image, collective: Callable[[str], int] | None
+) -> LoadedImage:
     with _located(artifact.error_context, image.section):
         data = artifact.section(image.section)
-        return load_image(data, bytes.fromhex(image.sha256), image.imports)
+        return load_image(data, bytes.fromhex(image.sha256), image.imports, collective)
 
 
 @contextmanager

@@ -25,6 +25,13 @@ class SimulatedRanks:
         self.mesh, self.rank = mesh, rank
         self._table, self._barrier = table, barrier
         self._coordinates = mesh.coordinates(rank)
+        self.error: BaseException | None = None
+        """What failed in a collective that machine code called."""
+
+    def fail(self, error: BaseException) -> None:
+        """Note an error, and end the collectives of all ranks."""
+        self.error = self.error or error
+        self._barrier.abort()
 
     def coordinate(self, axis: str) -> int:
         """This rank's coordinate along an axis."""
@@ -58,8 +65,11 @@ def run_simulated(mesh: Mesh, function: Callable[[SimulatedRanks], T]) -> list[T
     outcomes = [_Outcome[T]() for _ in range(mesh.size)]
 
     def work(rank: int) -> None:
+        ranks = SimulatedRanks(mesh, rank, table, barrier)
         try:
-            outcomes[rank].value = function(SimulatedRanks(mesh, rank, table, barrier))
+            outcomes[rank].value = function(ranks)
+            if ranks.error is not None:
+                raise ranks.error
         except BaseException as error:  # noqa: BLE001 - raised below
             outcomes[rank].error = error
             barrier.abort()

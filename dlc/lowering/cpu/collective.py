@@ -1,0 +1,135 @@
+"""Collectives among ranks as calls of MPI, by one thread: whole arrays, of which each has its memory.
+
+The machine code calls the C functions of MPI itself, and finds their addresses, the communicators and the
+handles of datatypes in its table of imports. A collective that fails ends the process: its communicators
+have MPI's error handler for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import loop
+from dlc.dialects.comm import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Collective,
+    CollectiveBroadcast,
+    Permute,
+    Rank,
+    ReduceScatter,
+)
+from dlc.dialects.expr import Expr, Index, index
+from dlc.dialects.kernel.generic import array_type
+from dlc.ir.core import Value
+from dlc.ir.dims import Size
+from dlc.ir.passes import Context
+from dlc.ir.types import I64, INDEX
+from dlc.lowering.kernel_code.writer import Lowered, Writer
+from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MPI_DATATYPES, MPI_OPERATIONS
+from dlc.target.network import USUAL_NETWORK
+from dlc.target.work import nanoseconds
+
+
+def lower_rank(op: Rank, context: Context) -> Lowered:
+    """The coordinate, which the table of imports holds."""
+    writer = Writer(op)
+    word = writer.emit(loop.Imported(COORDINATE + op.mesh_axis))
+    writer.pointer(0)[0] = Expr(writer.emit, word).cast(I64)
+    return writer.finish(1, 1)
+
+
+def lower_collective(op: Collective, context: Context) -> Lowered:
+    """The function for one collective in destination form."""
+    return _Call(op).lower()
+
+
+class _Call:
+    def __init__(self, op: Collective) -> None:
+        self.op = op
+        self.writer = Writer(op)
+        self.type = array_type(op.inputs[0])
+
+    def lower(self) -> Lowered:
+        op, writer = self.op, self.writer
+        source, target = writer.pointers
+        whole = self.type.size
+        datatype = self._word(MPI_DATATYPES[self.type.dtype.name])
+        communicator = self._word(COMMUNICATOR + op.mesh_axis)
+        match op:
+            case AllReduce():
+                combine = self._word(MPI_OPERATIONS[op.combine])
+                count = self._size(whole)
+                self._call("MPI_Allreduce", source, target, count, datatype, combine, communicator)
+            case ReduceScatter():
+                combine, part = self._word("MPI_SUM"), self._size(self._part())
+                name = "MPI_Reduce_scatter_block"
+                self._call(name, source, target, part, datatype, combine, communicator)
+            case AllGather():
+                self._swap("MPI_Allgather", self._size(whole), datatype, communicator)
+            case AllToAll():
+                self._swap("MPI_Alltoall", self._size(self._part()), datatype, communicator)
+            case CollectiveBroadcast():
+                self._broadcast(op, datatype, communicator)
+            case Permute():
+                self._permute(op, datatype, communicator)
+            case _:
+                raise AssertionError(f"{op.name} has no code")
+        return writer.finish(1, self._cost())
+
+    def _part(self) -> Size:
+        """The elements of what one rank gets of an array with an entry for each."""
+        return self.type.with_shape(self.type.shape[1:]).size
+
+    def _swap(self, name: str, count: Value, datatype: Value, communicator: Value) -> None:
+        """A call that sends and receives `count` elements from and to each rank."""
+        source, target = self.writer.pointers
+        self._call(name, source, count, datatype, target, count, datatype, communicator)
+
+    def _broadcast(self, op: CollectiveBroadcast, datatype: Value, communicator: Value) -> None:
+        """A copy to the result, which the broadcast then overwrites on all ranks but the root."""
+        source, target = self.writer.pointers
+        size = self._size(self.type.size * self.type.dtype.bytes)
+        self._call("memcpy", target, source, size)
+        count, root = self._size(self.type.size), self._index(op.root)
+        self._call("MPI_Bcast", target, count, datatype, root, communicator)
+
+    def _permute(self, op: Permute, datatype: Value, communicator: Value) -> None:
+        writer = self.writer
+        source, target = writer.pointers
+        own = Expr(writer.emit, writer.emit(loop.Imported(COORDINATE + op.mesh_axis)))
+        ranks, shift = op.ranks, op.shift % op.ranks
+        after, before = (_wrapped(own + step, ranks) for step in (shift, ranks - shift))
+        count, tag = self._size(self.type.size), self._index(0)
+        self._call(
+            "MPI_Sendrecv",
+            *(source, count, datatype, after.value, tag),
+            *(target, count, datatype, before.value, tag),
+            communicator,
+            self._word("MPI_STATUS_IGNORE"),
+        )
+
+    def _call(self, name: str, *arguments: Value) -> None:
+        self.writer.emit.place(loop.Call(arguments, name))
+
+    def _word(self, name: str) -> Value:
+        return self.writer.emit(loop.Imported(name))
+
+    def _size(self, size: Size) -> Value:
+        return self._index(self.writer.size(size, "elements", str(size)))
+
+    def _index(self, number: Index) -> Value:
+        return index(self.writer.emit, number).value
+
+    def _cost(self) -> Size:
+        costs = USUAL_NETWORK
+        return nanoseconds(costs.latency + self.type.size * self.type.dtype.bytes * costs.byte)
+
+
+def _wrapped(place: Expr, ranks: int) -> Expr:
+    """A coordinate below twice the number of ranks, round the axis."""
+    return place - (place >= ranks).cast(INDEX) * ranks
+
+
+__all__: Sequence[str] = ["lower_collective", "lower_rank"]
