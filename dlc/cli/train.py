@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -14,6 +15,7 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
+from dlc.cli.ranks import communicator, is_first, start, together
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
@@ -71,6 +73,10 @@ def command(
     average: Annotated[
         bool, typer.Option(help="Write the averages of weights, where the model keeps them.")
     ] = True,
+    ranks: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Train as N processes that share each batch, by MPI."),
+    ] = None,
     threads: options.Threads = None,
     *,
     compilation: options.Compilation,
@@ -81,6 +87,10 @@ def command(
     `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the step that
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
+    ended = start(ranks)
+    if ended is not None:
+        return ended
+    comm = communicator(ranks)
     written = [out, plot, checkpoint, history]
     check_kept(written, [model, data, compilation.weights])
     _check_files(out, plot, checkpoint, history)
@@ -89,13 +99,15 @@ def command(
     planned = driver.plan_training(request, None if resume is None else str(resume))
     check_kept(written, planned.files)
     examples = planned.data(data)
-    with progress(f"compiling {model}"):
-        trainer, report = planned.trainer(threads)
-    notes(report.notes)
+    with together(comm, lambda: None), progress(f"compiling {model}"):
+        trainer, report = planned.trainer(threads, comm)
+    if is_first(comm):
+        notes(report.notes)
     if check_nan:
         trainer.remember_steps()
     try:
-        _fit(trainer, examples, checkpoint)
+        with together(comm, lambda: trainer.steps):
+            _fit(trainer, examples, checkpoint)
     except Stopped:
         path = _checkpoint(model, trainer, checkpoint)
         trainer.save(path)
@@ -110,6 +122,8 @@ def command(
     if trainer.stopped and trainer.epoch < trainer.facts.epochs:
         note(_why_stopped(trainer))
     whole = trainer.history
+    if not is_first(comm):
+        return 0
     if out is not None and out.suffix == ".dlc":
         _take_best(trainer, checkpoint or trainer.checkpoint)
     if out is not None:
@@ -158,7 +172,7 @@ def _check_files(
 def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
     """Train with a line of progress; Ctrl-C ends it after the step that runs."""
     line = ProgressLine(
-        sys.stderr,
+        sys.stderr if trainer.model.rank == 0 else StringIO(),
         trainer.facts.epochs,
         examples.count,
         epoch=trainer.epoch,

@@ -170,6 +170,12 @@ class Model:
         return None if machine is None else machine.gpu_alone
 
     @property
+    def rank(self) -> int:
+        """Which of the ranks of its mesh this is; 0 where it runs alone."""
+        links = self._loaded.links
+        return 0 if links is None else links.rank
+
+    @property
     def device(self) -> str:
         """What it runs on: `cpu`, `cuda:1`, or `cpu+cuda:1` where a part of it is on that GPU."""
         machine = self._loaded.machine

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from dlc.driver.compile.compile import Report, compile_model
+from dlc.driver.compile.data_parallel import divide_batches
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
 from dlc.driver.compile.settings import Settings
@@ -29,6 +30,7 @@ from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import STEP, Training
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
+from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
 from dlc.runtime.training.trained_artifact import (
@@ -144,23 +146,28 @@ class TrainingPlan:
         named = (self.facts.data.path, self.facts.data.test_path)
         return [os.path.join(self.folder, path) for path in named if path]
 
-    def trainer(self, threads: int | None = None) -> tuple[Trainer, Report]:
-        """The trainer, compiled where it is not, and what is to be said about that."""
+    def trainer(self, threads: int | None = None, comm: object = None) -> tuple[Trainer, Report]:
+        """The trainer, compiled where it is not, and what is to be said about that.
+
+        `comm` is the communicator of the ranks that train together.
+        """
         report = Report()
-        artifact = self.artifact(report)
+        artifact = self.artifact(report, ranks_of(comm))
         device = self.request.device
-        trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device)
+        trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
         if self.resume is not None:
             trainer.resume(self.resume)
         return trainer, report
 
-    def artifact(self, report: Report) -> Artifact:
+    def artifact(self, report: Report, ranks: int = 1) -> Artifact:
         """The artifact that trains, compiled where it is not; the report gains what is to be said."""
         match self.source:
             case Artifact() as artifact:
                 return artifact
             case model:
                 request = self.request
+                if ranks > 1:
+                    divide_batches(model.module, self.facts, ranks)
                 settings = placed_here(request.settings, model.module, request.device)
                 artifact = compile_model(model, settings, request.weights, report=report)
                 report.notes = (*model.remarks, *report.notes)

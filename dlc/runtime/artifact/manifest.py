@@ -316,6 +316,8 @@ class DataSource(NamedTuple):
 
 STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
+OF_RANK = "_of_rank"
+"""What the names of these end in where a rank of a mesh runs them, on its part of a batch."""
 NUMBER, TOTAL, SEED = "step", "total_steps", "seed"
 """Inputs of a training step that are neither batch nor weight: its number, counted from 0, the number of
 all steps, and the seed of its random numbers."""

@@ -19,6 +19,7 @@ from dlc.runtime.artifact.container import padded
 from dlc.runtime.artifact.manifest import (
     EVALUATE,
     NUMBER,
+    OF_RANK,
     SEED,
     STEP,
     TOTAL,
@@ -110,7 +111,8 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     if facts is None:
         return
     entries = {entry.name: entry for entry in manifest.entries}
-    if entries.keys() != {STEP, EVALUATE}:
+    of_rank = {STEP + OF_RANK, EVALUATE + OF_RANK} if manifest.mesh else set[str]()
+    if entries.keys() != {STEP, EVALUATE, *of_rank}:
         raise refuse("what trains has the entry points train_step and evaluate, and no others")
     if (
         min(facts.batch, facts.epochs, facts.every, facts.accumulate) < 1

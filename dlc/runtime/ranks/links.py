@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 class Links(Protocol):
     """What the table of imports of a rank's code is filled with."""
 
+    @property
+    def rank(self) -> int:
+        """Which of the ranks this is."""
+        ...
+
     def word(self, symbol: str) -> int:
         """The address of a function, a handle, or a coordinate."""
         ...
@@ -40,15 +45,28 @@ def link(comm: object, axes: Sequence[MeshAxis]) -> Links:
     if isinstance(comm, SimulatedRanks):
         _check_size(mesh, comm.mesh.size)
         return SimulatedLinks(comm)
+    communicator = _communicator(comm)
+    _check_size(mesh, communicator.Get_size())
+    return MpiLinks(communicator, mesh)
+
+
+def ranks_of(comm: object) -> int:
+    """The number of ranks of a communicator; 1 for none."""
+    if comm is None:
+        return 1
+    if isinstance(comm, SimulatedRanks):
+        return comm.mesh.size
+    return _communicator(comm).Get_size()
+
+
+def _communicator(comm: object) -> MPI.Intracomm:
     if not hasattr(comm, "Split") or not hasattr(comm, "Get_size"):
         raise UsageError(
             f"comm is a communicator of mpi4py, found {type(comm).__name__}",
             code="D0936",
             help="write dlc.load(path, comm=MPI.COMM_WORLD)",
         )
-    communicator = cast("MPI.Intracomm", comm)
-    _check_size(mesh, communicator.Get_size())
-    return MpiLinks(communicator, mesh)
+    return cast("MPI.Intracomm", comm)
 
 
 def _check_size(mesh: Mesh, ranks: int) -> None:
@@ -70,8 +88,8 @@ class MpiLinks:
         self._mpi = MPI
         # Its dependencies are searched too: the library that mpi4py itself calls.
         self._library = ctypes.CDLL(MPI.__file__)
-        rank = comm.Get_rank()
-        self._coordinates = mesh.coordinates(rank)
+        self.rank = comm.Get_rank()
+        self._coordinates = mesh.coordinates(self.rank)
         self._communicators: dict[str, MPI.Intracomm] = {}
         for name, place in self._coordinates.items():
             others = {**self._coordinates, name: 0}
@@ -115,7 +133,7 @@ class SimulatedLinks:
     """Functions with the signatures of MPI's that exchange arrays between threads."""
 
     def __init__(self, ranks: SimulatedRanks) -> None:
-        self._ranks = ranks
+        self._ranks, self.rank = ranks, ranks.rank
         self._axes = list(ranks.mesh.axes)
         self._operations = list(MPI_OPERATIONS.values())
         self._dtypes = {handle: np.dtype(_numpy_name(name)) for name, handle in _HANDLES.items()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -11,18 +13,47 @@ from numpy.typing import NDArray
 from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import BF16
 from dlc.runtime.arrays.tensor import Tensor
-from dlc.runtime.artifact.manifest import Input, Training
+from dlc.runtime.artifact.manifest import OF_RANK, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.data import Batch
+from dlc.runtime.model import Model
 
 Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of each batch that is a rank's, and the function that takes it."""
+
+    entry: EntryPoint
+    rank: int
+    ranks: int
+
+    def of(self, batch: Mapping[str, object]) -> Mapping[str, object] | None:
+        """This rank's rows, one part after the other; None for a batch without equal parts."""
+        found: dict[str, object] = {}
+        for name, value in batch.items():
+            rows = value if hasattr(value, "shape") else np.asarray(value)
+            (count, *_) = cast("Array", rows).shape or (1,)
+            if count % self.ranks:
+                return None
+            size = count // self.ranks
+            found[name] = cast("Array", rows)[self.rank * size : (self.rank + 1) * size]
+        return found
 
 
 class StepCall:
     """`train_step` or `evaluate` with the weights bound: a call takes a batch."""
 
-    def __init__(self, entry: EntryPoint, weights: Mapping[str, Tensor], facts: Training) -> None:
+    def __init__(
+        self,
+        entry: EntryPoint,
+        weights: Mapping[str, Tensor],
+        facts: Training,
+        share: Share | None = None,
+    ) -> None:
         self.entry = entry
+        self._share = share
         self.names = {item.name for item in entry.inputs}
         # The weights stay at their addresses, so every step passes the same objects.
         self._arguments: list[object] = [None] * len(entry.inputs)
@@ -45,10 +76,13 @@ class StepCall:
     def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> list[float]:
         """The outputs that do not update weights, as numbers."""
         self._refuse_unknown(batch)
+        entry = self.entry
+        if self._share is not None and (rows := self._share.of(batch)) is not None:
+            entry, batch = self._share.entry, rows
         arguments = self._arguments.copy()
         for index, item in self._unbound:
             arguments[index] = self._argument(item, batch, extra)
-        returned = self.entry(*arguments)
+        returned = entry(*arguments)
         results = cast("Sequence[Array]", returned if isinstance(returned, tuple) else (returned,))
         outputs = zip(self.entry.outputs, results, strict=True)
         return [float(np.asarray(value)) for output, value in outputs if not output.updates]
@@ -75,6 +109,14 @@ class StepCall:
     def _refuse(self, message: str) -> CallError:
         known = ", ".join(f"{item.name}=..." for item in self.batch_inputs)
         return CallError(f"{self.entry.name}: {message}", code="D0801", help=f"a batch has {known}")
+
+
+def share_of(model: Model, name: str) -> Share | None:
+    """The share of a rank in the batches of a function, if the model was compiled for ranks."""
+    entry = model.entry_points.get(name + OF_RANK)
+    if entry is None:
+        return None
+    return Share(entry, model.rank, prod(axis.ranks for axis in model.artifact.manifest.mesh))
 
 
 def _passed(weight: Tensor) -> object:

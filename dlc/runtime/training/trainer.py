@@ -46,7 +46,7 @@ from dlc.runtime.training.divergence import check_loss, check_weights, interval
 from dlc.runtime.training.epoch_sums import EpochSums
 from dlc.runtime.training.history import TEST, History, Record
 from dlc.runtime.training.progress import Progress
-from dlc.runtime.training.step_call import StepCall, first_examples
+from dlc.runtime.training.step_call import StepCall, first_examples, share_of
 from dlc.runtime.training.trained_artifact import (
     PROGRESS,
     open_examples,
@@ -84,15 +84,17 @@ class Trainer:
         threads: int | None = None,
         folder: str | os.PathLike[str] = ".",
         device: str | None = None,
+        comm: object = None,
     ) -> None:
         """Train the model of an artifact from its saved progress.
 
         Paths of data and checkpoints are relative to `folder`.
-        `device` is the device to run on, as for `dlc.load`.
+        `device` is the device to run on and `comm` the communicator of ranks that train together, as for
+        `dlc.load`: each is given the same batches and takes its part, and the first writes the files.
         Raises UsageError (D0814) for an artifact that does not train.
         """
         training_of(artifact)
-        model = Model(artifact, threads=threads, device=device)
+        model = Model(artifact, threads=threads, device=device, comm=comm)
         self._begin(artifact, model, TrainedWeights([artifact], model.gpu), folder)
 
     @classmethod
@@ -132,8 +134,10 @@ class Trainer:
         self._carried = Checkpoint({}, {})
         """What a checkpoint has of blocks that no trainer here is for."""
         self._interval = interval(weights)
-        self._step = StepCall(self._model.entry_points[STEP], weights.passed, facts)
-        self._evaluate = StepCall(self._model.entry_points[EVALUATE], weights.passed, facts)
+        self._step, self._evaluate = (
+            StepCall(model.entry_points[name], weights.passed, facts, share_of(model, name))
+            for name in (STEP, EVALUATE)
+        )
         self._before: Bytes | None = None
         self._last: dict[str, object] = {}
         done = progress_of(artifact)
@@ -444,6 +448,8 @@ class Trainer:
         )
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        if self._model.rank:
+            return
         own = {name: trainer._progress_facts() for name, trainer in self._together.items()}
         tensors = {**self._carried.tensors, **self._weights.tensors}
         write_checkpoint(path, tensors, {**self._carried.progress, **own})
