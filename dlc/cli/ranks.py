@@ -32,7 +32,7 @@ def started_by_mpi() -> bool:
 def start(ranks: int | None) -> int | None:
     """Do this command again as so many ranks, and give its exit code; None where this is one of them.
 
-    Raises Unsupported (D0717) where MPI is not installed.
+    Raises Unsupported (D0740) where MPI is not installed.
     """
     if ranks is None or started_by_mpi():
         return None
@@ -54,7 +54,7 @@ def start(ranks: int | None) -> int | None:
 def communicator(ranks: int | None) -> MPI.Intracomm | None:
     """All ranks, of which this process is one; None where it is alone.
 
-    Raises Unsupported (D0717) without mpi4py, UsageError (D0936) where `ranks` is another number.
+    Raises Unsupported (D0740) without mpi4py, UsageError (D0936) where `ranks` is another number.
     """
     if not started_by_mpi():
         return None
@@ -73,7 +73,7 @@ def communicator(ranks: int | None) -> MPI.Intracomm | None:
 
 
 def _missing(what: str) -> Unsupported:
-    return Unsupported(f"ranks need MPI, and {what}", code="D0717", help="pip install 'dlc[mpi]'")
+    return Unsupported(f"ranks need MPI, and {what}", code="D0740", help="pip install 'dlc[mpi]'")
 
 
 @contextmanager
@@ -93,8 +93,9 @@ def together(comm: MPI.Intracomm | None, last_step: Callable[[], int | None]) ->
         print(
             f"rank {rank} on {platform.node()} failed{after}\n{told}", file=sys.stderr, flush=True
         )
-        comm.Abort(error.exit_code if isinstance(error, DlcError) else 70)
-        raise
+        code = error.exit_code if isinstance(error, DlcError) else 70
+        comm.Abort(code)
+        os._exit(code)
 
 
 def is_first(comm: MPI.Intracomm | None) -> bool:

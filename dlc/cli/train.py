@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import StringIO
 from pathlib import Path
 from types import FrameType
@@ -99,7 +99,8 @@ def command(
     planned = driver.plan_training(request, None if resume is None else str(resume))
     check_kept(written, planned.files)
     examples = planned.data(data)
-    with together(comm, lambda: None), progress(f"compiling {model}"):
+    compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
+    with together(comm, lambda: None), compiling:
         trainer, report = planned.trainer(threads, comm)
     if is_first(comm):
         notes(report.notes)

@@ -30,6 +30,7 @@ from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import STEP, Training
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
+from dlc.runtime.ranks.agreement import check_same, made_once
 from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
@@ -40,6 +41,7 @@ from dlc.runtime.training.trained_artifact import (
     training_of,
 )
 from dlc.runtime.training.trainer import Trainer
+from dlc.version import VERSION
 
 OWN = ("batch", "epochs", "seed")
 """Entries of a `train` block that may be set from outside."""
@@ -152,12 +154,24 @@ class TrainingPlan:
         `comm` is the communicator of the ranks that train together.
         """
         report = Report()
-        artifact = self.artifact(report, ranks_of(comm))
+        artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm)))
+        check_same(comm, self._facts_of_ranks())
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
         if self.resume is not None:
             trainer.resume(self.resume)
         return trainer, report
+
+    def _facts_of_ranks(self) -> dict[str, object]:
+        """What ranks that train together must have in common."""
+        facts = self.facts
+        seed = facts.seed if self.seed is None else self.seed
+        return {
+            "version of dlc": VERSION,
+            "seed": seed,
+            "batch": facts.batch,
+            "number of epochs": facts.epochs,
+        }
 
     def artifact(self, report: Report, ranks: int = 1) -> Artifact:
         """The artifact that trains, compiled where it is not; the report gains what is to be said."""

@@ -229,4 +229,18 @@ PAGES: dict[str, Page] = {
         f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 17)}]) + x)",
         f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 16)}]) + x)",
     ),
+    "D0380": Page(
+        "a collective without ranks",
+        "An operation such as `comm.all_reduce` joins the processes of a mesh, and this program runs "
+        "alone: an evaluation, or code whose ranks nobody has started.",
+        "dlc run step.dlir",
+        "mpiexec -n 4 python train.py  # dlc.load(path, comm=MPI.COMM_WORLD)",
+    ),
+    "D0381": Page(
+        "an axis without equal parts",
+        "Each rank of a mesh has the same part of an axis that is split, so its size must be a multiple of "
+        "the number of ranks. A named size is always divided; one in numbers must have a divisor.",
+        "dlc train mlp.dlm --ranks 3  # loss(x: f32[32, 8])",
+        "dlc train mlp.dlm --ranks 4",
+    ),
 }

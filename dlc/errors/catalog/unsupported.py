@@ -160,4 +160,12 @@ PAGES: dict[str, Page] = {
         "that of `compress` or `nonzero`, has no such shape, so its entry point is not one for "
         "`dlc.to_jax`. Call the entry point itself with NumPy arrays.",
     ),
+    "D0740": Page(
+        "no MPI",
+        "Ranks are processes that MPI starts and that send to each other by it. dlc uses mpi4py, and "
+        "`mpiexec` of the same MPI; `pip install 'dlc[mpi]'` brings both, with MPICH. A cluster has an MPI "
+        "of its own, for which mpi4py is built there.",
+        "dlc train mlp.dlm --ranks 4",
+        "pip install 'dlc[mpi]'\ndlc train mlp.dlm --ranks 4",
+    ),
 }

@@ -207,6 +207,21 @@ PAGES: dict[str, Page] = {
         "dlc.to_jax(model.f)(x)  # f(x: f64[4])",
         'jax.config.update("jax_enable_x64", True)\ndlc.to_jax(model.f)(x)',
     ),
+    "D0936": Page(
+        "another number of ranks",
+        "A model that is compiled for a mesh is run by exactly as many processes as the mesh has ranks, "
+        "which MPI starts together: `mpiexec -n 4`, or `--ranks 4`, which starts them. In Python, "
+        "`dlc.load(path, comm=MPI.COMM_WORLD)` says which processes they are.",
+        "mpiexec -n 2 dlc train mlp.dlm --ranks 4",
+        "dlc train mlp.dlm --ranks 4",
+    ),
+    "D0937": Page(
+        "ranks that do not fit together",
+        "Processes that train together must have the same model, data, settings and version of dlc: each "
+        "computes a part of the same step. They are compared before the first step.",
+        "mpiexec -n 1 dlc train mlp.dlm : -n 1 dlc train mlp.dlm --set seed=2",
+        "mpiexec -n 2 dlc train mlp.dlm --set seed=2",
+    ),
     "D0951": Page(
         "two computations differ",
         "The same function gave different numbers before and after something that must not change them: "

@@ -1,0 +1,45 @@
+"""What ranks must have in common before they work together, and how one gives another what it made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
+
+from dlc.errors import UsageError
+from dlc.runtime.artifact.contents import Artifact
+
+
+class Communicator(Protocol):
+    """The part of a communicator of mpi4py that passes Python objects."""
+
+    def Get_rank(self) -> int: ...
+    def allgather(self, sendobj: object) -> list[Any]: ...
+    def bcast(self, obj: object, root: int = 0) -> Any: ...  # noqa: ANN401 - whatever was sent
+
+
+def made_once(comm: object, make: Callable[[], Artifact]) -> Artifact:
+    """What the first rank makes, on all ranks; without a communicator of processes each makes it."""
+    if not hasattr(comm, "bcast"):
+        return make()
+    ranks = cast("Communicator", comm)
+    if ranks.Get_rank():
+        return Artifact.from_bytes(ranks.bcast(None))
+    artifact = make()
+    ranks.bcast(artifact.to_bytes())
+    return artifact
+
+
+def check_same(comm: object, facts: Mapping[str, object]) -> None:
+    """Refuse ranks that differ from the first in a fact. Raises UsageError (D0937) on all of them."""
+    if not hasattr(comm, "allgather"):
+        return
+    of_ranks: list[Mapping[str, object]] = cast("Communicator", comm).allgather(dict(facts))
+    first = of_ranks[0]
+    for rank, own in enumerate(of_ranks):
+        for name, value in first.items():
+            if own[name] != value:
+                raise UsageError(
+                    f"rank {rank} has another {name} than rank 0: {own[name]}, not {value}",
+                    code="D0937",
+                    help="start all ranks with the same command, files and version of dlc",
+                )
