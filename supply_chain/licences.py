@@ -31,6 +31,7 @@ ALLOWED: Final = frozenset(
         "MIT-CMU",
         "PSF-2.0",
         "Zlib",
+        "mpich2",
     }
 )
 """Licences that ask for a notice at most: nothing that follows for a user's own program."""
@@ -45,6 +46,7 @@ NAMES: Final = {
     "Apache Software License": "Apache-2.0",
     "BSD 2-Clause License": "BSD-2-Clause",
     "ISC License": "ISC",
+    "LicenseRef-MPICH": "mpich2",
     "ISC License (ISCL)": "ISC",
     "MIT License": "MIT",
     "PSFL": "PSF-2.0",

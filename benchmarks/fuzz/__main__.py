@@ -24,6 +24,7 @@ KINDS = {
     "onnx": "graphs",
     "texts": "texts",
     "training": "training",
+    "meshes": "meshes",
     "files": "files",
 }
 """The kinds whose cases are independent of each other, with the module of each."""

@@ -234,7 +234,8 @@ class _Judge:
 
 
 @lru_cache(maxsize=2)
-def _module(text: str) -> Any:  # noqa: ANN401 - functions of a module, by name
+def functions_of(text: str) -> dict[str, func.Func]:
+    """The functions of a text by name, derivatives expanded."""
     opened = open_model("fuzz.dlm", text=text)
     Manager(opened.context).run(opened.module, parse_passes("autodiff"))
     return {op.sym_name: op for op in opened.module.body if isinstance(op, func.Func)}
@@ -242,7 +243,7 @@ def _module(text: str) -> Any:  # noqa: ANN401 - functions of a module, by name
 
 def _evaluated(case: Case, at: int, dtype: str, shake: int = 0) -> list[list[Array]]:
     """The results of all entry points by our evaluator."""
-    functions = _module(case.text(dtype))
+    functions = functions_of(case.text(dtype))
     given, sizes = case.arrays(at, dtype), case.sizes(at)
     return [
         evaluated(functions[name].body, given, sizes, None, shake, case.eps)

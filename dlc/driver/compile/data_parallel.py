@@ -11,7 +11,7 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Builder
-from dlc.passes.sharding.partition import MESH, SPLITS
+from dlc.passes.sharding.partition import Splits, set_mesh
 from dlc.runtime.artifact.manifest import EVALUATE, OF_RANK, STEP, Training
 
 AXIS = "data"
@@ -29,10 +29,10 @@ def divide_batches(module: Module, facts: Training, ranks: int) -> None:
         copy.attributes |= {
             key: value for key, value in function.attributes.items() if key.startswith("dlc.")
         }
-        inputs = [
-            f"{AXIS} 0" if value.name in facts.inputs and tensor_type(value).rank else ""
+        splits: list[Splits] = [
+            {AXIS: 0} if value.name in facts.inputs and tensor_type(value).rank else {}
             for value in copy.body.arguments
         ]
-        copy.attributes[MESH] = (f"{AXIS} = {ranks}",)
-        copy.attributes[SPLITS] = (*inputs, *[""] * len(copy.results_returned))
+        splits += [{} for _ in copy.results_returned]
+        set_mesh(copy, {AXIS: ranks}, splits)
         Builder(module.body, function.location, function.next).place(copy)

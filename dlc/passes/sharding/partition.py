@@ -10,6 +10,7 @@ from one placement to another. What the function computes stays the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from dlc.dialects import func
 from dlc.dialects.array.elementwise import tensor_type
@@ -37,6 +38,9 @@ from dlc.passes.sharding.reshard import Axis, reshard
 MESH = "dlc.mesh"
 SPLITS = "dlc.splits"
 
+Splits: TypeAlias = Mapping[str, int]
+"""The axis of a value that each axis of the mesh splits."""
+
 
 @define_pass("partition", required=True)
 def partition(module: Op, context: Context) -> None:
@@ -45,9 +49,9 @@ def partition(module: Op, context: Context) -> None:
         if MESH not in function.attributes:
             continue
         _simplify(function, context)
-        mesh, splits = read_mesh(function), _read_splits(function)
+        mesh, splits = read_mesh(function), read_splits(function)
         del function.attributes[SPLITS], function.attributes[MESH]
-        module.attributes[MESH] = tuple(f"{name} = {ranks}" for name, ranks in mesh.items())
+        module.attributes[MESH] = tuple([f"{name} = {ranks}" for name, ranks in mesh.items()])
         for name, ranks in mesh.items():
             along = [_placement(axes, name) for axes in splits]
             Partition(function, Axis(name, ranks), context).run(along)
@@ -66,7 +70,16 @@ def read_mesh(op: Op) -> dict[str, int]:
     return {name: int(size) for name, size in pairs}
 
 
-def _read_splits(function: func.Func) -> list[dict[str, int]]:
+def set_mesh(function: func.Func, mesh: Mapping[str, int], splits: Sequence[Splits]) -> None:
+    """Make a function a program for a mesh; `splits` are those of arguments, then of results."""
+    function.attributes[MESH] = tuple([f"{name} = {ranks}" for name, ranks in mesh.items()])
+    function.attributes[SPLITS] = tuple(
+        [", ".join(f"{name} {axis}" for name, axis in each.items()) for each in splits]
+    )
+
+
+def read_splits(function: func.Func) -> list[Splits]:
+    """The splits of a function's arguments, then of its results."""
     texts = function.attributes[SPLITS]
     assert isinstance(texts, tuple)
     return [
@@ -75,7 +88,7 @@ def _read_splits(function: func.Func) -> list[dict[str, int]]:
     ]
 
 
-def _placement(axes: Mapping[str, int], name: str) -> Placement:
+def _placement(axes: Splits, name: str) -> Placement:
     return Shard(axes[name]) if name in axes else REPLICATED
 
 
@@ -230,4 +243,6 @@ def _made(
     return new
 
 
-__all__ = ["MESH", "SPLITS", "Partition", "has_mesh", "partition", "read_mesh"]
+__all__ = [
+    "Partition", "Splits", "has_mesh", "partition", "read_mesh", "read_splits", "set_mesh",
+]  # fmt: skip

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from benchmarks.fuzz import __main__ as fuzz
-from benchmarks.fuzz import files, graphs, network, readers, texts, training
+from benchmarks.fuzz import files, graphs, meshes, network, readers, texts, training
 from benchmarks.fuzz.cases import Check, Outcome, attempt, placeholders
 from benchmarks.fuzz.file_readers import READERS
 from benchmarks.fuzz.pool import Pool
@@ -55,6 +55,14 @@ def test_random_texts_agree_with_the_evaluator(first: int) -> None:
         return texts.check(texts.random_case(seed), None)
 
     assert verdicts(check, range(first, first + 4))["agreed"] >= 3
+
+
+@pytest.mark.parametrize("first", every(2, (0, 8)))
+def test_random_programs_agree_on_random_meshes(first: int) -> None:
+    def check(seed: int) -> Outcome:
+        return meshes.check(texts.random_case(seed))
+
+    assert verdicts(check, range(first, first + 8))["agreed"] >= 7
 
 
 @pytest.mark.parametrize("first", every(3, range(0, 150, 50)))

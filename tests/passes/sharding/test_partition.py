@@ -12,9 +12,11 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.comm import AllGather, AllReduce, Collective, ReduceScatter
 from dlc.dialects.flow.regions import COUNTER
 from dlc.errors import ModelError
-from dlc.ir.core import Builder, Value
+from dlc.evaluation.ranks import evaluate_ranks
+from dlc.ir.core import Array, Builder, Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import F64, TensorType
+from dlc.passes.sharding.partition import Splits
 from dlc.passes.sharding.placement import REPLICATED, Placement, Shard
 from dlc.runtime.ranks.mesh import Mesh
 from tests.dialects.programs import (
@@ -31,18 +33,19 @@ from tests.dialects.programs import (
     tensor,
     types_of,
 )
-from tests.passes.sharding.meshes import Array, evaluated, partitioned
+from tests.passes.sharding.meshes import partitioned
 
 TWO = Mesh({"data": 2})
 
 
-def compare(build: Build, mesh: Mesh, splits: Sequence[str], *inputs: Array) -> Module:
+def compare(build: Build, mesh: Mesh, splits: Sequence[Splits], *inputs: Array) -> Module:
     """Run a program whole and on a mesh; `splits` are those of the inputs, results are replicated."""
     whole = run(expanded(build, types_of(inputs)), *inputs)
     module = expanded(build, types_of(inputs))
-    every = [*splits, *[""] * (len(whole) + len(inputs) - len(splits))]
+    nothing: Splits = {}
+    every = [*splits, *[nothing] * (len(whole) + len(inputs) - len(splits))]
     partitioned(module, mesh, every)
-    found = evaluated(module, mesh, every, inputs)
+    found = evaluate_ranks(main(module).body, mesh, every, inputs)
     for one, other in zip(found, whole, strict=True):
         assert_close(one, other, 1e-11, 1e-11)
     return module
@@ -59,7 +62,7 @@ def perceptron(emit: Builder, x: Value, w: Value, b: Value, v: Value) -> Value:
 
 def test_data_parallel_gradients_are_reduced_once_each() -> None:
     inputs = drawn(8, 6), drawn(6, 4), drawn(4), drawn(4, 2)
-    module = compare(gradient(perceptron, [1, 2, 3]), TWO, ["data 0"], *inputs)
+    module = compare(gradient(perceptron, [1, 2, 3]), TWO, [{"data": 0}], *inputs)
     reduced = ops(module, AllReduce)
     assert len(ops(module, Collective)) == len(reduced) == 3
 
@@ -67,7 +70,7 @@ def test_data_parallel_gradients_are_reduced_once_each() -> None:
 def test_tensor_parallel_needs_one_sum() -> None:
     """Columns of the first weight, rows of the second: only the result is summed (Megatron-LM)."""
     inputs = drawn(8, 6), drawn(6, 4), drawn(4), drawn(4, 2)
-    splits = ["", "model 1", "model 0", "model 0"]
+    splits = [{}, {"model": 1}, {"model": 0}, {"model": 0}]
     module = compare(perceptron, Mesh({"model": 2}), splits, *inputs)
     assert [type(op) for op in ops(module, Collective)] == [AllReduce]
 
@@ -75,7 +78,7 @@ def test_tensor_parallel_needs_one_sum() -> None:
 def test_a_mesh_of_two_axes() -> None:
     inputs = drawn(8, 6), drawn(6, 4), drawn(4), drawn(4, 2)
     mesh = Mesh({"data": 2, "model": 2})
-    splits = ["data 0", "model 1", "model 0", "model 0"]
+    splits = [{"data": 0}, {"model": 1}, {"model": 0}, {"model": 0}]
     compare(gradient(perceptron, [1, 2, 3]), mesh, splits, *inputs)
 
 
@@ -96,11 +99,13 @@ def test_a_split_optimizer_state_takes_a_part_of_the_gradient() -> None:
     types = types_of([x, w, m])
     whole = run(expanded(step, types), x, w, m)
     module = expanded(step, types)
-    splits = ["data 0", "", "data 0", "", "data 0"]
+    splits = [{"data": 0}, {}, {"data": 0}, {}, {"data": 0}]
     partitioned(module, TWO, splits)
     kinds = [type(op) for op in ops(module, Collective)]
     assert kinds == [ReduceScatter, AllGather]
-    for one, other in zip(evaluated(module, TWO, splits, [x, w, m]), whole, strict=True):
+    for one, other in zip(
+        evaluate_ranks(main(module).body, TWO, splits, [x, w, m]), whole, strict=True
+    ):
         assert_close(one, other, 1e-11, 1e-11)
 
 
@@ -117,7 +122,7 @@ def recurrent(emit: Builder, xs: Value, h: Value, w: Value) -> tuple[Value, ...]
 
 def test_the_gradient_of_a_loop_is_summed_after_it() -> None:
     inputs = drawn(3, 4, 5), drawn(4, 5), drawn(5, 5)
-    module = compare(gradient(recurrent, [2]), TWO, ["data 1", "data 0"], *inputs)
+    module = compare(gradient(recurrent, [2]), TWO, [{"data": 1}, {"data": 0}], *inputs)
     (sum,) = ops(module, Collective)
     assert sum.parent is main(module).body
 
@@ -126,7 +131,7 @@ def test_a_named_batch_becomes_the_part_of_a_rank() -> None:
     batch = symbol("B")
     types = [TensorType(F64, (batch, 6)), tensor(6, 4), tensor(4), tensor(4, 2)]
     module = program(perceptron, types)
-    partitioned(module, TWO, ["data 0", "", "", "", "data 0"])
+    partitioned(module, TWO, [{"data": 0}, {}, {}, {}, {"data": 0}])
     function = main(module)
     assert function.function_type.inputs[0] is types[0]
     assert not ops(module, Collective)
@@ -135,7 +140,7 @@ def test_a_named_batch_becomes_the_part_of_a_rank() -> None:
 def test_an_odd_size_is_refused() -> None:
     module = program(perceptron, [tensor(7, 6), tensor(6, 4), tensor(4), tensor(4, 2)])
     with pytest.raises(ModelError, match="no equal parts for the 2 ranks") as error:
-        partitioned(module, TWO, ["data 0", "", "", "", ""])
+        partitioned(module, TWO, [{"data": 0}, {}, {}, {}, {}])
     assert error.value.diagnostics[0].code == "D0381"
 
 
@@ -151,11 +156,11 @@ def _pairs() -> Iterator[tuple[Placement, Placement]]:
 def test_from_each_placement_to_each(have: Placement, want: Placement) -> None:
     value = drawn(4, 6, 2)
 
-    def split(place: Placement) -> str:
-        return f"data {place.axis}" if isinstance(place, Shard) else ""
+    def split(place: Placement) -> Splits:
+        return {"data": place.axis} if isinstance(place, Shard) else {}
 
     module = program(lambda emit, x: x, [tensor(4, 6, 2)])
     splits = [split(have), split(want)]
     partitioned(module, TWO, splits)
-    (found,) = evaluated(module, TWO, splits, [value])
+    (found,) = evaluate_ranks(main(module).body, TWO, splits, [value])
     np.testing.assert_array_equal(found, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -25,9 +25,10 @@ from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example
-from tests.passes.sharding.meshes import Array
 
 RANKS = (2, 3)
+
+Array: TypeAlias = NDArray[Any]
 
 
 def _operation(example: Example) -> Op:
