@@ -89,13 +89,33 @@ def together(comm: MPI.Intracomm | None, last_step: Callable[[], int | None]) ->
             time.sleep(OTHERS_FIRST)
         step = last_step()
         after = "" if step is None else f", after step {step}"
-        told = str(error) if isinstance(error, DlcError) else f"{type(error).__name__}: {error}"
+        told = _told(error)
         print(
             f"rank {rank} on {platform.node()} failed{after}\n{told}", file=sys.stderr, flush=True
         )
-        code = error.exit_code if isinstance(error, DlcError) else 70
+        code = _exit_code(error)
         comm.Abort(code)
         os._exit(code)
+
+
+def _told(error: BaseException) -> str:
+    match error:
+        case DlcError():
+            return str(error)
+        case KeyboardInterrupt():
+            return "interrupted"
+        case _:
+            return f"{type(error).__name__}: {error}"
+
+
+def _exit_code(error: BaseException) -> int:
+    match error:
+        case DlcError():
+            return error.exit_code
+        case KeyboardInterrupt():
+            return 130
+        case _:
+            return 70
 
 
 def is_first(comm: MPI.Intracomm | None) -> bool:

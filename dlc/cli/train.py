@@ -91,50 +91,51 @@ def command(
     if ended is not None:
         return ended
     comm = communicator(ranks)
-    written = [out, plot, checkpoint, history]
-    check_kept(written, [model, data, compilation.weights])
-    _check_files(out, plot, checkpoint, history)
-    check_threads(threads)
-    request = compilation.of(model, trains=True).to_run_here()
-    planned = driver.plan_training(request, None if resume is None else str(resume))
-    check_kept(written, planned.files)
-    examples = planned.data(data)
-    compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
-    with together(comm, lambda: None), compiling:
-        trainer, report = planned.trainer(threads, comm)
-    if is_first(comm):
-        notes(report.notes)
-    if check_nan:
-        trainer.remember_steps()
-    try:
-        with together(comm, lambda: trainer.steps):
+    trainer: Trainer | None = None
+    with together(comm, lambda: None if trainer is None else trainer.steps):
+        written = [out, plot, checkpoint, history]
+        check_kept(written, [model, data, compilation.weights])
+        _check_files(out, plot, checkpoint, history)
+        check_threads(threads)
+        request = compilation.of(model, trains=True).to_run_here()
+        planned = driver.plan_training(request, None if resume is None else str(resume))
+        check_kept(written, planned.files)
+        examples = planned.data(data)
+        compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
+        with compiling:
+            trainer, report = planned.trainer(threads, comm)
+        if is_first(comm):
+            notes(report.notes)
+        if check_nan:
+            trainer.remember_steps()
+        try:
             _fit(trainer, examples, checkpoint)
-    except Stopped:
-        path = _checkpoint(model, trainer, checkpoint)
-        trainer.save(path)
-        note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
-        if json:
-            print_json({"errors": [], "interrupted": True, "checkpoint": str(path)})
-        return INTERRUPTED
-    except CallError as error:
-        if check_nan and error.diagnostics[0].code == DIVERGED:
-            driver.check_last_step(request, trainer)
-        raise
-    if trainer.stopped and trainer.epoch < trainer.facts.epochs:
-        note(_why_stopped(trainer))
-    whole = trainer.history
-    if not is_first(comm):
+        except Stopped:
+            path = _checkpoint(model, trainer, checkpoint)
+            trainer.save(path)
+            note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
+            if json:
+                print_json({"errors": [], "interrupted": True, "checkpoint": str(path)})
+            return INTERRUPTED
+        except CallError as error:
+            if check_nan and error.diagnostics[0].code == DIVERGED:
+                driver.check_last_step(request, trainer)
+            raise
+        if trainer.stopped and trainer.epoch < trainer.facts.epochs:
+            note(_why_stopped(trainer))
+        whole = trainer.history
+        if not is_first(comm):
+            return 0
+        if out is not None and out.suffix == ".dlc":
+            _take_best(trainer, checkpoint or trainer.checkpoint)
+        if out is not None:
+            _write(out, request, trainer, checkpoint, average=average)
+        if plot is not None:
+            driver.write_curve(str(plot), whole, Path(model).name)
+        if history is not None:
+            write_file(history, [as_json(whole).encode()])
+        _tell(whole, as_data=json)
         return 0
-    if out is not None and out.suffix == ".dlc":
-        _take_best(trainer, checkpoint or trainer.checkpoint)
-    if out is not None:
-        _write(out, request, trainer, checkpoint, average=average)
-    if plot is not None:
-        driver.write_curve(str(plot), whole, Path(model).name)
-    if history is not None:
-        write_file(history, [as_json(whole).encode()])
-    _tell(whole, as_data=json)
-    return 0
 
 
 def _why_stopped(trainer: Trainer) -> str:
@@ -181,7 +182,9 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
     )
     done = trainer.position
 
-    with _interruptible() as interrupted:
+    # Ranks that end after different steps would wait for each other: there, Ctrl-C ends all at once.
+    alone = trainer.model.links is None
+    with _interruptible() if alone else nullcontext(()) as interrupted:
 
         def report(now: Progress) -> None:
             nonlocal done

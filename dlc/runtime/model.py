@@ -22,6 +22,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.entry import EntryPoint, Runner
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
+from dlc.runtime.ranks.links import Links
 from dlc.runtime.session import Session, SessionArrays, saved_arrays
 from dlc.runtime.system.buffers import as_bytes
 from dlc.runtime.system.device_names import device_or_none
@@ -170,10 +171,14 @@ class Model:
         return None if machine is None else machine.gpu_alone
 
     @property
+    def links(self) -> Links | None:
+        """The ranks among which it runs; None where it runs alone."""
+        return self._loaded.links
+
+    @property
     def rank(self) -> int:
         """Which of the ranks of its mesh this is; 0 where it runs alone."""
-        links = self._loaded.links
-        return 0 if links is None else links.rank
+        return 0 if self.links is None else self.links.rank
 
     @property
     def device(self) -> str:

@@ -70,6 +70,12 @@ def _communicator(comm: object) -> MPI.Intracomm:
 
 
 def _check_size(mesh: Mesh, ranks: int) -> None:
+    if not mesh.axes:
+        raise UsageError(
+            f"the model was compiled for one process, and {ranks} ranks run",
+            code="D0936",
+            help="train the text of the model with --ranks, or leave out comm",
+        )
     if mesh.size != ranks:
         shape = ", ".join(f"{name}={size}" for name, size in mesh.axes.items())
         raise UsageError(
