@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Number = TypeVar("Number", int, float)
 
@@ -40,7 +43,7 @@ class ElementCosts:
     function: int = cost(16, "operations", "an exponential, a sine")
 
 
-def rows(costs: ElementCosts) -> Iterator[Row]:
+def rows(costs: DataclassInstance) -> Iterator[Row]:
     """The rows of a table, in order."""
     for each in fields(costs):
         value = cast("float", getattr(costs, each.name))

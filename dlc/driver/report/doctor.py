@@ -19,6 +19,7 @@ from dlc.runtime.cpu.threads import default_threads
 from dlc.runtime.cuda.devices import driver_of
 from dlc.target.cpu import HOST, CpuTarget
 from dlc.target.gpu import GpuTarget
+from dlc.target.network import USUAL_NETWORK
 from dlc.target.table import rows
 from dlc.version import VERSION
 
@@ -27,6 +28,7 @@ NEEDED: Final = ("numpy", "scipy", "llvmlite", "typer")
 OPTIONAL: Final = {
     "onnx": "reads .onnx files: pip install 'dlc[onnx]'",
     "pillow": "reads and writes pictures: pip install 'dlc[pictures]'",
+    "mpi4py": "ranks that train together (dlc train --ranks): pip install 'dlc[mpi]'",
     "pygls": "speaks with editors (dlc lsp): pip install 'dlc[lsp]'",
     "matplotlib": "draws training curves: pip install 'dlc[plots]'",
     "ml_dtypes": "gives bf16 arrays a NumPy dtype: pip install ml_dtypes",
@@ -81,6 +83,8 @@ def _targets() -> Iterator[Finding]:
     yield Finding("target", f"cpu: {processor}")
     for row in rows(processor.costs):
         yield Finding("cpu cost", str(row))
+    for row in rows(USUAL_NETWORK):
+        yield Finding("network cost", str(row))
     newest = newest_here()
     if newest is not None:
         gpu = GpuTarget.named(newest)

@@ -19,7 +19,7 @@ from dlc.ir.dims import Size, evaluate, names
 from dlc.ir.types import TensorType
 from dlc.passes.sharding.placement import PARTIAL, REPLICATED, Placement, Shard, allows
 from dlc.passes.sharding.rule import WHOLE, ShardingRule
-from dlc.target.cpu_costs import USUAL_COSTS
+from dlc.target.cpu_costs import CpuCosts
 from dlc.target.network import USUAL_NETWORK
 
 SAMPLE = 256
@@ -37,6 +37,7 @@ class Costs:
     """The costs, in picoseconds, along an axis of a mesh with so many ranks."""
 
     ranks: int
+    cpu: CpuCosts
     bounds: Mapping[str, tuple[int, int | None]]
 
     def work(self, op: Op, rule: ShardingRule | None) -> float:
@@ -44,9 +45,9 @@ class Costs:
         if isinstance(op, Collective):
             return self._sent(self._bytes(op.operands[0].type))
         moved = sum(self._bytes(value.type) for value in (*op.operands, *op.results))
-        time = float(USUAL_COSTS.memory_byte * moved)
+        time = float(self.cpu.memory_byte * moved)
         if rule is not None and isinstance(op, _PRODUCTS):
-            time += USUAL_COSTS.product * self._products(op, rule)
+            time += self.cpu.product * self._products(op, rule)
         return time
 
     def _products(self, op: Op, rule: ShardingRule) -> float:
@@ -97,7 +98,7 @@ class Costs:
             case _, Shard() if have is PARTIAL:
                 return self._sent(bytes)
             case _, Shard():
-                return USUAL_COSTS.memory_byte * bytes / self.ranks
+                return self.cpu.memory_byte * bytes / self.ranks
             case _ if have is PARTIAL and want is REPLICATED:
                 return self._sent(2 * bytes)
             case _:

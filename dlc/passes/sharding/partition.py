@@ -34,6 +34,7 @@ from dlc.passes.sharding.placement import (
     local_type,
 )
 from dlc.passes.sharding.reshard import Axis, reshard
+from dlc.target import cpu_of
 
 MESH = "dlc.mesh"
 SPLITS = "dlc.splits"
@@ -120,7 +121,7 @@ class Partition:
         function = self.function
         count = len(function.body.arguments)
         self._divide_dims(splits[:count])
-        costs = Costs(self.axis.ranks, function.bounds)
+        costs = Costs(self.axis.ranks, cpu_of(self.context.options).costs, function.bounds)
         body = function.body
         local = self.block(body, assign(body, splits[:count], splits[count:], costs))
         for old, new in zip(body.arguments, local.arguments, strict=True):
