@@ -22,6 +22,7 @@ from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
 from dlc.planning.aliases import computed, reshaped_strides, whole_of
+from dlc.planning.failures import NEVER, LastFailure
 from dlc.planning.overwriting import overwritable_operands
 from dlc.planning.waves import Choice, Item, Lifetimes, Loop, Origins, Wave
 
@@ -149,13 +150,14 @@ def assign_buffers(
     limits: Mapping[str, Size],
     devices: Mapping[Value, str],
     log: DecisionLog,
+    failures: LastFailure = NEVER,
 ) -> BufferAssignment:
     """Assign a buffer to every value of a function but whole constants and weights.
 
     `limits` are the upper bounds of measured dims, at which buffers are sized. `devices` has the device of
-    each value that is not on the host.
+    each value that is not on the host. Up to the last of its `failures` a call writes no argument in place.
     """
-    return _Assignment(function, origins, lives, waves, limits, devices, log).run(items)
+    return _Assignment(function, origins, lives, waves, limits, devices, log, failures).run(items)
 
 
 class _Assignment:
@@ -168,6 +170,7 @@ class _Assignment:
         limits: Mapping[str, Size],
         devices: Mapping[Value, str],
         log: DecisionLog,
+        failures: LastFailure,
     ) -> None:
         self.function = function
         self.origins = origins
@@ -176,6 +179,7 @@ class _Assignment:
         self.limits = limits
         self.devices = devices
         self.log = log
+        self.failures = failures
         self.assignment = BufferAssignment()
         self.arena = 0
 
@@ -207,6 +211,9 @@ class _Assignment:
     def _why_copied(self, items: list[Item], value: Value, argument: Value) -> str | None:
         """Why a result cannot be computed in the memory of the argument that it updates; None if it can."""
         loop = next((i for i in items if isinstance(i, Loop) and value in i.op.results), None)
+        written = self.lives.written.get(self.origins[value], -1) if loop is None else loop.enter
+        if self.failures.last >= written:
+            return f"the call may fail later: {self.failures.why}"
         if loop is not None:
             return self._why_loop_copies(loop, loop.op.results.index(value), argument)
         if self._may_write_in_place(_kernels(items), -1, self.waves - 1, value, argument):

@@ -14,18 +14,21 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.comm import HOST, Recv
 from dlc.dialects.measured import Measuring, measuring, upper_bounds
 from dlc.ir.attributes import Dense
+from dlc.ir.clone import move_into
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.location import Location
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import ViewType
 from dlc.ir.value_map import EQUAL
+from dlc.passes.graph.check_first import CHECKS_FIRST, checks_name
 from dlc.passes.graph.device_placement import devices_of
 from dlc.planning.arena import align
 from dlc.planning.arena_offsets import ArenaOffsets, LiveBuffer, assign_offsets, cases_of
 from dlc.planning.buffer_assignment import FIXED, Buffer, BufferAssignment, assign_buffers
 from dlc.planning.copy_insertion import copy, insert_copies
+from dlc.planning.failures import NEVER, last_failure
 from dlc.planning.measured_sizes import Reads, refuse_unplanned
-from dlc.planning.waves import Choice, Item, Loop, Scheduler, Wave, lifetimes
+from dlc.planning.waves import NEW_WAVE, Choice, Item, Loop, Scheduler, Wave, lifetimes
 
 
 @define_pass("plan_memory", required=True)
@@ -40,7 +43,23 @@ def plan_memory(module: Op, context: Context, *, effort: int | None = None) -> N
     constants = Constants()
     for op in list(module.body):
         if isinstance(op, func.Func):
+            _put_checks_first(op, module)
+    for op in list(module.body):
+        if isinstance(op, func.Func):
             _plan_function(op, constants, context)
+
+
+def _put_checks_first(function: func.Func, module: Module) -> None:
+    """Move the checks of a function in front of its body, whose first kernel begins a new wave."""
+    checks = module.symbol(checks_name(function.sym_name))
+    if not isinstance(checks, func.Func):
+        return
+    first = next((op for op in function.body if isinstance(op, kernel.Kernel)), None)
+    if first is not None:
+        first.attributes[NEW_WAVE] = True
+    emit = Builder(function.body, function.location, function.body.first)
+    move_into(checks.body, emit, function.body.arguments)
+    checks.erase()
 
 
 @dataclass(slots=True)
@@ -70,7 +89,15 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     items = scheduler.run()
     lives = lifetimes(items, scheduler.origins, reads)
     assignment = assign_buffers(
-        function, items, scheduler.origins, lives, scheduler.waves, limits, devices, context.log
+        function,
+        items,
+        scheduler.origins,
+        lives,
+        scheduler.waves,
+        limits,
+        devices,
+        context.log,
+        last_failure(items) if CHECKS_FIRST in function.attributes else NEVER,
     )
     writer = _Writer(function, scheduler, assignment, constants, context)
     program = writer.write(items, measured)

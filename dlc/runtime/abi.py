@@ -148,6 +148,7 @@ class Status(IntEnum):
     STOPPED = 4  # at STOP_AFTER, as asked
     BOUND = 5  # a data-dependent size exceeded its bound: A the size, B the bound
     VERSION = 6  # the call struct is of another ABI version
+    RANGE = 7  # a slice that leaves its axis: A the index where it begins, B the extent
 
 
 class HeaderWord(IntEnum):

@@ -12,6 +12,7 @@ from dlc.runtime.artifact.manifest import Need, Op
 
 _CODES = {
     Status.INDEX: "D0807",
+    Status.RANGE: "D0807",
     Status.LIMIT: "D0808",
     Status.CANCELLED: "D0809",
     Status.STOPPED: "D0809",
@@ -20,6 +21,7 @@ _CODES = {
 }
 _MESSAGES = {
     Status.INDEX: "the index {a} is out of range for an axis of size {b}",
+    Status.RANGE: "the slice from index {a} on leaves its axis of size {b}",
     Status.LIMIT: "the loop did not end within its limit of {a} rounds",
     Status.CANCELLED: "the call was cancelled",
     Status.STOPPED: "the call was stopped after the op that was asked for",
@@ -30,7 +32,7 @@ _FROM_0 = (
     "an index that is computed counts from 0: where(i < 0, i + {b}, i) counts from the end, too"
 )
 _NOTHING = "there is nothing to take from an axis of size 0"
-_OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
+_OF_AN_OP = (Status.INDEX, Status.RANGE, Status.LIMIT, Status.BOUND)
 
 
 def call_error(
