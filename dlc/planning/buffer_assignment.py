@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.comm import HOST
@@ -115,6 +116,8 @@ class BufferAssignment:
         default_factory=dict[int, list[tuple[Value, Value]]]
     )
     """For each copying wave the values to copy, and the arguments to which they are copied."""
+    first_change: float = inf
+    """The first wave that may write over an argument."""
 
     def allocation(self, value: Value, origins: Origins) -> Allocation | None:
         """The allocation of a value or view; None for whole constants and weights.
@@ -197,8 +200,12 @@ class _Assignment:
 
     def _update(self, items: list[Item], value: Value, argument: Value) -> None:
         """Write a result over the argument that it updates: as it is computed, or by a copy at the end."""
+        loop = next((i for i in items if isinstance(i, Loop) and value in i.op.results), None)
+        written = self.lives.written.get(self.origins[value], -1) if loop is None else loop.enter
         last_wave = self.waves - 1
-        why = self._why_copied(items, value, argument)
+        why = self._why_copied(items, value, argument, loop, written)
+        changed = written if why is None else last_wave
+        self.assignment.first_change = min(self.assignment.first_change, changed)
         if why is None:
             self.assignment.allocations[self.origins[value]] = self.assignment.allocations[argument]
             self.log.did("update in place", value, over=argument.name or "an input")
@@ -208,12 +215,12 @@ class _Assignment:
             over = argument.name or "an input"
             self.log.refused(f"update in place: {why}", value, over=over)
 
-    def _why_copied(self, items: list[Item], value: Value, argument: Value) -> str | None:
+    def _why_copied(
+        self, items: list[Item], value: Value, argument: Value, loop: Loop | None, written: int
+    ) -> str | None:
         """Why a result cannot be computed in the memory of the argument that it updates; None if it can."""
-        loop = next((i for i in items if isinstance(i, Loop) and value in i.op.results), None)
-        written = self.lives.written.get(self.origins[value], -1) if loop is None else loop.enter
         if self.failures.last >= written:
-            return f"the call may fail later: {self.failures.why}"
+            return f"the call may fail after that: {self.failures.why}"
         if loop is not None:
             return self._why_loop_copies(loop, loop.op.results.index(value), argument)
         if self._may_write_in_place(_kernels(items), -1, self.waves - 1, value, argument):

@@ -1,6 +1,7 @@
 """Where a call may fail: a result that updates an argument in place is written after that.
 
-The engine ends a call after the wave in which a kernel failed, so that later waves write nothing.
+The engine ends a call after the wave in which a kernel failed, so that later waves write nothing. Once an
+argument has changed a call is no longer cancelled; a loop that may be endless therefore comes before.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def last_failure(items: Iterable[Item]) -> LastFailure:
                     found = LastFailure(number, _told(op, "an index is checked"))
             case Loop(op=op):
                 inside = last_failure([*item.test, *item.body])
-                if isinstance(op, flow.While) and op.limit is not None and not op.decided:
+                if isinstance(op, flow.While) and op.limit is None:
+                    inside = LastFailure(
+                        item.leave, _told(op, "a loop without a limit is cancelled")
+                    )
+                elif isinstance(op, flow.While) and not op.decided:
                     inside = LastFailure(item.leave, _told(op, "a loop has a limit"))
                 if inside is not NEVER:
                     found = LastFailure(item.leave, inside.why)

@@ -272,21 +272,21 @@ class _Writer:
     def _work(self, items: list[Item], emit: Builder) -> None:
         for item in items:
             match item:
-                case Wave(kernels=kernels):
-                    self._wave(kernels, emit)
+                case Wave(number, kernels):
+                    self._wave(kernels, number, emit)
                 case Loop():
                     self._loop(item, emit)
                 case Choice():
                     self._choice(item, emit)
 
-    def _wave(self, kernels: list[kernel.Kernel], emit: Builder) -> None:
+    def _wave(self, kernels: list[kernel.Kernel], number: int, emit: Builder) -> None:
         inner = Block()
         for op in kernels:
             operands = [self.view(operand) for operand in op.operands]
             outs = [self.view(result) for result in op.results]
             Builder(inner, op.location).place(op.into(operands, outs))
         _end(inner, emit.location)
-        emit.at(kernels[0].location).place(mem.Wave(inner))
+        emit.at(kernels[0].location).place(mem.Wave(inner, commits=self._commits(number)))
 
     def _copies(self, number: int, emit: Builder) -> None:
         """The wave that copies carried values, or updates."""
@@ -302,7 +302,11 @@ class _Writer:
             Builder(inner, emit.location).place(op)
             scratch.clear()
         _end(inner, emit.location)
-        emit.place(mem.Wave(inner))
+        emit.place(mem.Wave(inner, commits=self._commits(number)))
+
+    def _commits(self, number: int) -> bool:
+        """Whether an array of the caller may have changed after a wave."""
+        return CHECKS_FIRST in self.function.attributes and number >= self.assignment.first_change
 
     def _region(self, items: list[Item], location: Location) -> Block:
         block = Block()

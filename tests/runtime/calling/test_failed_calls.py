@@ -1,0 +1,271 @@
+"""A call that fails leaves every array of the caller as it was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dlc
+from dlc.driver.run.request import CompileRequest, make_artifact
+from dlc.errors import CallError
+
+HEAD = "dlc 1\ndim S = 1..64, T = 1..64, N = 1..9\n"
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+class Case(NamedTuple):
+    """An entry point `f` with arguments of which some are wrong, and right ones in their place."""
+
+    text: str
+    wrong: Arrays
+    right: Arrays
+
+
+def ints(*values: int) -> NDArray[np.int32]:
+    return np.array(values, np.int32)
+
+
+def one(value: int) -> NDArray[np.int32]:
+    return np.array(value, np.int32)
+
+
+ROW, ROWS, CACHE = (
+    np.ones(4, np.float32),
+    np.ones((3, 4), np.float32),
+    np.arange(12, dtype=np.float32).reshape(3, 4),
+)
+
+CASES = {
+    "a row of a cache that is full": Case(
+        """export fn f(row: f32[4], p: i32, inout cache: f32[S, 4], inout n: i32) -> f32[4] {
+  set cache = update(cache, row, at=[p])
+  set n = n + 1
+  return 2 * row
+}""",
+        {"row": ROW, "p": one(7), "cache": CACHE, "n": one(0)},
+        {"p": one(2)},
+    ),
+    "a counter beside a gather": Case(
+        """export fn f(x: f32[4], p: i32, inout n: i32) -> f32 {
+  set n = n + 1
+  return x[p]
+}""",
+        {"x": ROW, "p": one(7), "n": one(0)},
+        {"p": one(2)},
+    ),
+    "a place that the call changes": Case(
+        """export fn f(row: f32[4], inout cache: f32[S, 4], inout n: i32) -> f32[4] {
+  set cache = update(cache, row, at=[n])
+  set n = n + 1
+  return 2 * row
+}""",
+        {"row": ROW, "cache": CACHE, "n": one(3)},
+        {"n": one(1)},
+    ),
+    "rows of which the last leave the cache": Case(
+        """export fn f(rows: f32[T, 4], p: i32, inout cache: f32[S, 4]) -> f32 {
+  set cache = update(cache, rows, at=[p + arange(T)])
+  return sum(rows)
+}""",
+        {"rows": ROWS[:2], "p": one(2), "cache": CACHE},
+        {"p": one(1)},
+    ),
+    "a scatter": Case(
+        """export fn f(rows: f32[T, 4], at: i32[T], inout cache: f32[S, 4]) -> f32 {
+  set cache = scatter_add(cache, at, rows)
+  return sum(rows)
+}""",
+        {"rows": ROWS[:2], "at": ints(1, 3), "cache": CACHE},
+        {"at": ints(1, 2)},
+    ),
+    "an index that a product computes": Case(
+        """export fn f(row: f32[4], w: f32[4, 4], p: i32, inout cache: f32[S, 4]) -> f32[4] {
+  set cache = update(cache, row, at=[p])
+  return row[i32(row @ w)]
+}""",
+        {"row": ROW, "w": np.full((4, 4), 9, np.float32), "p": one(1), "cache": CACHE},
+        {"w": np.zeros((4, 4), np.float32)},
+    ),
+    "a place that a loop counts up": Case(
+        """export fn f(rows: f32[T, 4], p: i32, inout cache: f32[S, 4], inout n: i32) -> f32 {
+  let (last, end) = scan row in rows with c = cache, q = p {
+    next c = update(c, row, at=[q])
+    next q = q + 1
+  }
+  set cache = last
+  set n = end
+  return sum(rows)
+}""",
+        {"rows": ROWS, "p": one(1), "cache": CACHE, "n": one(0)},
+        {"p": one(0)},
+    ),
+    "a stack of caches": Case(
+        """export fn f(row: f32[4], p: i32, inout caches: f32[5, S, 4]) -> f32 {
+  let (y, new) = scan c in caches with h = row {
+    next h = 0.5 * h
+    yield update(c, h, at=[p])
+  }
+  set caches = new
+  return sum(y)
+}""",
+        {"row": ROW, "p": one(3), "caches": np.zeros((5, 3, 4), np.float32)},
+        {"p": one(2)},
+    ),
+    "a stack of caches that may be empty": Case(
+        """export fn f(row: f32[4], ps: i32[N], inout caches: f32[N, S, 4]) -> f32 {
+  let (y, new) = scan (c, p) in (caches, ps) with h = row {
+    next h = 0.5 * h
+    yield update(c, h, at=[p])
+  }
+  set caches = new
+  return sum(y)
+}""",
+        {"row": ROW, "ps": ints(0, 1, 3), "caches": np.zeros((3, 3, 4), np.float32)},
+        {"ps": ints(0, 1, 2)},
+    ),
+    "a branch": Case(
+        """export fn f(row: f32[4], p: i32, inout cache: f32[S, 4], inout n: i32) -> f32 {
+  let y = if p >= 0 then row[p] else 0
+  set n = n + 1
+  set cache = cache + y
+  return y
+}""",
+        {"row": ROW, "p": one(5), "cache": CACHE, "n": one(0)},
+        {"p": one(-3)},
+    ),
+    "a while": Case(
+        """export fn f(row: f32[4], p: i32, inout cache: f32[S, 4]) -> f32 {
+  let (q, c) = while q > 0 with q = p, c = cache limit 4 {
+    next q = q - 1
+    next c = update(c, row, at=[q])
+  }
+  set cache = c
+  return sum(row)
+}""",
+        {"row": ROW, "p": one(4), "cache": CACHE},
+        {"p": one(2)},
+    ),
+    "the condition of a while": Case(
+        """export fn f(row: f32[4], p: i32, inout cache: f32[S, 4]) -> f32 {
+  let (q, c) = while q < 3 and row[q] > 0 with q = p, c = cache limit 4 {
+    next q = q + 1
+    next c = 2 * c
+  }
+  set cache = c
+  return sum(row)
+}""",
+        {"row": ROW, "p": one(-1), "cache": CACHE},
+        {"p": one(1)},
+    ),
+    "the limit of a while": Case(
+        """export fn f(row: f32[4], p: i32, inout cache: f32[S, 4]) -> f32 {
+  let (q, c) = while q > 0 with q = p, c = cache limit 4 {
+    next q = q - 1
+    next c = c + row
+  }
+  set cache = c
+  return sum(row)
+}""",
+        {"row": ROW, "p": one(5), "cache": CACHE},
+        {"p": one(3)},
+    ),
+    "the bound of a computed size": Case(
+        """export fn f(mask: bool[6], inout n: i32) -> f32 {
+  let (_, count) = nonzero(mask, bound=2)
+  set n = n + 1
+  return f32(count)
+}""",
+        {"mask": np.ones(6, np.bool_), "n": one(0)},
+        {"mask": np.arange(6) == 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_that_fails_changes_nothing(name: str, level: int, threads: int) -> None:
+    text, wrong, right = CASES[name]
+    model = dlc.compile(text=HEAD + text, level=level, threads=threads, verify_each=True)
+    passed = {key: value.copy() for key, value in wrong.items()}
+    with pytest.raises(CallError):
+        model.f(**passed)
+    assert all(np.array_equal(passed[key], wrong[key]) for key in wrong)
+    before = {**wrong, **right}
+    passed = {key: value.copy() for key, value in before.items()}
+    model.f(**passed)
+    assert any(not np.array_equal(passed[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_what_is_decided_late_keeps_an_update_from_its_place(name: str) -> None:
+    request = CompileRequest("case.dlm", text=HEAD + CASES[name].text)
+    notes = make_artifact(request).report.notes
+    late = name == "the bound of a computed size"
+    assert any("the call may fail after that" in note for note in notes) == late
+
+
+TRAINED = """dlc 1
+dim B = 1..64
+module Words() {
+  param table: f32[7, 3] = normal(0.1)
+  param w: f32[3, 4] = normal(0.1)
+  fn call(ids: i32[B]) -> f32[B, 4] = table[ids] @ w
+}
+train Words {
+  data = npz("words.npz", ids="ids", label="label")
+  loss(ids: i32[B], label: i32[B]) = mean(cross_entropy(call(ids), label))
+  optimizer = adam(lr=0.1)
+  batch = 4
+  epochs = 1
+}
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_step_of_training_that_fails_changes_no_weight(threads: int) -> None:
+    trainer = dlc.trainer(text=TRAINED, threads=threads)
+    before = {name: np.array(array) for name, array in trainer.weights.items()}
+    for ids, label in (((0, 1, 2, 7), (0, 1, 2, 3)), ((0, 1, 2, 6), (0, 9, 0, 0))):
+        with pytest.raises(CallError, match="out of range"):
+            trainer.step(ids=ints(*ids), label=ints(*label))
+    assert trainer.steps == 0
+    for name, array in trainer.weights.items():
+        assert np.array_equal(np.array(array), before[name]), name
+    trainer.step(ids=ints(0, 1, 2, 6), label=ints(0, 1, 2, 3))
+    assert any(not np.array_equal(np.array(a), before[name]) for name, a in trainer.weights.items())
+
+
+def test_a_cancelled_call_has_changed_nothing_or_all() -> None:
+    model = dlc.compile(
+        text=HEAD
+        + """export fn f(x: f32[64, 64], inout n: f32[64, 64], inout m: f32[64, 64]) -> f32 {
+  let y = scan i in 0..200 with h = x { next h = 0.1 * h @ x }
+  let z = scan i in 0..200 with h = n { next h = 0.1 * h @ x + 1 }
+  set n = z
+  set m = m + 1
+  return sum(y)
+}""",
+        threads=1,
+    )
+    outcomes = set[tuple[bool, bool]]()
+    for number in range(30):
+        x, n, m = (np.zeros((64, 64), np.float32) for _ in range(3))
+        timer = threading.Timer(number * 7e-4, model.cancel)
+        timer.start()
+        cancelled = False
+        try:
+            model.f(x, n, m)
+        except CallError as error:
+            cancelled = error.diagnostics[0].code == "D0809"
+        timer.join()
+        changed = bool(n.any()), bool(m.any())
+        assert changed == ((False, False) if cancelled else (True, True))
+        outcomes.add(changed)
+    assert outcomes
