@@ -41,8 +41,8 @@ GROUP: Final = "sequences"
     "1 / sqrt(d). `lengths`, whole numbers [..], says how many keys count: the others, as the free part "
     "of a cache, are not seen. With `causal` query i sees the keys up to i, and with lengths up to "
     "lengths - m + i: the last query sees all that count. With one length for all queries, no mask, and "
-    "`causal` or a single query, no key beyond is read, so that the work follows the length and not the room "
-    "of a cache. A query that sees no key gives NaN.",
+    "`causal` or a single query, no key beyond is read, so that the work follows the length and not the "
+    "room of a cache. A query that sees no key gives NaN.",
     "attention([[1.0]], [[0.0], [0.0]], [[2.0], [4.0]])",
     "[[3.0]]",
 )
@@ -57,10 +57,15 @@ def attention(
     lengths: Value | None,
 ) -> Datum:
     scale = _scale(at, query, scale)
-    if lengths is not None and mask is None and _is_cache(query, keys, values, lengths):
-        # A single query sees the same keys with and without `causal`.
-        if causal or tensor_type(query).shape[-2] == 1:
-            return _over_cache(at, query, keys, values, lengths, scale)
+    # A single query sees the same keys with and without `causal`.
+    in_order = causal or tensor_type(query).shape[-2:-1] == (1,)
+    if (
+        in_order
+        and mask is None
+        and lengths is not None
+        and _is_cache(query, keys, values, lengths)
+    ):
+        return _over_cache(at, query, keys, values, lengths, scale)
     sees_up_to = 0 if causal and lengths is None else None
     shared = sees_up_to is None and _shares_keys(query, keys, values, lengths)
     query, wide_keys, wide_values = _stretched(at, query, keys, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,7 @@ _FROM_0 = (
     "an index that is computed counts from 0: where(i < 0, i + {b}, i) counts from the end, too"
 )
 _NOTHING = "there is nothing to take from an axis of size 0"
+_CALL = re.compile(r"([A-Za-z]\w*)\(.*\)")
 _OF_AN_OP = (Status.INDEX, Status.RANGE, Status.LIMIT, Status.BOUND)
 
 
@@ -60,7 +62,7 @@ def call_error(
         ": ".join(filter(None, told)),
         code=_CODES[status],
         place=quoted,
-        help=None if op.message else _way_out(status, a, b),
+        help=None if op.message else _ways_out(status, a, b, quoted, sources),
         sources=sources,
     )
 
@@ -85,6 +87,28 @@ def _told(status: Status, a: int, b: int) -> str:
 def _way_out(status: Status, a: int, b: int) -> str | None:
     """The way out for a negative index: only literals in the text count from the end."""
     return _filled(_FROM_0, a, b) if status == Status.INDEX and -b <= a < 0 else None
+
+
+def _ways_out(
+    status: Status, a: int, b: int, place: SourceLocation | None, sources: Mapping[str, str]
+) -> str | None:
+    called = _called(place, sources) if status in (Status.INDEX, Status.RANGE) else ""
+    told = f"an argument of {called} holds the index, or one that it follows from" if called else ""
+    return "; ".join(filter(None, [told, _way_out(status, a, b)])) or None
+
+
+def _called(place: SourceLocation | None, sources: Mapping[str, str]) -> str:
+    """The name of what the text calls at a place, if it is a call.
+
+    >>> _called(SourceLocation("a.dlm", 1, 5, 14), {"a.dlm": "y = ctc(x, y)"})
+    'ctc'
+    """
+    if place is None:
+        return ""
+    lines = sources[place.file].splitlines()
+    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    call = _CALL.fullmatch(line[place.column - 1 : place.end - 1 if place.end else None])
+    return call[1] if call else ""
 
 
 def _filled(message: str, a: int, b: int) -> str:

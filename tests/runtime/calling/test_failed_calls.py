@@ -269,3 +269,42 @@ def test_a_cancelled_call_has_changed_nothing_or_all() -> None:
         assert changed == ((False, False) if cancelled else (True, True))
         outcomes.add(changed)
     assert outcomes
+
+
+def message(model: dlc.Model, *arguments: NDArray[np.generic]) -> str:
+    with pytest.raises(CallError) as caught:
+        model.f(*arguments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_slice_that_leaves_its_axis_is_told_with_its_start_and_the_size(level: int) -> None:
+    model = dlc.compile(
+        text=HEAD
+        + """export fn f(x: f32[S, 4], rows: f32[T, 4], p: i32) -> f32[S, 4] =
+  update(x, rows, at=[p + arange(T)])
+""",
+        level=level,
+    )
+    for start in (2, -1):
+        told = message(model, CACHE, ROWS[:2], one(start))
+        assert f"the slice from index {start} on leaves its axis of size 3" in told
+
+
+def test_arguments_of_ctc_that_are_no_places_are_errors_where_it_is_called() -> None:
+    model = dlc.compile(
+        text="""dlc 1
+import nn (ctc)
+export fn f(x: f32[2, 5, 4], y: i32[2, 3], times: i32[2], lengths: i32[2]) -> f32 =
+  ctc(x, y, times, lengths)
+"""
+    )
+    x, y = np.zeros((2, 5, 4), np.float32), np.ones((2, 3), np.int32)
+    assert np.isfinite(model.f(x, y, ints(5, 1), ints(3, 1)))
+    for times in (0, 6, -1):
+        told = message(model, x, y, ints(5, times), ints(3, 1))
+        assert "model.dlm:4:3" in told
+        assert "an argument of ctc" in told
+        assert f"index {times - 1} is out of range for an axis of size 5" in told
+    for labels, lengths in ((y + 3, ints(3, 1)), (y, ints(4, 1))):
+        assert "an argument of ctc" in message(model, x, labels, ints(5, 5), lengths)
