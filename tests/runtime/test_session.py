@@ -204,10 +204,10 @@ export fn read(scale: f32, total: f32[N]) -> f32[N] = scale * total
 """
     session = dlc.compile(text=text).session(N=2)
     session.add(np.array([1, 2], np.float32))
-    assert np.array_equal(np.asarray(session.read(2.0).tolist()), [2, 4])
-    assert np.array_equal(np.asarray(session.read(scale=2.0).tolist()), [2, 4])
+    assert np.array_equal(np.asarray(session.read(2.0)), [2, 4])
+    assert np.array_equal(np.asarray(session.read(scale=2.0)), [2, 4])
     assert np.array_equal(
-        np.asarray(session.read(2.0, np.array([5, 5], np.float32)).tolist()), [10, 10]
+        np.asarray(session.read(2.0, np.array([5, 5], np.float32))), [10, 10]
     )
 
 
