@@ -206,9 +206,7 @@ export fn read(scale: f32, total: f32[N]) -> f32[N] = scale * total
     session.add(np.array([1, 2], np.float32))
     assert np.array_equal(np.asarray(session.read(2.0)), [2, 4])
     assert np.array_equal(np.asarray(session.read(scale=2.0)), [2, 4])
-    assert np.array_equal(
-        np.asarray(session.read(2.0, np.array([5, 5], np.float32))), [10, 10]
-    )
+    assert np.array_equal(np.asarray(session.read(2.0, np.array([5, 5], np.float32))), [10, 10])
 
 
 def test_an_array_of_a_session_is_written_not_replaced(model: Model) -> None:

@@ -383,6 +383,12 @@ class Trainer:
                 self._sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
+        if not self.position:
+            raise UsageError(
+                f"epoch {self.epoch + 1} has no batch: the data gave nothing to train on",
+                code="D0553",
+                help="an iterator gives its batches once: pass a list, or an object that begins anew",
+            )
         self._check_weights()
         measured = self._sums.means(self.position)
         if examples.test is not None:
