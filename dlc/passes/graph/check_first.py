@@ -45,6 +45,8 @@ def check_first(module: Op, context: Context) -> None:
 
 def _write(function: func.Func, module: Module, context: Context) -> None:
     needed = Needed(function.body, function.bounds)
+    for op in needed.late:
+        context.log.refused("an index follows from long work", op)
     if not needed.decided or module.symbol(checks_name(function.sym_name)) is not None:
         return
     arguments = function.body.arguments

@@ -153,12 +153,13 @@ class Needed:
     """The values that the checks of a function need, those of its regions included.
 
     `checks` has for each operation the checks that are made first; `decided` the operations that cannot
-    fail after them.
+    fail after them, `late` those whose indices are known too late for it.
     """
 
     def __init__(self, block: Block, bounds: Bounds) -> None:
         self.checks: dict[Op, list[Check]] = {}
         self.decided: list[Op] = []
+        self.late: list[Op] = []
         self._bounds = bounds
         self._costly = costly_values(block, bounds)
         self._values: set[Value] = set()
@@ -190,7 +191,9 @@ class Needed:
                 continue
             checks = checks_of(op)
             open_checks = [check for check in checks if not check.holds(self._bounds)]
-            if checks and not any(self._is_late(check) for check in open_checks):
+            if any(self._is_late(check) for check in open_checks):
+                self.late.append(op)
+            elif checks:
                 self.decided.append(op)
                 self.checks[op] = open_checks
                 found = found or bool(open_checks)

@@ -198,6 +198,9 @@ class Trainer:
     def step(self, **batch: object) -> float:
         """Make one step with a batch and return its loss.
 
+        A loss that is NaN or infinite is returned like any other, and the weights are those of that step:
+        look at it, and go on from a checkpoint. A step that raises has changed nothing.
+
         Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate reads
         `total_steps`, which is not set.
         """

@@ -300,7 +300,7 @@ export fn f(x: f32[2, 5, 4], y: i32[2, 3], times: i32[2], lengths: i32[2]) -> f3
 """
     )
     x, y = np.zeros((2, 5, 4), np.float32), np.ones((2, 3), np.int32)
-    assert np.isfinite(model.f(x, y, ints(5, 1), ints(3, 1)))
+    assert np.isfinite(np.asarray(model.f(x, y, ints(5, 1), ints(3, 1))))
     for times in (0, 6, -1):
         told = message(model, x, y, ints(5, times), ints(3, 1))
         assert "model.dlm:4:3" in told
@@ -308,3 +308,62 @@ export fn f(x: f32[2, 5, 4], y: i32[2, 3], times: i32[2], lengths: i32[2]) -> f3
         assert f"index {times - 1} is out of range for an axis of size 5" in told
     for labels, lengths in ((y + 3, ints(3, 1)), (y, ints(4, 1))):
         assert "an argument of ctc" in message(model, x, labels, ints(5, 5), lengths)
+
+
+NESTED = """
+export fn f(x: f32[T, 4], ps: i32[T], q: i32, inout cache: f32[S, 4], inout n: i32) -> f32 {
+  let c1 = scan (row, p) in (x, ps) with c = cache {
+    next c = if p >= 0 then {
+      let inner = scan i in 0..2 with d = c { next d = update(d, row + f32(i), at=[p + i * q]) }
+      return inner
+    } else c
+  }
+  let (k, c2) = while k < 3 with k = 0, c = c1 limit 5 {
+    next k = k + 1
+    next c = update(c, c[k], at=[q + k])
+  }
+  set cache = c2
+  set n = n + sum(ps)
+  return sum(c2)
+}
+"""
+
+
+def nested(
+    x: NDArray[np.float32], ps: NDArray[np.int32], q: int, cache: NDArray[np.float32]
+) -> bool:
+    """What `NESTED` does to the cache; False where an index is out of range."""
+    size = len(cache)
+    for row, p in zip(x, ps.tolist(), strict=True):
+        for i in range(2 if p >= 0 else 0):
+            if not 0 <= p + i * q < size:
+                return False
+            cache[p + i * q] = row + i
+    for k in range(3):
+        if not 0 <= q + k < size or k >= size:
+            return False
+        cache[q + k] = cache[k]
+    return True
+
+
+@pytest.mark.parametrize(("level", "threads"), [(0, 1), (2, 2)])
+def test_loops_and_branches_in_each_other_change_all_or_nothing(level: int, threads: int) -> None:
+    model = dlc.compile(text=HEAD + NESTED, level=level, threads=threads)
+    random = np.random.default_rng(0)
+    outcomes = [0, 0]
+    for _ in range(100):
+        size, steps = (int(random.integers(3, 7)), int(random.integers(1, 4)))
+        ps = random.integers(-2, size, steps).astype(np.int32)
+        q, x = int(random.integers(-1, 4)), random.standard_normal((steps, 4), np.float32)
+        before = np.arange(4 * size, dtype=np.float32).reshape(size, 4)
+        wanted, cache, n = before.copy(), before.copy(), one(5)
+        fits = nested(x, ps, q, wanted)
+        if fits:
+            model.f(x, ps, q, cache, n)
+        else:
+            with pytest.raises(CallError, match="D0807"):
+                model.f(x, ps, q, cache, n)
+        assert np.array_equal(cache, wanted if fits else before)
+        assert n == (5 + ps.sum() if fits else 5)
+        outcomes[fits] += 1
+    assert min(outcomes) > 10
