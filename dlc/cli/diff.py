@@ -67,7 +67,7 @@ def command(
     call_request = plain.request()
     if inputs_file is not None:
         call_request = driver.with_file(request, call_request, inputs_file)
-    with progress(f"comparing the levels of {model}"):
+    with progress(f"comparing the levels of {model}"), driver.random_indices_told(call_request):
         if against is not None:
             other = driver.compare_with(request, call_request, against)
             return _told(other.text, other.data, other.error, as_json=as_json)

@@ -76,6 +76,8 @@ class Verb(TyperCommand):
             help = f"{verb} --help lists what there is"
             if "=" in rest[0] and "--input" in self._options():
                 help = f"did you mean --input {rest[0]}?"
+            elif rest[0].isidentifier() and "--entry" in self._options():
+                help = f"an entry point is named by --entry {rest[0]}"
             raise refused(f"{rest[0]!r} is more than {verb} takes", help)
 
     def _numbers(self) -> dict[str, tuple[type[int | float], OptionInfo]]:

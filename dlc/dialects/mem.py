@@ -65,10 +65,14 @@ class View(Op):
 
 @op("mem.wave")
 class Wave(Op):
-    """Kernels that do not depend on each other; `serial` if they are not worth a second thread."""
+    """Kernels that do not depend on each other; `serial` if they are not worth a second thread.
+
+    `commits` says that an array of the caller may have changed after it: the call is no longer cancelled.
+    """
 
     body: Block = region()
     serial: bool = attribute(default=False)
+    commits: bool = attribute(default=False)
 
     pure = False
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
     from dlc.driver.run.auto_device import automatic
-    from dlc.driver.run.calls import CallRequest, call, load_model
+    from dlc.driver.run.calls import CallRequest, call, load_model, random_indices_told
     from dlc.driver.run.outputs import (
         Ranking,
         as_data,
@@ -144,7 +144,7 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.report.why as home
         case "automatic":
             import dlc.driver.run.auto_device as home
-        case "CallRequest" | "call" | "load_model":
+        case "CallRequest" | "call" | "load_model" | "random_indices_told":
             import dlc.driver.run.calls as home
         case (
             "Ranking"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.comm import HOST
@@ -22,6 +23,7 @@ from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
 from dlc.planning.aliases import computed, reshaped_strides, whole_of
+from dlc.planning.failures import NEVER, LastFailure
 from dlc.planning.overwriting import overwritable_operands
 from dlc.planning.waves import Choice, Item, Lifetimes, Loop, Origins, Wave
 
@@ -114,6 +116,8 @@ class BufferAssignment:
         default_factory=dict[int, list[tuple[Value, Value]]]
     )
     """For each copying wave the values to copy, and the arguments to which they are copied."""
+    first_change: float = inf
+    """The first wave that may write over an argument."""
 
     def allocation(self, value: Value, origins: Origins) -> Allocation | None:
         """The allocation of a value or view; None for whole constants and weights.
@@ -149,13 +153,14 @@ def assign_buffers(
     limits: Mapping[str, Size],
     devices: Mapping[Value, str],
     log: DecisionLog,
+    failures: LastFailure = NEVER,
 ) -> BufferAssignment:
     """Assign a buffer to every value of a function but whole constants and weights.
 
     `limits` are the upper bounds of measured dims, at which buffers are sized. `devices` has the device of
-    each value that is not on the host.
+    each value that is not on the host. Up to the last of its `failures` a call writes no argument in place.
     """
-    return _Assignment(function, origins, lives, waves, limits, devices, log).run(items)
+    return _Assignment(function, origins, lives, waves, limits, devices, log, failures).run(items)
 
 
 class _Assignment:
@@ -168,6 +173,7 @@ class _Assignment:
         limits: Mapping[str, Size],
         devices: Mapping[Value, str],
         log: DecisionLog,
+        failures: LastFailure,
     ) -> None:
         self.function = function
         self.origins = origins
@@ -176,6 +182,7 @@ class _Assignment:
         self.limits = limits
         self.devices = devices
         self.log = log
+        self.failures = failures
         self.assignment = BufferAssignment()
         self.arena = 0
 
@@ -193,8 +200,12 @@ class _Assignment:
 
     def _update(self, items: list[Item], value: Value, argument: Value) -> None:
         """Write a result over the argument that it updates: as it is computed, or by a copy at the end."""
+        loop = next((i for i in items if isinstance(i, Loop) and value in i.op.results), None)
+        written = self.lives.written.get(self.origins[value], -1) if loop is None else loop.enter
         last_wave = self.waves - 1
-        why = self._why_copied(items, value, argument)
+        why = self._why_copied(items, value, argument, loop, written)
+        changed = written if why is None else last_wave
+        self.assignment.first_change = min(self.assignment.first_change, changed)
         if why is None:
             self.assignment.allocations[self.origins[value]] = self.assignment.allocations[argument]
             self.log.did("update in place", value, over=argument.name or "an input")
@@ -204,9 +215,12 @@ class _Assignment:
             over = argument.name or "an input"
             self.log.refused(f"update in place: {why}", value, over=over)
 
-    def _why_copied(self, items: list[Item], value: Value, argument: Value) -> str | None:
+    def _why_copied(
+        self, items: list[Item], value: Value, argument: Value, loop: Loop | None, written: int
+    ) -> str | None:
         """Why a result cannot be computed in the memory of the argument that it updates; None if it can."""
-        loop = next((i for i in items if isinstance(i, Loop) and value in i.op.results), None)
+        if self.failures.last >= written:
+            return f"the call may fail after that: {self.failures.why}"
         if loop is not None:
             return self._why_loop_copies(loop, loop.op.results.index(value), argument)
         if self._may_write_in_place(_kernels(items), -1, self.waves - 1, value, argument):

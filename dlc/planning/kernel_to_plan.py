@@ -14,18 +14,21 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.comm import HOST, Recv
 from dlc.dialects.measured import Measuring, measuring, upper_bounds
 from dlc.ir.attributes import Dense
+from dlc.ir.clone import move_into
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.location import Location
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import ViewType
 from dlc.ir.value_map import EQUAL
+from dlc.passes.graph.check_first import CHECKS_FIRST, checks_name
 from dlc.passes.graph.device_placement import devices_of
 from dlc.planning.arena import align
 from dlc.planning.arena_offsets import ArenaOffsets, LiveBuffer, assign_offsets, cases_of
 from dlc.planning.buffer_assignment import FIXED, Buffer, BufferAssignment, assign_buffers
 from dlc.planning.copy_insertion import copy, insert_copies
+from dlc.planning.failures import NEVER, last_failure
 from dlc.planning.measured_sizes import Reads, refuse_unplanned
-from dlc.planning.waves import Choice, Item, Loop, Scheduler, Wave, lifetimes
+from dlc.planning.waves import NEW_WAVE, Choice, Item, Loop, Scheduler, Wave, lifetimes
 
 
 @define_pass("plan_memory", required=True)
@@ -40,7 +43,23 @@ def plan_memory(module: Op, context: Context, *, effort: int | None = None) -> N
     constants = Constants()
     for op in list(module.body):
         if isinstance(op, func.Func):
+            _put_checks_first(op, module)
+    for op in list(module.body):
+        if isinstance(op, func.Func):
             _plan_function(op, constants, context)
+
+
+def _put_checks_first(function: func.Func, module: Module) -> None:
+    """Move the checks of a function in front of its body, whose first kernel begins a new wave."""
+    checks = module.symbol(checks_name(function.sym_name))
+    if not isinstance(checks, func.Func):
+        return
+    first = next((op for op in function.body if isinstance(op, kernel.Kernel)), None)
+    if first is not None:
+        first.attributes[NEW_WAVE] = True
+    emit = Builder(function.body, function.location, function.body.first)
+    move_into(checks.body, emit, function.body.arguments)
+    checks.erase()
 
 
 @dataclass(slots=True)
@@ -70,7 +89,15 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     items = scheduler.run()
     lives = lifetimes(items, scheduler.origins, reads)
     assignment = assign_buffers(
-        function, items, scheduler.origins, lives, scheduler.waves, limits, devices, context.log
+        function,
+        items,
+        scheduler.origins,
+        lives,
+        scheduler.waves,
+        limits,
+        devices,
+        context.log,
+        last_failure(items) if CHECKS_FIRST in function.attributes else NEVER,
     )
     writer = _Writer(function, scheduler, assignment, constants, context)
     program = writer.write(items, measured)
@@ -245,21 +272,21 @@ class _Writer:
     def _work(self, items: list[Item], emit: Builder) -> None:
         for item in items:
             match item:
-                case Wave(kernels=kernels):
-                    self._wave(kernels, emit)
+                case Wave(number, kernels):
+                    self._wave(kernels, number, emit)
                 case Loop():
                     self._loop(item, emit)
                 case Choice():
                     self._choice(item, emit)
 
-    def _wave(self, kernels: list[kernel.Kernel], emit: Builder) -> None:
+    def _wave(self, kernels: list[kernel.Kernel], number: int, emit: Builder) -> None:
         inner = Block()
         for op in kernels:
             operands = [self.view(operand) for operand in op.operands]
             outs = [self.view(result) for result in op.results]
             Builder(inner, op.location).place(op.into(operands, outs))
         _end(inner, emit.location)
-        emit.at(kernels[0].location).place(mem.Wave(inner))
+        emit.at(kernels[0].location).place(mem.Wave(inner, commits=self._commits(number)))
 
     def _copies(self, number: int, emit: Builder) -> None:
         """The wave that copies carried values, or updates."""
@@ -275,7 +302,11 @@ class _Writer:
             Builder(inner, emit.location).place(op)
             scratch.clear()
         _end(inner, emit.location)
-        emit.place(mem.Wave(inner))
+        emit.place(mem.Wave(inner, commits=self._commits(number)))
+
+    def _commits(self, number: int) -> bool:
+        """Whether an array of the caller may have changed after a wave."""
+        return CHECKS_FIRST in self.function.attributes and number >= self.assignment.first_change
 
     def _region(self, items: list[Item], location: Location) -> Block:
         block = Block()

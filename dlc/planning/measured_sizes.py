@@ -73,7 +73,7 @@ def _why_unplanned(op: flow.Scan, measured: frozenset[str]) -> tuple[str, str] |
     if all(op.length != symbol(name) for name in measured):
         return (
             f"a scan makes {op.length} steps, which is calculated from a size that is counted",
-            "go over the elements that were counted themselves",
+            "go over the elements that were counted themselves, or count the steps in a while",
         )
     if op.reverse:
         return (

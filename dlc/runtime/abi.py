@@ -25,7 +25,8 @@ step, then tile, whatever the thread count) and ends the call with the wave.
 each, as `StepWord` names them, then the arguments. Thread 0, the
 caller's, walks the steps. The meaning of the fields by `Opcode`:
 
-- `WAVE` a = number of CALL steps that follow and belong to it, b = 1 if thread 0 does all of it.
+- `WAVE` a = number of CALL steps that follow and belong to it, b = 1 if thread 0 does all of it, c = 1 if
+  an array of the caller may have changed after it: then the call is no longer cancelled.
   Ops of a wave are independent, and all of its tiles are computed before the next step. Threads share
   them by cost: the tiles of a wave in order, laid end to end by cost, are cut into chunks of equal cost,
   which threads take until none is left. A wave employs at most one thread for each `GRAIN` of its cost:
@@ -102,7 +103,9 @@ class CallWord(IntEnum):
     PROGRAM = 4
     SIZES = 5
     ROOTS = 6
-    CANCEL = 7  # pointer to an int32 that another thread may set to 1, or 0; read after each wave
+    CANCEL = (
+        7  # pointer to an int32 that another thread may set to 1, or 0; read after waves with c = 0
+    )
     STOP_AFTER = 8  # op id after whose wave the call ends early with Status.STOPPED, or -1
     TRACE = 9  # pointer to trace records, `TraceWord`, or 0
     TRACE_CAPACITY = 10  # in records
@@ -148,6 +151,7 @@ class Status(IntEnum):
     STOPPED = 4  # at STOP_AFTER, as asked
     BOUND = 5  # a data-dependent size exceeded its bound: A the size, B the bound
     VERSION = 6  # the call struct is of another ABI version
+    RANGE = 7  # a slice that leaves its axis: A the index where it begins, B the extent
 
 
 class HeaderWord(IntEnum):

@@ -7,10 +7,9 @@ such as `prefill` and `step`, share it. Calls take the other arguments.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import index
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, cast
 
 import numpy as np
@@ -29,6 +28,7 @@ from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.signature import default_value
 from dlc.runtime.system.available_memory import check_fits
 from dlc.runtime.system.buffers import ALIGNMENT, address
+from dlc.runtime.system.mapped_files import check_path
 from dlc.runtime.weights.files import open_weights
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class SessionArrays:
         self.points = points
         self.device = device
         self.items: dict[str, Input] = {}
+        self._points_of: dict[str, str] = {}
         self.dims: dict[str, Dim] = {}
         for point in points.values():
             for item in point.inputs:
@@ -67,15 +68,29 @@ class SessionArrays:
 
     def _add(self, item: Input, point: EntryPoint) -> None:
         known = self.items.setdefault(item.name, item)
-        if known != item:
-            raise UsageError(
-                f"{item.name} is {describe(item)} in {point.name} and {describe(known)} in another entry "
-                f"point of {self.model}, so that a session cannot hold it for both",
-                code="D0927",
-                help="give them two names, or one type",
+        self._points_of.setdefault(item.name, point.name)
+        if (known.dtype, known.shape) != (item.dtype, item.shape):
+            raise self._differ(
+                item, point, "is", describe, "two names, or one type and one name a size"
+            )
+        if known.default != item.default:
+            raise self._differ(
+                item, point, "begins as", _beginning, "two names, or one first value"
             )
         mentioned = {name for size in item.shape for name in size_expressions.parse(size).names}
         self.dims.update({dim.name: dim for dim in point.dims if dim.name in mentioned})
+
+    def _differ(
+        self, item: Input, point: EntryPoint, verb: str, told: Callable[[Input], str], way_out: str
+    ) -> UsageError:
+        """The error for a parameter of which two entry points say different things."""
+        known, other = self.items[item.name], self._points_of[item.name]
+        return UsageError(
+            f"{item.name} {verb} {told(known)} in {other} and {verb} {told(item)} in {point.name}, so that "
+            f"a session of {self.model} cannot hold it for both",
+            code="D0927",
+            help=f"give it {way_out} in the text",
+        )
 
     def sorted(self, given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, int]]:
         """What is given by name: arrays and sizes. Raises CallError (D0801) for other names."""
@@ -84,7 +99,10 @@ class SessionArrays:
         for name, value in given.items():
             if name in self._named:
                 arrays[self._named[name]] = value
-            elif name in self.dims and hasattr(value, "__index__"):
+            elif name in self.dims:
+                if not hasattr(value, "__index__"):
+                    told = f"the size {name} is {value!r}, not a whole number"
+                    raise self._refuse("D0801", told, f"write {name}=8")
                 sizes[name] = index(cast("SupportsIndex", value))
             else:
                 known = [*self._named, *self.dims]
@@ -175,7 +193,7 @@ class Session:
     @property
     def arrays(self) -> Mapping[str, Held]:
         """The arrays by the names of the parameters. They change with each call, and may be written."""
-        return MappingProxyType(self._held)
+        return _Arrays(self._held)
 
     def __getitem__(self, name: str) -> Callable[..., object]:
         """The entry point of that name. Raises UsageError (D0904) if there is none."""
@@ -186,7 +204,7 @@ class Session:
                 code="D0904",
                 help=did_you_mean(name, points) or f"it has {', '.join(points)}",
             )
-        return _SessionEntry(points[name], self._held, self._lock)
+        return _SessionEntry(points[name], self._kinds, self._held, self._lock)
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         # Only for names that are not there: each entry point is made where it is first called.
@@ -230,10 +248,39 @@ class Session:
             self._held.update(loaded)
 
 
+class _Arrays(Mapping[str, Held]):
+    """The arrays of a session by name: what is in them may be written, and none can be replaced."""
+
+    def __init__(self, held: Mapping[str, Held]) -> None:
+        self._held = held
+
+    def __getitem__(self, name: str) -> Held:
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._held))
+
+    def __setitem__(self, name: str, value: object) -> None:
+        raise CallError(
+            f"a session keeps its array {name}, which cannot be replaced by another",
+            code="D0820",
+            help=f"write into it, session.arrays[{name!r}][...] = x, or begin with it, "
+            f"model.session({name}=x)",
+        )
+
+
 class _SessionEntry:
     """An entry point with the arrays of a session."""
 
-    def __init__(self, point: EntryPoint, held: dict[str, Held], lock: Lock) -> None:
+    def __init__(
+        self, point: EntryPoint, kinds: SessionArrays, held: dict[str, Held], lock: Lock
+    ) -> None:
         inouts = point.entry.inouts
         self._point: Callable[..., object] = point
         self._name = point.name
@@ -241,6 +288,11 @@ class _SessionEntry:
         self._lock = lock
         self._own = [item.name if item.name in inouts else None for item in point.inputs]
         self._named = {python_name(name): name for name in inouts}
+        self._read = {
+            python_name(item.name): item.name
+            for item in point.inputs
+            if item.name not in inouts and _is_held(item, kinds)
+        }
         self._free = [python_name(item.name) for item in point.inputs if item.name not in inouts]
         self.__doc__ = point.doc or None
         self.__name__ = point.name
@@ -268,21 +320,39 @@ class _SessionEntry:
         """All arguments by name. Raises CallError (D0801) for too many, and for those that are held."""
         if len(args) > len(self._free):
             raise self._refuse(f"{len(args)} arguments for {', '.join(self._free) or 'none'}")
-        given = dict(zip(self._free, args, strict=False))
+        given: dict[str, object] = dict(zip(self._free, args, strict=False))
         for name in named:
             if name in self._named:
                 raise self._refuse(f"{name} belongs to the session")
             if name in given:
                 raise self._refuse(f"{name} is given twice")
         own = {key: self._held[name] for key, name in self._named.items()}
-        return {**given, **named, **own}
+        # What another entry point changes, and this one reads.
+        read = {key: self._held[name] for key, name in self._read.items()}
+        return {**read, **given, **named, **own}
 
     def _refuse(self, message: str) -> CallError:
         return CallError(f"{self._name}: {message}", code="D0801")
 
 
+def _beginning(item: Input) -> str:
+    """The first value of a parameter, as a message says it."""
+    default = default_value(item)
+    return "zeros" if default is None else str(default.bits.tolist())
+
+
+def _is_held(item: Input, kinds: SessionArrays) -> bool:
+    """Whether an input has the name and the type of an array of a session."""
+    held = kinds.items.get(item.name)
+    return held is not None and (held.dtype, held.shape) == (item.dtype, item.shape)
+
+
 def saved_arrays(path: str | os.PathLike[str], items: Mapping[str, Input]) -> dict[str, object]:
-    """Copies of the arrays of a file, which can be written. Raises ModelError (D0504) for a missing one."""
+    """Copies of the arrays of a file, which can be written.
+
+    Raises ModelError (D0504) for a missing one, UsageError (D0902) for what is no path.
+    """
+    check_path("a session is read from a path, and arrays are given by name", path)
     file = open_weights(path)
     return {name: _copied(file[name]) for name in items}
 

@@ -18,6 +18,12 @@ module Net(hidden = 4) {
   export fn f(x: f32[B, 3], n: i32[2]) -> (y: f32[B, 2], m: i32[2]) = (y = a(x) @ w, m = n)
 }
 """
+TWO = """\
+dlc 1
+dim B = 1..8
+export fn twice(x: f32[2*B]) -> f32[2*B] = x + x
+export fn taken(x: f32[2], i: i32[9]) -> f32[9] = x[i]
+"""
 
 
 @pytest.mark.parametrize(
@@ -28,6 +34,8 @@ module Net(hidden = 4) {
         ("run gone.dlc --threads 1 --threads 2", "--threads is given twice"),
         ("compile m.dlm -o a.dlc --out b.dlc", "--out is given twice"),
         ("run m.dlm --dim B=2 --input x=[[1,2,3]] --random-inputs 0", "but x has 1 for B"),
+        ("run two.dlm --entry twice --dim B=2 --input x=[1,2]", "--dim B=2, but x has 1 for B"),
+        ("run m.dlm f", "an entry point is named by --entry f"),
         ("run m.dlm --interpret --threads 1 --random-inputs 0", "--threads is about compiled code"),
         ("run m.dlm --values all --max-memory 1GiB --random-inputs 0", "--max-memory is about"),
         ("run m.dlm --check-nan --verify-each --random-inputs 0", "--verify-each is about"),
@@ -67,9 +75,20 @@ def test_what_has_no_meaning_is_refused(
     dlc: Command, folder: Path, command: str, said: str
 ) -> None:
     (folder / "m.dlm").write_text(MODEL)
+    (folder / "two.dlm").write_text(TWO)
     done = dlc(*command.split())
     assert said in done.err
     assert (done.code, done.out) == (2, "")
+
+
+@pytest.mark.parametrize("command", ["run --random-inputs 0", "diff"])
+def test_random_indices_that_are_out_of_range_have_a_way_out(
+    dlc: Command, folder: Path, command: str
+) -> None:
+    (folder / "two.dlm").write_text(TWO)
+    done = dlc(*command.split(), "two.dlm", "--entry", "taken")
+    assert "D0807" in done.err
+    assert "--input NAME=zeros gives others" in done.err
 
 
 def test_names_of_passes_may_have_blanks_between_them(dlc: Command) -> None:

@@ -16,6 +16,23 @@ from tests.op_examples.example import Example, Input, Numbers, drawn, examples, 
 B = symbol("B")
 
 
+examples(
+    "array.check_index",
+    Example(
+        lambda i: array.CheckIndex(i, 4),
+        [given(U8, [[1, 3], [0, 2]])],
+        lambda i: np.array([[True, True], [True, True]]),
+        exact=True,
+    ),
+    Example(
+        lambda i: array.CheckIndex(i, 4, 3),
+        [given(I64, 1)],
+        lambda i: np.array(True),
+        exact=True,
+    ),
+)
+
+
 def gather(*axes: int) -> Callable[..., Op]:
     def build(source: Value, *indices: Value) -> Op:
         return array.Gather(source, indices, axes)

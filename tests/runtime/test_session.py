@@ -142,7 +142,7 @@ def test_one_name_has_one_type() -> None:
     both = [
         text.replace("NAME", n).replace("TYPE", t) for n, t in (("f", "f32[2]"), ("g", "f32[3]"))
     ]
-    with pytest.raises(UsageError, match=r"D0927.*h is f32\[3\] in g and f32\[2\] in another"):
+    with pytest.raises(UsageError, match=r"D0927.*h is f32\[2\] in f and is f32\[3\] in g"):
         dlc.compile(text="dlc 1\n" + "".join(both)).session()
 
 
@@ -175,3 +175,43 @@ def test_two_calls_at_once_are_refused() -> None:
 def test_a_misspelled_entry_point_is_no_attribute(model: Model) -> None:
     with pytest.raises(AttributeError, match="no entry point 'nothing'"):
         model.session(S=4).nothing(1)
+
+
+def test_one_name_has_one_first_value() -> None:
+    text = """dlc 1
+export fn f(inout n: i32 = 1) -> i32 {
+  set n = n + 1
+  return n
+}
+export fn g(inout n: i32 = 2) -> i32 {
+  set n = n + 1
+  return n
+}
+"""
+    with pytest.raises(UsageError, match=r"D0927.*n begins as 1 in f and begins as 2 in g"):
+        dlc.compile(text=text).session()
+
+
+def test_an_entry_point_that_only_reads_takes_the_array_of_its_name() -> None:
+    text = """dlc 1
+dim N = 1..9
+export fn add(x: f32[N], inout total: f32[N]) -> f32 {
+  set total = total + x
+  return sum(x)
+}
+## How much there is in all, scaled.
+export fn read(scale: f32, total: f32[N]) -> f32[N] = scale * total
+"""
+    session = dlc.compile(text=text).session(N=2)
+    session.add(np.array([1, 2], np.float32))
+    assert np.array_equal(np.asarray(session.read(2.0)), [2, 4])
+    assert np.array_equal(np.asarray(session.read(scale=2.0)), [2, 4])
+    assert np.array_equal(np.asarray(session.read(2.0, np.array([5, 5], np.float32))), [10, 10])
+
+
+def test_an_array_of_a_session_is_written_not_replaced(model: Model) -> None:
+    session = model.session(S=4)
+    with pytest.raises(CallError, match=r"D0820.*(?s:.*)session.arrays\['seen'\]\[...\] = x"):
+        session.arrays["seen"] = 1  # pyright: ignore[reportIndexIssue]
+    session.arrays["seen"][...] = 1  # pyright: ignore[reportIndexIssue]
+    assert np.array_equal(np.asarray(session.step(0, 3)), 3)

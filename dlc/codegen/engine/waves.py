@@ -166,7 +166,7 @@ entry:
 {call_tables("PROGRAM", "SIZES")}
 {walk_word("THREADS")}
 {walk_word("ORDER")}
-{step_words("B")}
+{step_words("B", "C")}
   %order_after = add i64 %order, {1 << ORDER_SHIFT}
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 %order_after)
   %one_thread = icmp eq i64 %threads, 1
@@ -189,7 +189,14 @@ compute:
   br label %computed
 
 computed:
+  %has_changed = icmp ne i64 %c, 0
+  br i1 %has_changed, label %look_further, label %may_cancel
+
+may_cancel:
   call void @notice_cancel(ptr %walk, ptr %call)
+  br label %look_further
+
+look_further:
   %stop = call i64 @get(ptr %call, i64 {CallWord.STOP_AFTER})
   %may_stop = icmp sge i64 %stop, 0
   br i1 %may_stop, label %look_for_stop, label %judge

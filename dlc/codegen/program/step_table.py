@@ -199,7 +199,7 @@ class _Writer:
         calls = [op for op in wave.body if isinstance(op, mem.Call)]
         self.combined = 0
         arguments = [self._arguments(call) for call in calls]
-        self._step(abi.Opcode.WAVE, len(calls), int(wave.serial))
+        self._step(abi.Opcode.WAVE, len(calls), int(wave.serial), int(wave.commits))
         for call, call_arguments in zip(calls, arguments, strict=True):
             self._call(call, call_arguments)
 

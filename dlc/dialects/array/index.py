@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dlc.dialects import numeric
 from dlc.dialects.array.arithmetic import And, Multiply, Not
+from dlc.dialects.array.checks import DECIDED, check_places
 from dlc.dialects.array.elementwise import (
     Cast,
     Compare,
@@ -30,8 +31,6 @@ from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Shape
 from dlc.ir.types import I64, TensorType
-from dlc.runtime.abi import Status
-from dlc.runtime.calling.status import failure
 
 __all__ = ["Gather", "Scatter", "put_along", "take_along"]
 
@@ -63,10 +62,7 @@ def check_range(
 ) -> None:
     """Raise CallError for the first index that is outside its axis."""
     for axis, index in zip(axes, indices, strict=True):
-        wrong = np.flatnonzero(np.less(index, 0) | np.greater_equal(index, shape[axis]))
-        if wrong.size:
-            first = int(index.item(wrong[0]))
-            raise failure(Status.INDEX, first, shape[axis], op.location.place)
+        check_places(op, index, shape[axis])
 
 
 def in_front(array: Array, axes: tuple[int, ...]) -> Array:
@@ -85,6 +81,7 @@ class Gather(Op):
     source: Value = operand()
     indices: Sequence[Value] = operands(doc="tensors of one integer type")
     axes: tuple[int, ...] = attribute()
+    decided: bool = attribute(default=False, doc=DECIDED)
 
     def infer(self) -> TensorType:
         return gathered(self, tensor_type(self.source), self.operands[1:], self.axes)
@@ -119,6 +116,7 @@ class Scatter(Op):
     axes: tuple[int, ...] = attribute()
     mode: str = attribute(default="set", doc="set, add, multiply, max or min")
     unique: bool = attribute(default=False)
+    decided: bool = attribute(default=False, doc=DECIDED)
 
     def infer(self) -> TensorType:
         type = tensor_type(self.target)

@@ -101,6 +101,7 @@ class TopK(Op):
             raise self.fail(
                 f"cannot take the best {k} of {type.shape[axis]} along axis {axis} of {type.text}",
                 code="D0306",
+                help=f"k is 0 to {type.shape[axis]} there; axis= names another axis",
             )
         check_numbered(self, axis, type)
         best = type.with_shape((*type.shape[:axis], k, *type.shape[axis + 1 :]))

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dlc.dialects.array.checks import DECIDED, check_places
 from dlc.dialects.array.elementwise import (
     Select,
     constant_like,
@@ -303,14 +304,9 @@ def placed(
 ) -> tuple[slice, ...]:
     """The NumPy index of a slice of a tensor. Raises CallError if it is not inside the tensor."""
     index: list[slice] = []
-    for axis, (start, size, extent) in enumerate(zip(starts, sizes, whole, strict=True)):
+    for start, size, extent in zip(starts, sizes, whole, strict=True):
+        check_places(op, start, extent, size)
         first = int(start)
-        if not 0 <= first <= extent - size:
-            raise CallError(
-                f"the {size} elements from index {first} leave axis {axis} of size {extent}",
-                code="D0807",
-                place=op.location.place,
-            )
         index.append(slice(first, first + size))
     return tuple(index)
 
@@ -325,6 +321,7 @@ class DynamicSlice(Op):
     source: Value = operand()
     starts: Sequence[Value] = operands(doc="i64 scalars")
     sizes: Shape = attribute()
+    decided: bool = attribute(default=False, doc=DECIDED)
 
     def infer(self) -> TensorType:
         type = tensor_type(self.source)
@@ -359,6 +356,7 @@ class DynamicUpdateSlice(Op):
     target: Value = operand()
     update: Value = operand()
     starts: Sequence[Value] = operands(doc="i64 scalars")
+    decided: bool = attribute(default=False, doc=DECIDED)
 
     def infer(self) -> TensorType:
         type, part = tensor_type(self.target), tensor_type(self.update)

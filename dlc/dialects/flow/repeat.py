@@ -41,6 +41,9 @@ class While(Structured):
     condition: Block = region()
     body: Block = region()
     limit: int | None = attribute(default=None)
+    decided: bool = attribute(
+        default=False, doc="whether an earlier check has found that it ends within its limit"
+    )
 
     isolated = True
 

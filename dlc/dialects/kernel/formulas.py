@@ -108,9 +108,12 @@ def clamp(index: Expr, extent: Size) -> Expr:
     return maximum(minimum(index, extent - 1), 0)
 
 
-def check_index(index: Expr, extent: Size) -> Expr:
-    """The index; a call in which it is not in `0 .. extent - 1` fails."""
-    return index.apply(kernel.CheckIndex(index.value, extent))
+def check_index(index: Expr, extent: Size, part: Size = 1, *, decided: bool = False) -> Expr:
+    """The index; a call in which it is not in `0 .. extent - part` fails.
+
+    `decided` says that an earlier check has found it to be inside.
+    """
+    return index.apply(kernel.CheckIndex(index.value, extent, part, decided))
 
 
 def is_extreme(value: Expr, extreme: Expr) -> Expr:

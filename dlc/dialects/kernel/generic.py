@@ -19,12 +19,11 @@ from typing import ClassVar
 import numpy as np
 
 from dlc.dialects import scalar
+from dlc.dialects.array.checks import check_places
 from dlc.ir.core import OPS, Array, Block, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import BOOL, INDEX, DType, TensorType, Type, ViewType, row_major_strides
-from dlc.runtime.abi import Status
-from dlc.runtime.calling.status import failure
 
 
 def array_type(value: Value) -> TensorType:
@@ -211,10 +210,16 @@ class ExtentOf(Op):
 
 @op("kernel.check_index")
 class CheckIndex(Op):
-    """The index if `0 <= index < extent`; otherwise the call fails and the index is taken as 0."""
+    """The index if `0 <= index <= extent - part`; otherwise the call fails and the index is taken as 0.
+
+    `part` is the length of the slice that begins there. `decided` says that an earlier check has found the
+    index to be inside.
+    """
 
     index: Value = operand()
     extent: Size = attribute()
+    part: Size = attribute(default=1)
+    decided: bool = attribute(default=False)
 
     pure = False
 
@@ -222,11 +227,7 @@ class CheckIndex(Op):
         return INDEX
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        extent = at.size(self.extent)
-        index = inputs[0].astype(np.int64)
-        wrong = index[(index < 0) | (index >= extent)]
-        if wrong.size:
-            raise failure(Status.INDEX, int(wrong.flat[0]), extent, self.location.place)
+        check_places(self, inputs[0], at.size(self.extent), at.size(self.part))
         return inputs[0]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dlc.dialects.array.checks import DECIDED
 from dlc.dialects.array.index import MODES, check_range, in_front, in_order
 from dlc.dialects.array.order import sorting
 from dlc.dialects.array.pieces import placed
@@ -99,6 +100,7 @@ class Scatter(Kernel):
     outs: Sequence[Value] = operands()
     axes: tuple[int, ...] = attribute()
     mode: str = attribute(doc="set, add, multiply, max or min")
+    decided: bool = attribute(default=False, doc=DECIDED)
 
     def result_types(self) -> tuple[TensorType, ...]:
         target, updates, *indices = [array_type(value) for value in self.inputs]
@@ -127,6 +129,7 @@ class Update(Kernel):
 
     inputs: Sequence[Value] = operands(doc="the target, the update, an i64 start for each axis")
     outs: Sequence[Value] = operands()
+    decided: bool = attribute(default=False, doc=DECIDED)
 
     def result_types(self) -> tuple[TensorType, ...]:
         target, update, *starts = [array_type(value) for value in self.inputs]

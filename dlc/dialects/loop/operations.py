@@ -19,7 +19,7 @@ from dlc.ir.types import BOOL, INDEX, POINTER, DType, Type
 from dlc.runtime.abi import Status
 from dlc.runtime.calling.status import failure
 
-FAILURES = (Status.INDEX, Status.BOUND)
+FAILURES = (Status.INDEX, Status.RANGE, Status.BOUND)
 """How a kernel can fail."""
 
 

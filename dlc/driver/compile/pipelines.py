@@ -20,6 +20,7 @@ from dlc.lowering.kernel_to_hetero import lower_to_hetero
 from dlc.passes.graph.algebra import algebra
 from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.canonicalize import canonicalize
+from dlc.passes.graph.check_first import check_first
 from dlc.passes.graph.cse import cse
 from dlc.passes.graph.dce import dce
 from dlc.passes.graph.device_placement import place
@@ -117,6 +118,8 @@ PIPELINE = {
         Step(decompose_caches, on=Device.CUDA | Device.HETERO),
         Step(decompose),
         *SIMPLIFY,
+        # A GPU goes on to the end of a call that has failed.
+        Step(check_first, on=Device.CPU),
         Step(lower_to_kernels),
         Step(fold_operands, level=2, on=Device.CUDA),
         Step(fold_operands.using(gpu_only=True), level=2, on=Device.HETERO),
@@ -193,6 +196,13 @@ REASONS = (
     Order(cse, fuse, "cse cannot see equal producers inside different kernels"),
     Order(collapse, fuse, "fuse matches kernels whose domains are equal"),
     Order(decompose, lower_to_kernels, "lower_to_kernels has kernels for primitives only"),
+    Order(
+        decompose, check_first, "decompose writes the gathers and loops whose indices are checked"
+    ),
+    Order(check_first, lower_to_kernels, "lower_to_kernels would hide which index a kernel checks"),
+    Order(
+        check_first, plan_memory, "plan_memory puts the checks before the function that they are of"
+    ),
     Order(fuse, elide_narrowing, "elide_narrowing matches values that never leave their kernel"),
     Order(fuse, pack, "pack matches operands that one formula computes from a weight"),
     Order(cse, recompute, "cse would merge the clones with their originals"),

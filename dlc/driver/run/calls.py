@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dlc.driver.entry_choice import choose
 from dlc.driver.run.inputs import ZEROS, Value, bytes_of, random_value, read_value, shape_of, zeros
 from dlc.driver.run.results import Results, check_files, results_of
-from dlc.errors import UsageError
+from dlc.errors import CallError, UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Input
@@ -67,7 +68,7 @@ class CallRequest:
         binder.check_bounds(self.dims)
         self._check_complete(entry, binder)
         values = self._values(entry, binder)
-        self._check_sizes(entry, values)
+        self._check_sizes(entry, binder, values)
         sizes = self._sizes(entry, binder, values)
         arguments = {**values, **{name: sizes[name] for name in binder.free}}
         named = {python_name(name): value for name, value in arguments.items()}
@@ -121,11 +122,13 @@ class CallRequest:
         _check_known(f"{entry.name} has no input", self.inputs, inputs)
         _check_known(f"{entry.name} has no size", self.dims, dims)
 
-    def _check_sizes(self, entry: Entry, values: Mapping[str, Value]) -> None:
+    def _check_sizes(self, entry: Entry, binder: DimBinder, values: Mapping[str, Value]) -> None:
         """Refuse a size that was given otherwise than an input shows it."""
-        for item in entry.inputs:
-            shape = values[item.name].shape if item.name in values else ()
-            for name, size in zip(item.shape, shape, strict=False):
+        for number, item in enumerate(entry.inputs):
+            if item.name not in values:
+                continue
+            shape = values[item.name].shape
+            for name, size in binder.told({number: shape}, {}).items():
                 if self.dims.get(name, size) != size:
                     raise UsageError(
                         f"--dim {name}={self.dims[name]}, but {item.name} has {size} for {name}",
@@ -182,6 +185,19 @@ def _check_known(what: str, names: Iterable[str], candidates: Sequence[str]) -> 
             )
 
 
+@contextmanager
+def random_indices_told(request: CallRequest) -> Generator[None]:
+    """A context for calls with random inputs: an index out of range says how to give other ones."""
+    try:
+        yield
+    except CallError as error:
+        (said,) = error.diagnostics[:1]
+        if said.code != "D0807" or request.seed is None:
+            raise
+        help = "random integers are 0 to 9: --input NAME=FILE or --input NAME=zeros gives others"
+        raise CallError([replace(said, help=help)], sources=error.sources) from None
+
+
 def load_model(
     path: str,
     *,
@@ -198,7 +214,8 @@ def load_model(
 def call(model: Model, request: CallRequest) -> Results:
     """Call the entry point that is meant."""
     arguments = request.arguments([point.entry for point in model.entry_points.values()])
-    return call_with(model, arguments)
+    with random_indices_told(request):
+        return call_with(model, arguments)
 
 
 def call_with(model: Model, arguments: Arguments) -> Results:

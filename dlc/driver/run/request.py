@@ -11,7 +11,7 @@ from dlc.driver.compile.gradient_entry import add_gradient, gradient_function
 from dlc.driver.compile.host_target import placed_here, to_run_here
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import AUTO, Settings
-from dlc.driver.run.calls import CallRequest, call, call_with, load_model
+from dlc.driver.run.calls import CallRequest, call, call_with, load_model, random_indices_told
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.results import Results
 from dlc.driver.run.watch import Watch
@@ -193,7 +193,8 @@ def run_model(
     arguments = request.meant(source, call_request).arguments(interfaces(source.module))
     result = _compiled(request.with_gpu_for(source), source)
     artifact, device = result.artifact, request.device
-    with Model(artifact, threads=threads, max_memory=max_memory, device=device) as model:
+    called = Model(artifact, threads=threads, max_memory=max_memory, device=device)
+    with called as model, random_indices_told(call_request):
         return call_with(model, arguments), result.report.notes
 
 

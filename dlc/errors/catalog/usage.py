@@ -228,9 +228,10 @@ PAGES: dict[str, Page] = {
         "a mistake in dlc. `--disable-pass` may be a way around it; please report the model.",
     ),
     "D0927": Page(
-        "a session of a model that changes nothing, or one name for two types",
+        "a session of a model that changes nothing, or one name for two types or two first values",
         "A session holds an array for each `inout` parameter of the entry points, by name. So there must "
-        "be one, and where two entry points have `inout` parameters of one name, these have one type.",
+        "be one, and where two entry points have `inout` parameters of one name, these have one type, with "
+        "the same names of sizes, and one first value.",
         "model = dlc.compile('digits.dlm')\nmodel.session()",
         "model = dlc.compile('digits.dlm')\nmodel.predict(image)",
     ),

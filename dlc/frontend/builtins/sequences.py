@@ -26,7 +26,7 @@ from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
-from dlc.ir.types import BOOL, I32, I64, TensorType
+from dlc.ir.types import BOOL, I32, I64, U32, U64, TensorType
 
 GROUP: Final = "sequences"
 
@@ -40,8 +40,9 @@ GROUP: Final = "sequences"
     "bools keeps the scores where it is true, one of floats is added. The scale is by default "
     "1 / sqrt(d). `lengths`, whole numbers [..], says how many keys count: the others, as the free part "
     "of a cache, are not seen. With `causal` query i sees the keys up to i, and with lengths up to "
-    "lengths - m + i: the last query sees all that count. With one length for all queries, `causal` and no "
-    "mask no key beyond is read, so that the work follows the length and not the room of a cache.",
+    "lengths - m + i: the last query sees all that count. With one length for all queries, no mask, and "
+    "`causal` or a single query, no key beyond is read, so that the work follows the length and not the "
+    "room of a cache. A query that sees no key gives NaN.",
     "attention([[1.0]], [[0.0], [0.0]], [[2.0], [4.0]])",
     "[[3.0]]",
 )
@@ -56,16 +57,31 @@ def attention(
     lengths: Value | None,
 ) -> Datum:
     scale = _scale(at, query, scale)
-    if causal and mask is None and lengths is not None and _is_cache(query, keys, values, lengths):
+    # A single query sees the same keys with and without `causal`.
+    in_order = causal or tensor_type(query).shape[-2:-1] == (1,)
+    if (
+        in_order
+        and mask is None
+        and lengths is not None
+        and _is_cache(query, keys, values, lengths)
+    ):
         return _over_cache(at, query, keys, values, lengths, scale)
     sees_up_to = 0 if causal and lengths is None else None
-    shared = sees_up_to is None and _shares_keys(query, keys, values)
+    shared = sees_up_to is None and _shares_keys(query, keys, values, lengths)
     query, wide_keys, wide_values = _stretched(at, query, keys, values)
     scores = _scores(query, wide_keys)
     if mask is not None:
         mask = _mask(at, scores, mask)
     if lengths is not None:
-        mask = _counted(at, scores, mask, lengths, causal=causal)
+        _check_lengths(at, scores, lengths)
+        counts = _within(at, lengths, scores.shape[-1] + scores.shape[-2])
+        mask = _counted(at, scores, mask, counts, causal=causal)
+        # Neither a weight of 0 nor a mask of minus infinity hides NaN.
+        if shared:
+            keys, values = (_those_that_count(at, x, counts) for x in (keys, values))
+        else:
+            wide = wide_keys, wide_values
+            wide_keys, wide_values = (_those_that_count(at, x, counts) for x in wide)
     if shared:
         return _with_shared_keys(at, query, keys, values, mask, scale)
     masks = () if mask is None else (mask,)
@@ -108,8 +124,10 @@ def _scale(at: Trace, query: Value, scale: float | None) -> float:
     return 1 / math.sqrt(width[0])
 
 
-def _shares_keys(query: Value, keys: Value, values: Value) -> bool:
-    """Whether the last leading axis of the queries has size 1 in the keys and values."""
+def _shares_keys(query: Value, keys: Value, values: Value, lengths: Value | None) -> bool:
+    """Whether the last leading axis of the queries has size 1 in the keys and values, and in lengths."""
+    if lengths is not None and tensor_type(lengths).shape[-1:] not in ((), (1,)):
+        return False
     q, k, v = [tensor_type(operand).shape for operand in (query, keys, values)]
     return len(q) == len(k) == len(v) > 2 and q[:-3] == k[:-3] == v[:-3] and k[-3] == v[-3] == 1
 
@@ -162,15 +180,9 @@ def _mask(at: Trace, wanted: TensorType, mask: Value) -> Value:
     return broadcast_to(at, mask, wanted.shape)
 
 
-def _counted(
-    at: Trace, scores: TensorType, mask: Value | None, lengths: Value, *, causal: bool
-) -> Value:
-    """The mask without the keys from `lengths` on, and without those after a query if it is causal.
-
-    With n the length, query i of m sees key j where `j < n`, or where `j < n - m + 1 + i` if it is causal.
-    """
-    lead, (m, _) = scores.shape[:-2], scores.shape[-2:]
-    own = tensor_type(lengths)
+def _check_lengths(at: Trace, scores: TensorType, lengths: Value) -> None:
+    """Raise D0301 unless the lengths are whole numbers for the leading axes of the scores."""
+    lead, own = scores.shape[:-2], tensor_type(lengths)
     fits = own.rank <= len(lead) and all(
         n in (1, size) for n, size in zip(reversed(own.shape), reversed(lead), strict=False)
     )
@@ -180,7 +192,37 @@ def _counted(
             f"the lengths are {show(lengths)}, the scores are {scores.text}",
             help="lengths are whole numbers, and are broadcast to the leading axes of the scores",
         )
-    ends = reshape(at, convert(at, lengths, I32), (*own.shape, 1, 1))
+
+
+def _within(at: Trace, lengths: Value, enough: Size) -> Value:
+    """The lengths as i32, those of wider integers cut to 0 and a length at which all keys are seen."""
+    dtype = dtype_of(lengths)
+    if dtype in (I64, U32, U64):
+        least, most = numbers(at, 0, lengths.type), numbers(at, enough, TensorType(dtype))
+        lengths, most = unify(at, (lengths, most))
+        lengths = at(array.Maximum(at(array.Minimum(lengths, most)), least))
+    return convert(at, lengths, I32)
+
+
+def _those_that_count(at: Trace, rows: Value, lengths: Value) -> Value:
+    """Keys or values, with 0 in the place of those from `lengths` on."""
+    type = tensor_type(rows)
+    ends = reshape(at, lengths, (*tensor_type(lengths).shape, 1, 1))
+    place = array.iota(at, type, type.rank - 2, I32)
+    place, ends = unify(at, (place, ends))
+    seen = at(array.Compare(place, ends, "lt"))
+    return at(array.Select(seen, rows, array.constant_like(at, 0, rows)))
+
+
+def _counted(
+    at: Trace, scores: TensorType, mask: Value | None, lengths: Value, *, causal: bool
+) -> Value:
+    """The mask without the keys from `lengths` on, and without those after a query if it is causal.
+
+    With n the length, query i of m sees key j where `j < n`, or where `j < n - m + 1 + i` if it is causal.
+    """
+    m = scores.shape[-2]
+    ends = reshape(at, lengths, (*tensor_type(lengths).shape, 1, 1))
     if causal:
         query = array.iota(at, scores, scores.rank - 2, I32)
         query, last = unify(at, (query, as_tensor(at, m - 1, I32)))

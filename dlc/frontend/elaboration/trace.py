@@ -11,13 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dlc.dialects import array
 from dlc.dialects.comm import HOST, PLACED
 from dlc.dialects.measured import unused
+from dlc.dialects.nn.loss import CrossEntropy
 from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
 from dlc.frontend.elaboration.problems import Problems, Stop
 from dlc.frontend.elaboration.weight import Weight
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.location import FileLocation, UnknownLocation
+from dlc.ir.location import FileLocation, Location, UnknownLocation, fuse
 from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
@@ -31,6 +33,15 @@ MAX_STEPS = 110_000
 """A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
 REGION = 12
 """As how many steps an operation with regions counts, each time that these are elaborated."""
+
+_INDEXED = (
+    array.Gather,
+    array.Scatter,
+    array.DynamicSlice,
+    array.DynamicUpdateSlice,
+    CrossEntropy,
+)
+"""Operations that fail a call in which one of their indices is out of range."""
 
 
 @dataclass(slots=True)
@@ -146,7 +157,7 @@ class Trace(Builder):
         for result in op.results:
             if isinstance(result.type, TensorType):
                 self.check_rank(result.type.rank)
-        op.location = self.location
+        op.location = self._shown_where_called() if isinstance(op, _INDEXED) else self.location
         if self.device is not None:
             op.attributes[PLACED] = self.device
         self.block.insert(op, None)
@@ -154,6 +165,20 @@ class Trace(Builder):
             self.placed.append(op)
         self.count()  # last: it has its place in the block even where this was one too many
         return op
+
+    def _shown_where_called(self) -> Location:
+        """The location reached, in the library behind the place in the user's text that calls it.
+
+        A call whose index is out of range is told so in the user's words.
+        """
+        frame: Frame | None = self.frame
+        called_at: SourceLocation | None = None
+        while frame is not None and frame.source.name.startswith("<"):
+            frame, called_at = frame.caller, frame.called_at
+        if called_at is None or not self.source.name.startswith("<"):
+            return self.location
+        place = FileLocation(called_at.file, called_at.line, called_at.column, called_at.end)
+        return fuse([place, self.location])
 
     def check_rank(self, axes: int, span: Span | None = None) -> None:
         """Raises ModelError (D0338) for more axes than a value has."""

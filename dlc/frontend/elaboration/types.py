@@ -27,6 +27,7 @@ from dlc.frontend.elaboration.values import (
     Record,
     describe,
     is_number,
+    part_of,
 )
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size, floor_divide, names, substitute, symbol
@@ -51,7 +52,9 @@ def dtype_named(ev: Evaluator, name: str, span: Span, scope: Scope) -> DType:
         return value
     if value is UNKNOWN:
         raise Poisoned
-    raise ev.at.fail("D0201", f"no dtype is called {name}", span, help=other_dtype(name))
+    # The same place as that of the check of names before, so that it is told once.
+    own = Span(span.start, span.start + len(name))
+    raise ev.at.fail("D0201", f"no dtype is called {name}", own, help=other_dtype(name))
 
 
 def other_dtype(name: str) -> str:
@@ -247,6 +250,8 @@ class Matcher:
         self, expected: str, actual: Datum | TensorType, why: Expectation, help: str | None = None
     ) -> Exception:
         text = actual.text if isinstance(actual, TensorType) else describe(actual)
+        if help is None and not isinstance(actual, TensorType):
+            help = part_of(actual)
         if help is None and _is_counted(self.ev, actual):
             help = "write _ for a size that is only known when its elements have been counted"
         return self.ev.at.fail(

@@ -18,6 +18,9 @@ from dlc.frontend.sources.files import File
 from dlc.frontend.sources.settings import setting_value
 from dlc.text.model import ast
 
+_SETTINGS = ("accumulate", "average", "batch", "epochs", "optimizer")
+"""Entries of a `train` block that may be taken for parameters of the module."""
+
 __all__ = ["Layer", "instances_of", "layers_of", "root_definition", "root_instance", "weights_of"]
 
 MAX_INSTANCES = 20_000
@@ -75,6 +78,8 @@ def root_instance(
     for name, setting in settings.items():
         if name not in parameters:
             known = f"it has {', '.join(parameters)}" if parameters else "it has none"
+            if name in _SETTINGS:
+                known += f"; {name} stands in the train block of the text: {name} = ..."
             raise UsageError(
                 f"{definition.name} has no parameter {name}",
                 help=did_you_mean(name, parameters) or known,

@@ -6,7 +6,7 @@ optimizer once for each type of weight. `step` makes the functions that train.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -35,6 +35,7 @@ from dlc.frontend.training.parts import Part, in_eval_mode, parts_of
 from dlc.frontend.training.state_updates import lift_sets
 from dlc.ir.types import F32, TensorType
 from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource, Watched
+from dlc.runtime.training.history import TEST
 from dlc.text.model import ast
 
 __all__ = [
@@ -211,6 +212,21 @@ class _Check:
                 whose = "a weight is" if name in own else "an input of every training step is"
                 message = f"{name} is an input, and {whose} called so"
                 self._report("D0537", message, parameter.span, "call the input otherwise")
+        inputs = {parameter.name for parameter in chain(*functions)}
+        self._part_names({"loss", "epoch", NUMBER, TOTAL, SEED_NAME, *own, *inputs})
+
+    def _part_names(self, taken: Collection[str]) -> None:
+        """Each part of the loss is reported, and given beside the weights, under a name of its own."""
+        for number, name in enumerate(self.parts):
+            if name in self.parts[:number]:
+                message = f"two parts of the loss are called {name}"
+            elif name in taken or name.startswith(TEST):
+                message = (
+                    f"{name} is a part of the loss, and something else in training is called so"
+                )
+            else:
+                continue
+            self._report("D0537", message, self.losses[0].body.span, "call the part otherwise")
 
     # Functions ------------------------------------------------------------------------------------
 

@@ -59,8 +59,10 @@ class _Update:
     def _start(self, axis: int) -> Expr:
         """Where the update begins along an axis; the call fails, and it is 0, where that leaves no room."""
         place = in_lanes(self.body.load(Point(1, {}), 2 + axis, []), 1).cast(INDEX)
-        room = self.writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis)
-        return self.writer.checked_index(place, room)
+        extent = self.writer.size(self.shape[axis], "whole", axis)
+        return self.writer.checked_index(
+            place, extent, None if self.part[axis] == 1 else self.parts[axis]
+        )
 
     def _put(self, places: list[Expr], starts: list[Expr]) -> None:
         """Write a row of the update into the result; `places` count from where the update begins."""

@@ -73,10 +73,12 @@ class _Update:
         """The start of the update along an axis; if that is out of range, the call fails and it is 0."""
         writer = self.writer
         place = in_lanes(self.body.load(Point(1, {}), 2 + axis, []), 1).cast(INDEX)
-        room = writer.size(self.shape[axis] - self.update[axis] + 1, "room", axis)
-        inside = (place >= 0) & (place < room)
+        extent = writer.size(self.shape[axis], "whole", axis)
+        part = writer.size(self.update[axis], "part", axis)
+        inside = (place >= 0) & (place + part <= extent)
+        status = Status.INDEX if self.update[axis] == 1 else Status.RANGE
         with when(~inside):
-            failure = loop.Fail(writer.tile.value, place.value, room.value, int(Status.INDEX))
+            failure = loop.Fail(writer.tile.value, place.value, extent.value, int(status))
             writer.emit.place(failure)
         return index(writer.emit, 0) if self._is_whole(axis) else select(inside, place, 0)
 

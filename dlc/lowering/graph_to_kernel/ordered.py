@@ -51,7 +51,7 @@ def _scatter(op: array.Scatter, emit: Builder) -> Sequence[Value]:
     # 16-bit floats meet in f32 and are rounded once; those that are only put are not touched.
     meeting = dtype if op.mode == "set" else wide(dtype)
     target, updates = (cast_all(emit, value, meeting) for value in (op.target, op.updates))
-    made = kernel.Scatter((target, updates, *op.indices), (), op.axes, op.mode)
+    made = kernel.Scatter((target, updates, *op.indices), (), op.axes, op.mode, op.decided)
     return (cast_all(emit, emit(made), dtype),)
 
 

@@ -199,7 +199,7 @@ def _gather(op: array.Gather, emit: Builder) -> Sequence[Value]:
         for axis, extent in enumerate(source.shape):
             if axis in op.axes:
                 index = arrays[1 + op.axes.index(axis)][row].cast(INDEX)
-                source_index.append(check_index(index, extent))
+                source_index.append(check_index(index, extent, decided=op.decided))
             else:
                 source_index.append(next(rest))
         return arrays[0][source_index]
@@ -214,7 +214,7 @@ def _dynamic_slice(op: array.DynamicSlice, emit: Builder) -> Sequence[Value]:
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         source, *starts = arrays
         source_index = [
-            index + _checked_start(start, extent, length)
+            index + _checked_start(start, extent, length, op.decided)
             for index, start, extent, length in zip(indices, starts, shape, op.sizes, strict=True)
         ]
         return source[source_index]
@@ -222,23 +222,32 @@ def _dynamic_slice(op: array.DynamicSlice, emit: Builder) -> Sequence[Value]:
     return (generic(emit, op.operands, op.sizes, formula),)
 
 
-def _checked_start(start: Array, extent: Size, length: Size) -> Expr:
+def _checked_start(start: Array, extent: Size, length: Size, decided: bool) -> Expr:
     """The start of a slice of `length` along an axis of `extent`, read from its scalar and checked."""
-    return check_index(start[[]].cast(INDEX), extent - length + 1)
+    return check_index(start[[]].cast(INDEX), extent, length, decided=decided)
+
+
+@lowers(array.CheckIndex)
+def _check_index(op: array.CheckIndex, emit: Builder) -> Sequence[Value]:
+    def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
+        place = check_index(arrays[0][indices].cast(INDEX), op.extent, op.part)
+        return place >= 0
+
+    return (generic(emit, op.operands, tensor_type(op.index).shape, formula),)
 
 
 @lowers(array.DynamicUpdateSlice)
 def _dynamic_update_slice(op: array.DynamicUpdateSlice, emit: Builder) -> Sequence[Value]:
     shape, lengths = tensor_type(op.target).shape, tensor_type(op.update).shape
     if _is_small(op):
-        return (emit(kernel.Update(op.operands, ())),)
+        return (emit(kernel.Update(op.operands, (), op.decided)),)
 
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
         target, update, *starts = arrays
         conditions: list[Condition] = []
         update_index: list[Expr] = []
         for index, start, extent, length in zip(indices, starts, shape, lengths, strict=True):
-            offset = index - _checked_start(start, extent, length)
+            offset = index - _checked_start(start, extent, length, op.decided)
             conditions.append(within(offset, 0, length))
             update_index.append(clamp(offset, length))
         new, old = update[update_index], target[indices]

@@ -234,7 +234,8 @@ class Body:
         lane = point.lane(op.index)
         assert isinstance(lane, Uniform), "kernels that check varying indices run with one lane"
         extent = self.writer.size(op.extent, "size", str(op.extent))
-        return Uniform(self.writer.checked_index(lane.value, extent))
+        part = None if op.part == 1 else self.writer.size(op.part, "size", str(op.part))
+        return Uniform(self.writer.checked_index(lane.value, extent, part))
 
     # Folds and staged rows.
 

@@ -123,20 +123,29 @@ class KernelWriter:
         self.pointer(view)[self.offset(view, indices)] = element
 
     def if_valid(
-        self, valid: Expr, numbers: tuple[Expr, Expr], then: Branch = lambda: None
+        self,
+        valid: Expr,
+        numbers: tuple[Expr, Expr],
+        then: Branch = lambda: None,
+        status: Status = Status.INDEX,
     ) -> None:
         """Do something if a condition holds; else note that the call failed, with two numbers."""
         one, other = values(numbers)
 
         def fail() -> None:
-            self.emit.place(loop.Fail(self.tile.value, one, other, int(Status.INDEX)))
+            self.emit.place(loop.Fail(self.tile.value, one, other, int(status)))
 
         either(valid, then, fail)
 
-    def checked_index(self, place: Expr, extent: Expr) -> Expr:
-        """The index if it is inside an axis; else the call fails, and it is 0."""
-        inside = (place >= 0) & (place < extent)
-        self.if_valid(inside, (place, extent))
+    def checked_index(self, place: Expr, extent: Expr, part: Expr | None = None) -> Expr:
+        """The index if it is inside an axis; else the call fails, and it is 0.
+
+        `part` is the length of a slice that begins there, without it that of a single element.
+        """
+        end = extent if part is None else extent - part + 1
+        inside = (place >= 0) & (place < end)
+        status = Status.INDEX if part is None else Status.RANGE
+        self.if_valid(inside, (place, extent), status=status)
         return select(inside, place, 0)
 
     @property

@@ -52,6 +52,12 @@ def reorder(module: Op, context: Context, *, effort: int | None = None) -> None:
             _reorder_in(timeline, updates_of(function), function, context, effort)
 
 
+def _counted_at(sizes: Mapping[str, int]) -> dict[str, str]:
+    """The sizes of the dims at which bytes are counted, for the log; nothing where there are none."""
+    told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    return {"at": told} if told else {}
+
+
 def _reorder_in(
     timeline: Timeline,
     updates: Mapping[Value, Value],
@@ -77,6 +83,7 @@ def _reorder_in(
         if is_better
         else "no order with about as few waves has a lower peak",
         subject,
+        **_counted_at(timeline.sample),
         peak_bytes_before=before.peak,
         peak_bytes_after=after.peak,
         lower_bound_bytes=lower_bound,

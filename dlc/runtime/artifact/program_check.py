@@ -188,7 +188,8 @@ def _check_waves(steps: Words) -> None:
     """Every call belongs to the wave before it, and no jump leads into the middle of a wave."""
     opcodes = steps[:, StepWord.OPCODE]
     waves = opcodes == Opcode.WAVE
-    _refuse_rows(waves & _outside(steps[:, StepWord.B], 2), "a flag that is neither 0 nor 1")
+    for flag in (StepWord.B, StepWord.C):
+        _refuse_rows(waves & _outside(steps[:, flag], 2), "a flag that is neither 0 nor 1")
     count = steps[:, StepWord.A]
     too_long = (count < 0) | (count >= len(steps) - np.arange(len(steps)))
     _refuse_rows(waves & too_long, "a wave longer than the program")

@@ -45,7 +45,8 @@ def as_changed_array(value: object, item: Input, entry: str) -> Array:
     """
     if not hasattr(value, "__dlpack__") or isinstance(value, np.generic):
         kind = type(value).__name__  # pyright: ignore[reportUnknownArgumentType]
-        raise not_changeable(entry, item, f"is a {kind}")
+        made = f"np.array({item.name}, {_numpy_dtype(item)})"
+        raise not_changeable(entry, item, f"is a {kind}", f"{item.name} = {made}")
     array = _stored(value, item, DTYPES[item.dtype], entry)
     check_changeable(array, item, entry)
     return array
@@ -62,14 +63,19 @@ def check_changeable(array: Array, item: Input, entry: str) -> None:
         raise not_changeable(entry, item, "is not aligned")
 
 
-def not_changeable(entry: str, item: Input, why: str) -> CallError:
-    """The error for an argument that the call would have to change."""
+def not_changeable(entry: str, item: Input, why: str, array: str = "") -> CallError:
+    """The error for an argument that the call would have to change; `array` makes one that it can."""
+    array = array or f"{item.name} = {item.name}.copy()"
+    own = "" if entry == "session" else ", or call it in a session, which has arrays of its own"
     return CallError(
         f"{entry}: {item.name} {why}, and the call changes it in place",
         code="D0820",
-        help=f"pass an array that can be written, {item.name} = {item.name}.copy(), or call it in a "
-        "session, which has arrays of its own",
+        help=f"pass an array that can be written, {array}{own}",
     )
+
+
+def _numpy_dtype(item: Input) -> str:
+    return f"np.{DTYPES[item.dtype].numpy.name}"
 
 
 def _stored(value: object, item: Input, dtype: DType, entry: str) -> Array:

@@ -86,9 +86,7 @@ class DimBinder:
         for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
             for size, have in zip(sizes, shape, strict=True):
                 if size.names == frozenset((name,)):
-                    return (
-                        f"{item.name} is {_typed(item, shape)}, and no {name} makes {size} {have}"
-                    )
+                    return f"{item.name} is {_typed(item, shape)}: its size {have} is {size} for no {name}"
         return f"no value of {name} gives the inputs these shapes"
 
     def told(self, shapes: Mapping[int, Shape], given: Mapping[str, int]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from dlc.runtime.artifact.manifest import Need, Op
 
 _CODES = {
     Status.INDEX: "D0807",
+    Status.RANGE: "D0807",
     Status.LIMIT: "D0808",
     Status.CANCELLED: "D0809",
     Status.STOPPED: "D0809",
@@ -20,6 +22,7 @@ _CODES = {
 }
 _MESSAGES = {
     Status.INDEX: "the index {a} is out of range for an axis of size {b}",
+    Status.RANGE: "the slice from index {a} on leaves its axis of size {b}",
     Status.LIMIT: "the loop did not end within its limit of {a} rounds",
     Status.CANCELLED: "the call was cancelled",
     Status.STOPPED: "the call was stopped after the op that was asked for",
@@ -30,7 +33,8 @@ _FROM_0 = (
     "an index that is computed counts from 0: where(i < 0, i + {b}, i) counts from the end, too"
 )
 _NOTHING = "there is nothing to take from an axis of size 0"
-_OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
+_CALL = re.compile(r"([A-Za-z]\w*)\(.*\)")
+_OF_AN_OP = (Status.INDEX, Status.RANGE, Status.LIMIT, Status.BOUND)
 
 
 def call_error(
@@ -58,7 +62,7 @@ def call_error(
         ": ".join(filter(None, told)),
         code=_CODES[status],
         place=quoted,
-        help=None if op.message else _way_out(status, a, b),
+        help=None if op.message else _ways_out(status, a, b, quoted, sources),
         sources=sources,
     )
 
@@ -83,6 +87,28 @@ def _told(status: Status, a: int, b: int) -> str:
 def _way_out(status: Status, a: int, b: int) -> str | None:
     """The way out for a negative index: only literals in the text count from the end."""
     return _filled(_FROM_0, a, b) if status == Status.INDEX and -b <= a < 0 else None
+
+
+def _ways_out(
+    status: Status, a: int, b: int, place: SourceLocation | None, sources: Mapping[str, str]
+) -> str | None:
+    called = _called(place, sources) if status in (Status.INDEX, Status.RANGE) else ""
+    told = f"an argument of {called} holds the index, or one that it follows from" if called else ""
+    return "; ".join(filter(None, [told, _way_out(status, a, b)])) or None
+
+
+def _called(place: SourceLocation | None, sources: Mapping[str, str]) -> str:
+    """The name of what the text calls at a place, if it is a call.
+
+    >>> _called(SourceLocation("a.dlm", 1, 5, 14), {"a.dlm": "y = ctc(x, y)"})
+    'ctc'
+    """
+    if place is None:
+        return ""
+    lines = sources[place.file].splitlines()
+    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    call = _CALL.fullmatch(line[place.column - 1 : place.end - 1 if place.end else None])
+    return call[1] if call else ""
 
 
 def _filled(message: str, a: int, b: int) -> str:

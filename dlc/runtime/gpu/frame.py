@@ -78,6 +78,8 @@ class GpuFrame:
         self._clean = 0
         """The address of the faults, if they are known to be zero."""
         self._status = SUCCESS
+        self._overwritten: list[tuple[int, int, int]] = []
+        """Arrays of the caller that inputs and results share: host, device and bytes of each."""
         self._events: list[Handle] = []
         # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
@@ -192,23 +194,37 @@ class GpuFrame:
         self._driver.upload(base, self._pinned.address, end, self.stream)
 
     def _download(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
-        """Download the faults and the results, the small ones to pinned memory."""
+        """Download the faults and the results, the small ones to pinned memory.
+
+        What overwrites an input waits until it is known that the call has not failed.
+        """
         end = layout.inputs + self._steps.fault_bytes
+        inputs = self._input_addresses()
         separate: list[tuple[int, int, int]] = []
+        self._overwritten.clear()
         for index in range(self._inputs, len(sized.tensors)):
             device, size = roots[Root.INPUTS + index], sized.tensors[index]
-            offset = layout.offsets[index]
+            offset, host = layout.offsets[index], self.roots[Root.INPUTS + index]
             if self.resident[index] or not size:
                 continue
             if offset is not None and self._is_in_block(offset, device, layout, roots):
                 end = offset + size
+            elif host in inputs:
+                self._overwritten.append((host, device, size))
             else:
-                separate.append((self.roots[Root.INPUTS + index], device, size))
+                separate.append((host, device, size))
         pinned, size = self._pinned.address + layout.inputs, end - layout.inputs
         self._driver.download(pinned, roots[-1], size, self.stream)
+        self._to_host(separate)
+
+    def _to_host(self, copies: Sequence[tuple[int, int, int]]) -> None:
+        """Copy from the device to the caller's arrays."""
         with with_wait_hint():  # downloads to memory that is not pinned wait
-            for host, device, size in separate:
+            for host, device, size in copies:
                 self._staging.download(host, device, size)
+
+    def _input_addresses(self) -> set[int]:
+        return {self.roots[Root.INPUTS + index] for index in range(self._inputs)}
 
     def _is_in_block(self, offset: int, device: int, layout: Layout, roots: Sequence[int]) -> bool:
         """Whether an output lies at its offset in the block, and does not overwrite an input."""
@@ -224,6 +240,9 @@ class GpuFrame:
             if self._is_in_block(offset, device, layout, roots):
                 host = self.roots[Root.INPUTS + index]
                 ctypes.memmove(host, self._pinned.address + offset, size)
+        if self._overwritten:
+            self._to_host(self._overwritten)
+            self._walker.wait()
 
     def _outcome(self, layout: Layout, by_host: list[int] | None) -> list[int]:
         """The first failure in program order: what ended the walk, or a fault of a kernel."""

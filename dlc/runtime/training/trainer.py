@@ -202,6 +202,9 @@ class Trainer:
     def step(self, **batch: object) -> float:
         """Make one step with a batch and return its loss.
 
+        A loss that is NaN or infinite is returned like any other, and the weights are those of that step:
+        look at it, and go on from a checkpoint. A step that raises has changed nothing.
+
         Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate reads
         `total_steps`, which is not set.
         """
@@ -387,6 +390,12 @@ class Trainer:
                 self._sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
+        if not self.position:
+            raise UsageError(
+                f"epoch {self.epoch + 1} has no batch: the data gave nothing to train on",
+                code="D0553",
+                help="an iterator gives its batches once: pass a list, or an object that begins anew",
+            )
         self._check_weights()
         measured = self._sums.means(self.position)
         if examples.test is not None:

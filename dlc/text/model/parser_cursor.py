@@ -135,11 +135,11 @@ class Cursor:
         """From `start` to the end of the last token taken."""
         return Span(start, self.ends[self.at - 1])
 
-    def name(self, what: str) -> tuple[str, Span]:
-        """Take a name that is being given to `what`, such as "a parameter"."""
+    def name(self, what: str, *, help: str | None = None) -> tuple[str, Span]:
+        """Take a name that is being given to `what`, such as "a parameter"; `help` if there is none."""
         text, span = self.text, self.span_here()
         if self.kinds[self.at] != NAME:
-            self.unexpected(f"a name for {what}")
+            self.unexpected(f"a name for {what}", help=help)
         if text in NEVER_NAMES:
             help = "choose another name"
             self.fail("D0118", f"`{text}` is a word of the language, not a name", help=help)

@@ -87,7 +87,10 @@ class DeclarationParser(StatementParser):
         start = self.starts[self.at]
         exported = self.accept("export")
         self.expect("fn", help="only functions are exported: export fn f(x: f32[B]) = ...")
-        head = self._head(lambda: (*self.name("a function"), self.parameters(), *self._result()))
+        unnamed = "write fn NAME(...) = ...; a function is passed on by its name"
+        head = self._head(
+            lambda: (*self.name("a function", help=unnamed), self.parameters(), *self._result())
+        )
         body = self._body()
         vjp = self._vjp() if self.text == "with" else None
         if head is None:

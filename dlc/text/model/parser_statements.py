@@ -102,6 +102,13 @@ class StatementParser(TypeParser):
             self.column_of_line(self.at) <= self.column_of_line(opener)
         )
 
+    def _loop_meant(self) -> str | None:
+        """The suggestion where two names follow each other, as after `scan` and `while`."""
+        if self.at == 0 or self.kinds[self.at - 1] != NAME or self.kinds[self.at] != NAME:
+            return None
+        meant = suggest(self.texts[self.at - 1], ("scan", "while"))
+        return meant and f"did you mean `{meant}`?"
+
     def not_an_element(self, context: Context, read: Callable[[], T | None]) -> T | None:
         """Say why no element of `context` begins here; read it if it is plain what was meant."""
         text = self.text
@@ -114,7 +121,7 @@ class StatementParser(TypeParser):
         meant = suggest(text, context.words) if is_name else None
         is_misspelt = meant is not None and self._fits(meant)
         if not self.begins_line(self.at) and text not in FOREIGN_WORDS and not is_misspelt:
-            help = VALUE_HINTS.get(text)
+            help = VALUE_HINTS.get(text) or self._loop_meant()
             self.unexpected(f"an operator or the next {context.kind}", help=help)
         if not is_name:
             self.unexpected(context.what, apart=True)

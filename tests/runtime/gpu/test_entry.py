@@ -149,6 +149,28 @@ def test_arrays_that_a_call_updates_are_written_over(hidden: int) -> None:
         both.agree("train_step", *given, rtol=1e-4)
 
 
+CACHE = """dlc 1
+export fn step(row: f32[4], p: i32, inout cache: f32[3, 4], inout n: i32) -> f32[4] {
+  set cache = update(cache, row, at=[p])
+  set n = n + 1
+  return 2 * row
+}
+"""
+
+
+def test_a_call_that_fails_leaves_the_arrays_of_the_host_as_they_were() -> None:
+    with fake_gpu():
+        model = Model(made(open_model("cache.dlm", text=CACHE), "cuda:sm_80"))
+        cache, n = np.zeros((3, 4), np.float32), np.zeros((), np.int32)
+        with pytest.raises(CallError, match="index 5 is out of range for an axis of size 3"):
+            model.step(np.ones(4, np.float32), 5, cache, n)
+        assert not cache.any()
+        assert n == 0
+        model.step(np.ones(4, np.float32), 1, cache, n)
+        assert cache[1].tolist() == [1, 1, 1, 1]
+        assert n == 1
+
+
 def some(item: Input) -> Array:
     """Numbers for an input, in a batch of 3."""
     shape = [int(size) if size.isdecimal() else 3 for size in item.shape]

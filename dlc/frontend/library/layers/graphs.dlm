@@ -28,7 +28,8 @@ fn segment_mean(x, segments, count) {
 fn segment_max(x, segments, count) =
   update(full(rows_for(x, count), -inf, dtype_of(x)), at=[segments], x, mode="max")
 
-## A softmax over the rows of each segment, element by element, without overflow.
+## A softmax over the rows of each segment, element by element, without overflow. Where all elements of a
+## segment are -inf they become NaN, as in any softmax.
 ## Example: `segment_softmax([0.0, 1.0, 1.0], [0, 2, 2], 3)` -> [1.0, 0.5, 0.5]: f32[3]
 fn segment_softmax(x, segments, count) {
   let top = stop_gradient(segment_max(x, segments, count))

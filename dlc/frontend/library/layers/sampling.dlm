@@ -2,9 +2,10 @@ dlc 1
 ## Choosing the next token of a text.
 
 ## A class of each row of logits, drawn with probability `softmax(logits / temperature)`; at temperature 0
-## the most likely one. Of the classes only these are drawn from, in this order: the `top_k` most likely; the
-## most likely ones whose probabilities together reach `top_p` (Holtzman and others, 2020); those at least
-## `min_p` times as likely as the most likely one. Probabilities are those among the classes that are left.
+## the most likely one. A negative temperature is not checked; it favours the least likely. Of the classes
+## only these are drawn from, in this order: the `top_k` most likely; the most likely ones whose
+## probabilities together reach `top_p` (Holtzman and others, 2020); those at least `min_p` times as likely as
+## the most likely one. Probabilities are those among the classes that are left.
 ## Example: `sample([[0.0, 9.0, 1.0]], top_k=1)` -> [1]: i32[1]
 fn sample(logits, temperature = 1.0, top_k = none, top_p = none, min_p = none) {
   let (best, places) = if top_k == none then (logits, none) else candidates(logits, top_k)
