@@ -169,6 +169,7 @@ PEER = Peer("contender_texts.py", "jax", JAX)
 
 def start() -> Callable[[int], Outcome]:
     """What tries one text, with JAX."""
+    PEER.start()
     return lambda seed: check(random_case(seed), PEER)
 
 
