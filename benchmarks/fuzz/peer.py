@@ -23,8 +23,12 @@ class Peer:
         self._program, self._name, self._packages = program, name, packages
         self._process: subprocess.Popen[bytes] | None = None
 
+    def start(self) -> None:
+        """Start it now, and wait until it can answer: its imports are no part of a case."""
+        self.ask()
+
     def ask(self, *request: object) -> Any:  # noqa: ANN401 - what the program gives
-        """Its answer. Raises NoAnswer where it cannot run the case or ended."""
+        """Its answer; none to an empty request. Raises NoAnswer where it cannot run the case or ended."""
         process = self._started()
         try:
             pickle.dump(request, cast("IO[bytes]", process.stdin))

@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
+import faulthandler
+import gc
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.fuzz.cases import Check, Outcome, attempt
+from benchmarks.fuzz.waiting import queued
 
 RECYCLED = 1_000
 """Cases after which a process makes room for a fresh one: what leaks or is only ever added ends there."""
 STARTING = 300.0
 """Seconds that a process may take until it is ready, in which environments of peers may be made."""
+BUSY = 30
+"""How many times its seconds a case may take where others keep the processors busy."""
+STACK_SECONDS = 1.0
+"""How long a process that is late may take to write where its threads are."""
+GARBAGE = 20
+"""Cases between two searches for garbage, which take as long for few objects as for many."""
 
 Started: TypeAlias = Callable[[], Check]
 
 
-def _work(start: Started, connection: Connection[Any, Any]) -> None:
+def _work(start: Started, connection: Connection[Any, Any], stacks: Path) -> None:
     """The life of a process: it answers seeds with outcomes until None comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to end
-    check = start()
-    connection.send(os.getpid())
-    while (seed := connection.recv()) is not None:
-        connection.send(attempt(check, seed))
+    with stacks.open("w") as file:
+        faulthandler.register(signal.SIGUSR1, file=file)
+        check = start()
+        gc.freeze()
+        gc.disable()
+        connection.send(os.getpid())
+        for number in itertools.count(1):
+            seed = connection.recv()
+            if seed is None:
+                return
+            connection.send(attempt(check, seed))
+            if number % GARBAGE == 0:
+                gc.collect()
 
 
 @dataclass(slots=True)
 class _Worker:
     process: BaseProcess
     connection: Any
-    until: float
-    """When it is late with its answer."""
+    stacks: Path
+    """Where it writes its stacks when it is told to."""
+    allowed: float = STARTING
+    """Seconds that it has for its answer, less those in which it waits for a processor."""
+    begun: float = field(default_factory=time.monotonic)
+    queued: float = 0.0
+    """Seconds that it had waited for a processor when it began."""
+    until: float = 0.0
+    """When to look whether it is late."""
     seed: int | None = None
     """The case that it has."""
     ready: bool = False
@@ -48,10 +76,46 @@ class _Worker:
     def started(cls, start: Started) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(start, theirs))
+        handle, name = tempfile.mkstemp(prefix="stacks-")
+        os.close(handle)
+        process = context.Process(target=_work, args=(start, theirs, Path(name)))
         process.start()
         theirs.close()
-        return cls(process, ours, time.monotonic() + STARTING)
+        worker = cls(process, ours, Path(name))
+        worker.until = worker.begun + STARTING
+        return worker
+
+    def give(self, seed: int, seconds: float) -> None:
+        """Give it a case."""
+        self.seed, self.allowed, self.begun = seed, seconds, time.monotonic()
+        self.queued, self.until = queued(self._pid), self.begun + seconds
+        self.connection.send(seed)
+
+    def is_late(self) -> bool:
+        """Whether it has had its seconds; otherwise it is looked at again when it may have had them.
+
+        Time in which others have the processors does not count, up to `BUSY` times its seconds.
+        """
+        now = time.monotonic()
+        waited = max(0.0, queued(self._pid) - self.queued)
+        left = self.allowed - (now - self.begun - waited)
+        if left <= 0 or now - self.begun > BUSY * self.allowed:
+            return True
+        self.until = now + max(left, 0.1)
+        return False
+
+    def where(self) -> str:
+        """Where its threads are."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGUSR1)
+            time.sleep(STACK_SECONDS)
+        with suppress(OSError):
+            return self.stacks.read_text()
+        return ""
+
+    @property
+    def _pid(self) -> int:
+        return self.process.pid or 0
 
     def end(self, *, kill: bool = False) -> None:
         if kill:
@@ -64,6 +128,7 @@ class _Worker:
             self.process.kill()
             self.process.join()
         self.connection.close()
+        self.stacks.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -100,7 +165,11 @@ class Pool:
             [worker.connection for worker in self._workers], timeout
         )
         now = time.monotonic()
-        return [w for w in self._workers if w.connection in ready or w.until <= now]
+        return [
+            worker
+            for worker in self._workers
+            if worker.connection in ready or (worker.until <= now and worker.is_late())
+        ]
 
     def _answer(self, worker: _Worker) -> Iterator[tuple[int, Outcome]]:
         """What a process says of the case that it had; one that cannot say it is replaced."""
@@ -111,10 +180,13 @@ class Pool:
             said = worker.connection.recv()
         except (EOFError, ConnectionError, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
+            where = worker.where() if late else ""
             worker.end(kill=late)
             if seed is None:
-                raise RuntimeError("a process of the fuzzer did not start") from error
+                raise RuntimeError(f"a process of the fuzzer did not start\n{where}") from error
             why = f"no answer within {self.seconds:g} s" if late else _ending(worker.process)
+            if where:
+                why = f"{why}\n{where}"
             self._replace(worker)
             yield seed, Outcome("crashed", why)
             return
@@ -130,20 +202,16 @@ class Pool:
         """Give a process the next case, or end it where there is none."""
         if worker not in self._workers:
             return
+        if worker.done >= RECYCLED:
+            worker.end()
+            self._replace(worker)  # it gets a case as soon as it is ready
+            return
         seed = None if until is not None and time.monotonic() >= until else next(waiting, None)
         if seed is None:
             self._workers.remove(worker)
             worker.end()
             return
-        if worker.done >= RECYCLED:
-            worker.end()
-            fresh = _Worker.started(self.start)
-            fresh.connection.recv()  # it is ready
-            fresh.ready = True
-            self._workers[self._workers.index(worker)] = fresh
-            worker = fresh
-        worker.seed, worker.until = seed, time.monotonic() + self.seconds
-        worker.connection.send(seed)
+        worker.give(seed, self.seconds)
 
 
 def _ending(process: BaseProcess) -> str:

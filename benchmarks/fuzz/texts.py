@@ -6,6 +6,7 @@ A text has one function of floats and integers; its entry points give its value,
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.environment import JAX
-from benchmarks.fuzz.cases import Kind, Outcome
+from benchmarks.fuzz.cases import Kind, Outcome, reason
 from benchmarks.fuzz.closeness import epsilon, judge, near
 from benchmarks.fuzz.peer import NoAnswer, Peer
 from benchmarks.fuzz.program import DIMS, Axis, Program, Value
@@ -29,6 +30,7 @@ from dlc.dialects import func
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
+from dlc.errors import ArtifactError, CallError
 from dlc.ir.passes import Manager, parse_passes
 from dlc.runtime.model import Model
 
@@ -38,6 +40,10 @@ ENTRIES = ("value", "first", "second")
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16}
 MOST_STEPS = 7
 MOST_ELEMENTS = 300
+LEAST = (0, 1, 1, 2)
+"""Lower bounds of sizes with names."""
+AT_BOUNDS = 2
+"""The number of the sizes at the lower bounds, behind those of `DIMS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class Case:
     order: int
     """How many derivatives are taken."""
     seed: int
+    least: int
+    """The lower bound of its sizes with names."""
 
     @property
     def floats(self) -> list[Value]:
@@ -76,7 +84,7 @@ class Case:
         wrt, given, bound = (f"({names}{comma})" for names in (wrt, given, bound))
         lines = [
             "dlc 1",
-            *[f"dim {name} = 1..8" for name in sorted(self.program.dims)],
+            *[f"dim {name} = {self.least}..8" for name in sorted(self.program.dims)],
             "fn doubled(x) = x + x",
             "fn mixed(x) = tanh(x * full([size(x, axis=-1)], 0.75, dtype={F})) + x",
             f"fn g({declared}) {{{{",
@@ -106,11 +114,12 @@ class Case:
         return epsilon(np.dtype(DTYPES[self.dtype]))
 
     def arrays(self, at: int, dtype: str) -> list[Array]:
-        """The inputs at one of the two sizes, numbers that the program's own dtype holds."""
+        """The inputs at some of its sizes, numbers that the program's own dtype holds."""
+        sizes = self.sizes(at)
         found: list[Array] = []
         for k, value in enumerate(self.program.inputs):
             stream = np.random.default_rng([self.seed, at, k])
-            shape = tuple([axis.sizes[at] for axis in value.shape])
+            shape = tuple([sizes.get(axis.text, axis.sizes[0]) for axis in value.shape])
             if value.letter == "i":
                 found.append(stream.integers(-6, 7, shape, np.int32))
                 continue
@@ -119,7 +128,9 @@ class Case:
         return found
 
     def sizes(self, at: int) -> dict[str, int]:
-        """The sizes with names."""
+        """The sizes with names: the first, the second, or the lower bounds."""
+        if at == AT_BOUNDS:
+            return dict.fromkeys(self.program.dims, self.least)
         return {name: pair[at] for name, pair in self.program.dims.items()}
 
 
@@ -143,7 +154,9 @@ def random_case(seed: int) -> Case:
     program.dims = {name: pair for name, pair in dims.items() if name in shown}
     dtype = random.choices(("f32", "f64", "f16"), (80, 12, 8))[0]
     order = 0 if dtype == "f16" else random.choices((0, 1, 2), (3, 4, 3))[0]
-    return Case(program, result, dtype, order, seed)
+    # Of a stream of its own, so that seeds keep their programs.
+    least = Random(f"least {seed}").choice(LEAST)
+    return Case(program, result, dtype, order, seed, least)
 
 
 def _result(program: Program) -> Value:
@@ -169,6 +182,7 @@ PEER = Peer("contender_texts.py", "jax", JAX)
 
 def start() -> Callable[[int], Outcome]:
     """What tries one text, with JAX."""
+    PEER.start()
     return lambda seed: check(random_case(seed), PEER)
 
 
@@ -178,25 +192,57 @@ def check(case: Case, peer: Peer | None) -> Outcome:
     settings = Settings(random.randrange(4), matmul=random.choice(("blas", "generated")))
     text = case.text(case.dtype)
     model = Model(compile_model(open_model("fuzz.dlm", text=text), settings), threads=1)
-    count, unstable = 0, ""
-    for at in range(2 if case.program.dims else 1):
-        judged = _Judge(case, at, peer)
-        given = case.arrays(at, case.dtype)
-        meant = _evaluated(case, at, case.dtype)
-        for k, entry in enumerate(ENTRIES[: case.order + 1]):
-            found = _arrays(model.entry_points[entry](*given))
-            for who, ours in (("evaluated", meant[k]), (f"-O{settings.level}", found)):
-                try:
-                    outcome = judged.of(k, ours)
-                except NoAnswer as error:
-                    return Outcome("no peer", str(error).split("\n")[0])
-                count += 1
-                if outcome.verdict == "wrong":
-                    what = f"{entry} {who} --matmul {settings.matmul} at {case.sizes(at)}: {outcome.what}"
-                    return Outcome("wrong", f"{what}\n{text}")
-                unstable = unstable or outcome.what
+    if case.program.dims and (refused := _refused_plan(case, model)):
+        return Outcome("wrong", f"-O{settings.level} {refused}\n{text}")
+    outcomes: list[Outcome] = []
+    for at in range(3 if case.program.dims else 1):
+        try:
+            outcomes.append(_compared(case, at, model, f"-O{settings.level}", peer))
+        except NoAnswer as error:
+            return Outcome("no peer", str(error).split("\n")[0])
+        except CallError:
+            # A text may take elements by number that are not there at its smallest sizes.
+            if at != AT_BOUNDS:
+                raise
+        if outcomes[-1].verdict == "wrong":
+            what = f"--matmul {settings.matmul} at {case.sizes(at)}: {outcomes[-1].what}"
+            return Outcome("wrong", f"{what}\n{text}")
     model.close()
+    count = sum(each.count for each in outcomes)
+    unstable = next((each for each in outcomes if each.verdict == "unstable"), None)
+    return Outcome("unstable", unstable.what, count) if unstable else Outcome("agreed", "", count)
+
+
+def _compared(case: Case, at: int, model: Model, level: str, peer: Peer | None) -> Outcome:
+    """What the evaluator and the machine code give at some sizes, each entry point beside the peer's."""
+    # At the lower bounds, where much is empty, implementations differ in what they refuse.
+    judged = _Judge(case, at, None if at == AT_BOUNDS else peer)
+    given = case.arrays(at, case.dtype)
+    meant = _evaluated(case, at, case.dtype)
+    count, unstable = 0, ""
+    for k, entry in enumerate(ENTRIES[: case.order + 1]):
+        found = _arrays(model.entry_points[entry](*given))
+        for who, ours in (("evaluated", meant[k]), (level, found)):
+            outcome = judged.of(k, ours)
+            count += 1
+            if outcome.verdict == "wrong":
+                return Outcome("wrong", f"{entry} {who}: {outcome.what}", count)
+            unstable = unstable or outcome.what
     return Outcome("unstable", unstable, count) if unstable else Outcome("agreed", "", count)
+
+
+def _refused_plan(case: Case, model: Model) -> str:
+    """Which memory plan is refused at sizes at and near the lower bounds, and why; empty for none."""
+    names = sorted(case.program.dims)
+    near_bounds = range(case.least, case.least + 3)
+    for sizes in itertools.product(near_bounds, repeat=len(names)):
+        given = dict(zip(names, sizes, strict=True))
+        for entry in model.entry_points.values():
+            try:
+                entry.working_memory(**given)
+            except ArtifactError as error:
+                return reason(error)
+    return ""
 
 
 class _Judge:

@@ -27,6 +27,7 @@ EPS = epsilon(np.dtype(np.float32))
 
 def start() -> Callable[[int], Outcome]:
     """What tries one training."""
+    PEER.start()
     return lambda seed: check(seed, PEER)
 
 

@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dlc.codegen.program.memory_lower_bound import may_be_empty, schedule_independent_witnesses
+from dlc.codegen.program.memory_lower_bound import (
+    begins_inside,
+    largest_calls,
+    schedule_independent_witnesses,
+)
 from dlc.codegen.program.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
@@ -85,21 +89,41 @@ def _schedule_independent_bound(
 ) -> tuple[Entry, set[int]]:
     """The schedule-independent bound on peak memory, and the calls that witness it.
 
-    An empty value orders no two calls. So the bound with the values that may be empty holds only where none
-    of them is, and the bound without them holds in every case.
+    An address says which value it belongs to only where no value is empty: an empty root may lie where
+    another begins, and an empty part begins where its root does, so that the checker takes a write of it
+    for one of all the root. So the bound holds where nothing is empty. In every case a call's own roots,
+    which may include empty ones, are live while it runs.
     """
     roots = [each.root for each in placed]
     held = schedule_independent_witnesses(program, roots)
     most = sizes.maximum([_sum(placed, each, sizes) for each in held.values()])
-    empty = {root for root in roots if may_be_empty(root, program)}
-    if not empty:
+    may_vanish = [*_possibly_empty(placed, program), *_possibly_empty_parts(placed, program, sizes)]
+    if not may_vanish:
         return most, set(held)
-    none_empty = sizes.minimum(
-        [sizes.number(1), *[each.bytes for each in placed if each.root in empty]]
-    )
-    rest = schedule_independent_witnesses(program, roots, empty)
-    least = [_sum(placed, each, sizes) for each in rest.values()]
-    return sizes.maximum([sizes.product(most, none_empty), *least]), {*held, *rest}
+    exists = sizes.minimum([sizes.number(1), *may_vanish])
+    own = largest_calls(program, roots)
+    least = [_sum(placed, each, sizes) for each in own.values()]
+    return sizes.maximum([sizes.product(most, exists), *least]), {*held, *own}
+
+
+def _possibly_empty(placed: Sequence[Placed], program: mem.Program) -> Iterator[Entry]:
+    """The bytes of roots that have none at some sizes, but not at all of them."""
+    for each in placed:
+        least, _ = interval(each.root.bytes, program.bounds)
+        if each.root.bytes != 0 and (least is None or least <= 0):
+            yield each.bytes
+
+
+def _possibly_empty_parts(
+    placed: Sequence[Placed], program: mem.Program, sizes: Sizes
+) -> Iterator[Entry]:
+    """The first bytes of parts that may be empty: 0 where they are, otherwise inside their roots."""
+    roots = {each.root.result for each in placed}
+    for view in program.body:
+        if isinstance(view, mem.View) and view.root in roots and begins_inside(view):
+            first = first_byte(view, program)
+            if not isinstance(first, int):
+                yield sizes.number(first)
 
 
 def _sum(placed: Sequence[Placed], roots: Iterable[int], sizes: Sizes) -> Entry:

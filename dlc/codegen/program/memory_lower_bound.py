@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from dlc.dialects import mem
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import evaluate, interval
+from dlc.ir.dims import evaluate
 from dlc.planning.arena import align
 from dlc.planning.scheduling import Footprint, witnesses
 
@@ -18,39 +18,49 @@ SAMPLE_SIZES = (1, 1 << 4, 1 << 8, 1 << 62)
 
 
 def schedule_independent_witnesses(
-    program: mem.Program, roots: Sequence[mem.Root], empty: Collection[mem.Root] = ()
+    program: mem.Program, roots: Sequence[mem.Root]
 ) -> dict[int, frozenset[int]]:
     """Witnesses: numbers of calls, with the indices in `roots` of what is held while they run in any order.
 
-    There is one for each of some samples of the dims. Roots in `empty` are not held and order no calls.
+    There is one for each of some samples of the dims.
     """
-    waves = [op for op in program.walk() if isinstance(op, mem.Wave)]
+    waves = _waves(program)
     moments = [wave_number for wave_number, wave in enumerate(waves) for _ in _calls(wave)]
-    sizes = [[align(evaluate(root.bytes, dims)) for root in roots] for dims in _cases(program)]
+    sizes = _samples(program, roots)
     alive = [_alive(roots, case, len(waves)) for case in sizes]
     in_use = [[each[moment] for moment in moments] for each in alive]
-    return witnesses(_tasks(waves, roots, empty), sizes, in_use)
+    return witnesses(_tasks(waves, roots), sizes, in_use)
+
+
+def largest_calls(program: mem.Program, roots: Sequence[mem.Root]) -> dict[int, frozenset[int]]:
+    """The calls that read and write the most bytes, with the indices in `roots` of what these are.
+
+    There is one for each of some samples of the dims.
+    """
+    touched = [task.touched for task in _tasks(_waves(program), roots)]
+    largest: dict[int, frozenset[int]] = {}
+    for sizes in _samples(program, roots) if touched else ():
+        call = max(range(len(touched)), key=lambda k: sum(sizes[root] for root in touched[k]))
+        largest[call] = touched[call]
+    return largest
+
+
+def _waves(program: mem.Program) -> list[mem.Wave]:
+    return [op for op in program.walk() if isinstance(op, mem.Wave)]
+
+
+def _samples(program: mem.Program, roots: Sequence[mem.Root]) -> list[list[int]]:
+    """The bytes of each root at samples of the dims."""
+    return [[align(evaluate(root.bytes, dims)) for root in roots] for dims in _cases(program)]
 
 
 def _calls(wave: mem.Wave) -> list[mem.Call]:
     return [op for op in wave.body if isinstance(op, mem.Call)]
 
 
-def may_be_empty(root: mem.Root, program: mem.Program) -> bool:
-    """Whether a root has no bytes at some sizes, but not at all of them."""
-    least, _ = interval(root.bytes, program.bounds)
-    return root.bytes != 0 and (least is None or least <= 0)
-
-
-def _tasks(
-    waves: Sequence[mem.Wave], roots: Sequence[mem.Root], empty: Collection[mem.Root]
-) -> list[Footprint]:
-    """All calls, with the roots that they read and write, except those in `empty`."""
-    root_numbers = {
-        root.result: index
-        for index, root in enumerate(roots)
-        if root.bytes != 0 and root not in empty
-    }
+def _tasks(waves: Sequence[mem.Wave], roots: Sequence[mem.Root]) -> list[Footprint]:
+    """All calls, with the roots that they read and write."""
+    root_numbers = {root.result: index for index, root in enumerate(roots) if root.bytes != 0}
     calls = [(call, _loop_around(wave)) for wave in waves for call in _calls(wave)]
     extents: dict[Op, tuple[int, int]] = {}
     for index, (_, loop) in enumerate(calls):
@@ -80,13 +90,13 @@ def _task(
         _roots_of([call.views[k] for k in call.over], root_numbers),
         loop,
         # A root that is not written from its start on is surely written in part only.
-        _roots_of([view for view in call.views[split:] if _begins_inside(view)], root_numbers),
+        _roots_of([view for view in call.views[split:] if begins_inside(view.op)], root_numbers),
     )
 
 
-def _begins_inside(view: Value) -> bool:
-    """Whether a view begins after the start of its root, at all sizes."""
-    return isinstance(view.op, mem.View) and isinstance(view.op.offset, int) and view.op.offset > 0
+def begins_inside(view: Op | None) -> bool:
+    """Whether a view begins after the start of its root, at all sizes at which it is not empty."""
+    return isinstance(view, mem.View) and isinstance(view.offset, int) and view.offset > 0
 
 
 def _roots_of(views: Sequence[Value], root_numbers: Mapping[Value, int]) -> frozenset[int]:

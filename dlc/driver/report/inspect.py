@@ -160,17 +160,21 @@ def _artifact(path: str) -> Inspection:
 def _memory(artifact: Artifact) -> Iterator[Memory]:
     """The parts of the arena; of sizes that make no sense together there is nothing to tell.
 
+    Raises ArtifactError (D0610) for a plan that is invalid at the bounds of the dims, as loading does.
+
     A plan for a GPU alone is that of one device, which a certificate calls the host.
     """
     loaded = load_code(artifact, untrusted=True)
     programs, target = loaded.programs, loaded.target
     on_gpu = target.gpu is not None and target.cpu is None
     for entry in artifact.manifest.entries:
-        dims = {
-            d.name: d.lower if d.upper is None else d.upper for d in entry.dims if not d.measured
-        }
+        dims = [dim for dim in entry.dims if not dim.measured]
+        program = programs[entry.name]
         try:
-            stated, plan = programs[entry.name].evidence(dims)
+            program.evidence({dim.name: dim.lower for dim in dims})
+            stated, plan = program.evidence(
+                {dim.name: dim.lower if dim.upper is None else dim.upper for dim in dims}
+            )
         except BadExpression:
             continue
         for device, size in device_bytes(plan, stated).items():

@@ -80,12 +80,31 @@ class CompiledProgram:
             raise self.artifact.error_context.error("D0610", str(error), section=section) from None
 
     def evidence(self, dims: Mapping[str, int]) -> tuple[Certificate, Plan]:
-        """The certificate of the artifact, and the memory plan that it gives at these dims.
+        """The certificate of the artifact, and the memory plan that it gives at these dims, checked.
 
-        Raises BadExpression if a size has no value at them.
+        Raises BadExpression if a size has no value at them, ArtifactError (D0610) if the plan is invalid.
         """
         sizes = size_expressions.evaluate_all(self.program.sizes, dims)
-        return self._certificate, certificates.plan_at(self._certificate, dims, sizes)
+        plan = certificates.plan_at(self._certificate, dims, sizes)
+        try:
+            self._check_plan(plan, sizes)
+        except plan_check.BadPlan as error:
+            raise self._bad_plan(error, dims) from None
+        return self._certificate, plan
+
+    def _check_plan(self, plan: Plan, sizes: Sequence[int]) -> None:
+        plan_check.check(
+            plan,
+            [
+                Use(wave, [sizes[k] for k in reads], [sizes[k] for k in writes], loop)
+                for wave, reads, writes, loop in self._uses
+            ],
+        )
+
+    def _bad_plan(self, error: Exception, dims: Mapping[str, int]) -> Exception:
+        return self.artifact.error_context.error(
+            "D0610", f"{error}{_at(dims)}", section=self.program.certificate
+        )
 
     def work(self) -> list[tuple[int, int]]:
         """The wave and the op id of each call in the step table."""
@@ -99,7 +118,6 @@ class CompiledProgram:
         the plan is invalid, CallError (D0804) if a size is too large or negative.
         """
         program = self.program
-        context = self.artifact.error_context
         try:
             sizes = size_expressions.evaluate_all(program.sizes, dims)
             arena = size_expressions.parse(program.arena).evaluate(dims, sizes)
@@ -116,13 +134,7 @@ class CompiledProgram:
                 raise plan_check.BadPlan(
                     f"the plan is for {plan.arena} bytes, the call has {arena}"
                 )
-            plan_check.check(
-                plan,
-                [
-                    Use(wave, [sizes[k] for k in reads], [sizes[k] for k in writes], loop)
-                    for wave, reads, writes, loop in self._uses
-                ],
-            )
+            self._check_plan(plan, sizes)
             program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
             devices = [root.device for root in self._certificate.roots]
             parts = None
@@ -133,8 +145,7 @@ class CompiledProgram:
         except size_expressions.TooLarge as error:
             raise CallError(f"{error}{_at(dims)}", code="D0804") from None
         except (size_expressions.BadExpression, plan_check.BadPlan) as error:
-            message = f"{error}{_at(dims)}"
-            raise context.error("D0610", message, section=program.certificate) from None
+            raise self._bad_plan(error, dims) from None
         except BadProgram as error:
             raise self._bad_program(error) from None
         numbers = np.array(sizes or [0], np.int64)

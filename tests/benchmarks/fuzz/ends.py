@@ -23,6 +23,17 @@ def kinds_of_ends() -> Check:
     return check
 
 
+def a_slow_one() -> Check:
+    """A check that takes a second."""
+
+    def check(seed: int) -> Outcome:
+        del seed
+        time.sleep(1)
+        return Outcome("agreed")
+
+    return check
+
+
 def no_check() -> Check:
     """What does not even start."""
     os.abort()

@@ -137,3 +137,19 @@ def called(model: Model, x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 def test_the_same_bytes_are_listed_once() -> None:
     views = sorted((v.root, v.offset, v.bytes) for v in certificate_of(compiled(CHAIN)).views)
     assert all(one != other for one, other in pairwise(views))
+
+
+CTC = """import nn (ctc)
+dim T = {lower}..
+fn loss(x: f32[2, T, 3], y: i32[2, 2], n: i32[2]) -> f32 = ctc(x, y, full([2], T, i32), n)
+export fn f(x: f32[2, T, 3], y: i32[2, 2], n: i32[2]) -> f32[2, T, 3] = grad(loss, wrt=x)(x, y, n)"""
+
+
+@pytest.mark.parametrize("lower", [1, 2])
+def test_an_empty_array_that_lies_where_another_begins_does_not_end_that_one(lower: int) -> None:
+    # Of T = 1 the loop has no rounds: what it stacks is empty, and the next array begins at its address.
+    artifact = compiled(CTC.format(lower=lower), level=0)
+    assert plan(artifact, {"T": 2}).any_order_bound > 640
+    entry = Model(artifact).entry_points["f"]
+    for length in (lower, 2, 3, 40):
+        assert entry.working_memory(T=length) > 0  # it checks the plan

@@ -6,11 +6,14 @@ import json
 import random
 import re
 import time
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
 
+from dlc.driver.report.inspect import inspect_file
+from dlc.driver.run.request import CompileRequest
 from dlc.errors import ArtifactError, DlcError
 from dlc.runtime.model import Model
 from tests.fuzz.artifacts import inside, mutated_artifact
@@ -252,6 +255,16 @@ def test_a_certificate_that_lies_is_refused(changes: dict[str, Json], why: str) 
     assert said.code == "D0610"
     assert "section certificate/cpu/f" in said.message
     assert why in said.message
+
+
+def test_what_an_artifact_contains_is_not_told_where_its_plan_is_wrong(tmp_path: Path) -> None:
+    data = json.dumps(
+        {**CERTIFICATE, "any_order_bound": "65"}, sort_keys=True, separators=(",", ":")
+    )
+    file = tmp_path / "lies.dlc"
+    file.write_bytes(with_section("certificate/cpu/f", data.encode()))
+    with pytest.raises(ArtifactError, match="no witness proves more than 0 bytes"):
+        inspect_file(CompileRequest(str(file)))
 
 
 def test_a_certificate_that_is_not_json_is_refused() -> None:
