@@ -23,6 +23,7 @@ from dlc.importers.stablehlo.opening import read_mlir
 from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.core import Op
 from dlc.ir.passes import Context
+from dlc.ir.types import F32
 from dlc.ir.verify import verify
 from dlc.planning.capacity import check_interface
 from dlc.runtime.artifact.contents import Artifact
@@ -190,6 +191,9 @@ def _training_facts(block: frontend.Training) -> Training:
         block.parts,
         block.stop,
         block.keep,
+        block.rate,
+        block.precision.name if block.precision else F32.name,
+        block.scale is not None and block.scale.is_dynamic,
     )
 
 

@@ -19,6 +19,7 @@ from dlc.runtime.artifact.container import padded
 from dlc.runtime.artifact.manifest import (
     EVALUATE,
     NUMBER,
+    RATE,
     SEED,
     STEP,
     TOTAL,
@@ -120,7 +121,7 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     weights = {
         weight.name: (weight.dtype, tuple(map(str, weight.shape))) for weight in manifest.weights
     }
-    own = {*facts.inputs, NUMBER, TOTAL, SEED}
+    own = {*facts.inputs, NUMBER, TOTAL, SEED, RATE}
     for entry in entries.values():
         for item in entry.inputs:
             if item.name not in own and weights.get(item.name) != (item.dtype, item.shape):

@@ -20,6 +20,7 @@ from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import (
     EVALUATE,
     NUMBER,
+    RATE,
     SEED,
     STEP,
     TOTAL,
@@ -34,34 +35,31 @@ from dlc.runtime.system.mapped_files import check_inside
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
     Checkpoint,
-    Facts,
     carried_by,
     check_fit,
-    progress_text,
     read_checkpoint,
     wanted_of,
     write_checkpoint,
 )
-from dlc.runtime.training.divergence import check_loss, check_weights, interval
-from dlc.runtime.training.epoch_sums import EpochSums
-from dlc.runtime.training.history import TEST, History, Record
+from dlc.runtime.training.divergence import check_loss, check_scale, check_weights, interval
+from dlc.runtime.training.epoch_sums import WEIGHT, EpochSums
+from dlc.runtime.training.history import TEST, History
+from dlc.runtime.training.plateau import rate_after
 from dlc.runtime.training.progress import Progress
 from dlc.runtime.training.step_call import StepCall, first_examples
 from dlc.runtime.training.trained_artifact import (
-    PROGRESS,
     open_examples,
     progress_of,
     training_of,
+    with_progress,
 )
 from dlc.runtime.training.trained_weights import TrainedWeights
+from dlc.runtime.training.training_state import TrainingState
 from dlc.runtime.training.watching import best, best_path, is_over
 from dlc.runtime.weights.model_weights import WeightViews
 
 Array = NDArray[np.generic]
 
-_MASK = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 by the golden ratio: its multiples lie far apart, and so do the seeds of steps and measurements."""
 _MOST_STEPS = (1 << 31) - 1
 """The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
 _BUFFERS = 3
@@ -136,25 +134,40 @@ class Trainer:
         self._evaluate = StepCall(self._model.entry_points[EVALUATE], weights.passed, facts)
         self._before: Bytes | None = None
         self._last: dict[str, object] = {}
-        done = progress_of(artifact)
-        self.seed = done.seed
-        self.epoch = done.epoch
-        """Number of finished epochs."""
-        self.steps = done.step
-        """Number of finished steps."""
-        self.position = done.position
-        """Number of finished examples of the current epoch."""
-        self._seen = done.step
-        """The step after which the weights were last looked at."""
+        self._state = TrainingState.of(progress_of(artifact))
         self.total_steps: int | None = None
         """Number of steps of the whole training, which schedules may read. `fit` sets it if it is known."""
-        self.history: History = done.history
         self.parts: dict[str, float] = {}
         """The further numbers of the loss in the last step, by name."""
-        self._sums = EpochSums(done.total, done.parts)
-        """The losses of those examples."""
-        if done.step == 0:
+        self.skipped = False
+        """Whether the last step changed nothing but a dynamic loss scale, which was too large."""
+        if self.steps == 0:
             weights.begin_averages()
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order of examples and of random numbers."""
+        return self._state.seed
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
+        return self._state.epoch
+
+    @property
+    def steps(self) -> int:
+        """Number of finished steps."""
+        return self._state.steps
+
+    @property
+    def position(self) -> int:
+        """Number of finished examples of the current epoch."""
+        return self._state.position
+
+    @property
+    def history(self) -> History:
+        """The loss and the metrics after each finished epoch."""
+        return self._state.history
 
     @property
     def facts(self) -> Training:
@@ -205,19 +218,27 @@ class Trainer:
             return self._stepped(batch)
 
     def _stepped(self, batch: Mapping[str, object]) -> float:
-        # The seed of a step depends on its number, so a resumed training draws the same random numbers.
-        seed = ((self.seed << 32) + self.steps) & _MASK
-        extra = {NUMBER: np.array(self.steps, np.int32), SEED: np.array(seed, np.uint64)}
+        seed = np.array(self._state.seed_of_step(), np.uint64)
+        extra: dict[str, Array] = {NUMBER: np.array(self.steps, np.int32), SEED: seed}
         if TOTAL in self._step.names:
             extra[TOTAL] = np.array(min(self._all_steps(), _MOST_STEPS), np.int32)
+        if RATE in self._step.names:
+            extra[RATE] = np.array(self.rate, np.float32)
         if self._before is not None:
             self._before[:] = self._weights.block
             self._last = {**batch, **extra}
         self._weights.changed()  # also where it fails
         loss, *parts = self._step(batch, extra)
+        self.skipped = self._facts.skips and parts.pop() > 0
         self.parts = dict(zip(self._facts.parts, parts, strict=True))
-        self.steps += 1
+        self._state.steps += 1
         return loss
+
+    @property
+    def rate(self) -> float:
+        """The part of the learning rates that a plateau has left: 1 where the `train` block has none."""
+        plateau = self._facts.rate
+        return 1.0 if plateau is None else rate_after(self.history, plateau)
 
     def _all_steps(self) -> int:
         if self.total_steps is None:
@@ -256,12 +277,9 @@ class Trainer:
             return dict(zip(self._evaluate.outputs, self._evaluated(batch), strict=True))
 
     def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> list[float]:
-        """The loss and the metrics of one batch; `number` counts those of a measurement.
-
-        The seed depends on the steps made and on the batch, so measuring again draws the same numbers.
-        """
-        seed = ((self.seed << 32) + self.steps + (number + 1) * _GOLDEN) & _MASK
-        return self._evaluate(batch, {SEED: np.array(seed, np.uint64)})
+        """The loss and the metrics of one batch; `number` counts those of a measurement."""
+        seed = np.array(self._state.seed_of_measurement(number), np.uint64)
+        return self._evaluate(batch, {SEED: seed})
 
     def _test_data(self) -> Dataset:
         test = self.data().test
@@ -274,15 +292,12 @@ class Trainer:
         return test
 
     def _measured(self, data: Dataset) -> dict[str, float]:
-        totals = dict.fromkeys(self._evaluate.outputs, 0.0)
-        count = 0
+        names = self._evaluate.outputs
+        sums = EpochSums(parts=dict.fromkeys([name for name in names[1:] if name != WEIGHT], 0.0))
         for number, batch in enumerate(data.batches(0, self._facts.batch, self.seed)):
-            size = _examples(batch)
-            means = self._evaluated(self._evaluate.inputs_of(batch), number)
-            for name, mean in zip(totals, means, strict=True):
-                totals[name] += mean * size
-            count += size
-        return {name: total / count if count else math.nan for name, total in totals.items()}
+            values = self._evaluated(self._evaluate.inputs_of(batch), number)
+            sums.add(dict(zip(names, values, strict=True)), _examples(batch))
+        return sums.means()
 
     # Epochs ---------------------------------------------------------------------------------------
 
@@ -379,18 +394,17 @@ class Trainer:
                 inputs = self._step.inputs_of(batch)
                 loss = self._stepped(first_examples(inputs, count) if left_over else inputs)
                 self._check(loss)
-                self.position += count
-                self._sums.add({"loss": loss, **self.parts}, count)
+                self._state.position += count
+                if math.isfinite(loss):  # that of a skipped step may be infinite
+                    self._state.sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
         self._check_weights()
-        measured = self._sums.means(self.position)
+        measured = self._state.sums.means()
         if examples.test is not None:
             means = self._measured(examples.test)
             measured |= {f"{TEST}{name}": value for name, value in means.items()}
-        self.epoch, self.position = self.epoch + 1, 0
-        self._sums = EpochSums()
-        self.history = (*self.history, Record(self.epoch, self.steps, measured))
+        self._state.finish_epoch(measured)
         if report is not None:
             report(self._progress(last, examples, loss, measured))
 
@@ -402,14 +416,17 @@ class Trainer:
 
     def _check(self, loss: float) -> None:
         """Refuse to go on with a loss, a weight or a state that is infinite or no number."""
-        check_loss(loss, self.steps)
+        if self.skipped:
+            check_scale(self._weights.loss_scale(self._facts.block), self.steps)
+        else:
+            check_loss(loss, self.steps)
         every = 1 if self._before is not None else self._interval
-        if every is not None and self.steps - self._seen >= every:
+        if every is not None and self.steps - self._state.seen >= every:
             self._check_weights()
 
     def _check_weights(self) -> None:
-        check_weights(self._weights.tensors, self.steps, self._seen)
-        self._seen = self.steps
+        check_weights(self._weights.tensors, self.steps, self._state.seen)
+        self._state.seen = self.steps
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -424,27 +441,12 @@ class Trainer:
 
     def _as_artifact(self) -> Artifact:
         """The artifact with the current weights, and with the progress of a training that has begun."""
-        table = self._artifact.manifest.weights
-        artifact = self._artifact.with_weights(self._weights.section(table))
-        sections = {name: data for name, data in artifact.sections.items() if name != PROGRESS}
-        if self.steps > 0 or self.seed != self._facts.seed:
-            progress = {self._facts.block: self._progress_facts()}
-            sections[PROGRESS] = memoryview(progress_text(progress).encode())
-        return Artifact.of(artifact.manifest, sections, artifact.name)
-
-    def _progress_facts(self) -> Facts:
-        return Facts(
-            self.epoch,
-            self.steps,
-            self.position,
-            self.seed,
-            self.history,
-            self._sums.total,
-            self._sums.parts,
-        )
+        section = self._weights.section(self._artifact.manifest.weights)
+        has_begun = self.steps > 0 or self.seed != self._facts.seed
+        return with_progress(self._artifact, section, self._state.facts() if has_begun else None)
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        own = {name: trainer._progress_facts() for name, trainer in self._together.items()}
+        own = {name: trainer._state.facts() for name, trainer in self._together.items()}
         tensors = {**self._carried.tensors, **self._weights.tensors}
         write_checkpoint(path, tensors, {**self._carried.progress, **own})
 
@@ -467,13 +469,7 @@ class Trainer:
             for block, trainer in self._together.items():
                 trainer._carried = carried
                 if block in checkpoint.progress:
-                    trainer._continue(checkpoint.progress[block])
-
-    def _continue(self, facts: Facts) -> None:
-        self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
-        self.seed, self.history = facts.seed, facts.history
-        self._sums = EpochSums(facts.total, facts.parts)
-        self._seen = facts.step
+                    trainer._state = TrainingState.of(checkpoint.progress[block])
 
 
 def _examples(batch: Mapping[str, Array]) -> int:
