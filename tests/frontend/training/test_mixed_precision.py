@@ -51,6 +51,13 @@ def text(settings: str, name: str = "") -> str:
     return TEXT.format(settings=settings, name=f"{name} for" if name else "")
 
 
+Floats = NDArray[np.float32]
+
+
+def trained(trainer: dlc.Trainer) -> dict[str, Floats]:
+    return {name: value.astype(np.float32) for name, value in trainer.trained().items()}
+
+
 def weights(trainer: dlc.Trainer) -> dict[str, NDArray[np.generic]]:
     return {name: trainer.weights.tensor(name).values().copy() for name in trainer.weights}
 
@@ -152,8 +159,8 @@ def test_optimizers_do_not_count_skipped_steps() -> None:
         rows = slice(8 * k, 8 * k + 8)
         for trainer in (with_a_skip, without):
             trainer.step(x=X[rows], y=Y[rows])
-    for name, value in without.trained().items():
-        np.testing.assert_allclose(with_a_skip.trained()[name], value, rtol=1e-3, atol=1e-5)
+    for name, value in trained(without).items():
+        np.testing.assert_allclose(trained(with_a_skip)[name], value, rtol=1e-3, atol=1e-5)
 
 
 def test_a_scale_that_falls_below_one_ends_the_training() -> None:
@@ -198,7 +205,7 @@ def test_a_resumed_training_equals_a_whole_one_byte_for_byte(
     again.save(tmp_path / "again.safetensors")
     first, second = ((tmp_path / f"{n}.safetensors").read_bytes() for n in ("whole", "again"))
     assert first == second
-    assert (weights(whole)["$scale.only:skipped"] > 0) == (precision == "f16")
+    assert bool(weights(whole)["$scale.only:skipped"].any()) == (precision == "f16")
     saved = dlc.Trainer(Artifact.read(tmp_path / "half.dlc"), folder=tmp_path)
     saved.fit(epochs=6)
     assert all((saved.trained()[n] == v).all() for n, v in whole.trained().items())
@@ -254,9 +261,9 @@ def test_a_plateau_lowers_every_learning_rate() -> None:
     lowered.fit({"x": X, "y": Y}, epochs=2)
     assert lowered.rate == 0.25
     plain = dlc.trainer(text=texts[1], weights=lowered.trained())
-    before = lowered.trained()
+    before = trained(lowered)
     for trainer in (lowered, plain):
         trainer.step(x=X, y=Y)
     for name in ("body.0.w", "head.w", "head.b"):
-        one, other = (trainer.trained()[name] - before[name] for trainer in (lowered, plain))
+        one, other = [trained(trainer)[name] - before[name] for trainer in (lowered, plain)]
         np.testing.assert_allclose(one, other / 4, atol=1e-6)

@@ -126,7 +126,9 @@ def test_the_two_sides_of_a_gan_have_the_gradients_of_pytorch(block: str) -> Non
     for name, gradient in wanted.items():
         # The first moment of adam with beta1 = 0.5 is half of the first gradient.
         moment = trainer.weights.tensor(f"$optimizer.{block}:{name}.m").values()
-        np.testing.assert_allclose(2 * moment, gradient, atol=1e-5 * largest, err_msg=name)
+        np.testing.assert_allclose(
+            2 * moment.astype(np.float32), gradient, atol=1e-5 * largest, err_msg=name
+        )
     still = "generator" if block == "discriminate" else "discriminator"
     trained = trainer.trained()
     assert all((trained[n] == v).all() for n, v in start.items() if n.startswith(still))
