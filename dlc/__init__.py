@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from dlc.runtime.arrays.tensor import Tensor
     from dlc.runtime.cuda.pinned import pinned
+    from dlc.runtime.data.buckets import buckets
     from dlc.runtime.model import Model, load
     from dlc.runtime.training.trainer import Trainer
 
@@ -44,6 +45,7 @@ __all__ = [
     "Trainer",
     "Unsupported",
     "UsageError",
+    "buckets",
     "compile",
     "from_jax",
     "from_torch",
@@ -89,6 +91,8 @@ def _home(name: str) -> ModuleType:
             import dlc.runtime.arrays.tensor as home
         case "Trainer":
             import dlc.runtime.training.trainer as home
+        case "buckets":
+            import dlc.runtime.data.buckets as home
         case "pinned":
             import dlc.runtime.cuda.pinned as home
         case _:

@@ -21,6 +21,7 @@ NEVER_REFUSES = {
     "algebra": ITS_RULES,
     "fold_transposes": "a factor is a transpose or is not",
     "autodiff": EVERY_ONE,
+    "mixed_precision": "a product of f32 is rounded, and nothing else",
     "fuse_horizontally": "it joins what is small, and looks at nothing else",
     "canonicalize": ITS_RULES,
     "collapse": "two axes are walked as one or are not",

@@ -51,6 +51,7 @@ class View(Op):
     """A tensor in a root, a constant or a weight, its first element `offset` bytes from the start.
 
     Inside loops it may move: by `steps[k]` bytes for each round of the loop with counter `counters[k]`.
+    `before` marks what an input that the program overwrites was before.
     """
 
     root: Value = operand()
@@ -58,6 +59,7 @@ class View(Op):
     offset: Size = attribute(default=0)
     counters: tuple[int, ...] = attribute(default=())
     steps: Shape = attribute(default=())
+    before: bool = attribute(default=False)
 
     def infer(self) -> Type:
         return self.type

@@ -23,6 +23,8 @@ These states are `constant`: they begin as the optimizer says, whatever weights 
 """
 AVERAGE = "$average."
 """Stands before the weight's name in the names of averages of weights, as `OPTIMIZER` does."""
+SCALE = "$scale."
+"""Stands before the names of what a dynamic loss scale keeps: `$scale.value`, `$scale.generate:value`."""
 
 
 @op("weight.source")

@@ -100,6 +100,8 @@ class Op:
     """Whether its regions define symbols, such as functions, and have no terminator."""
     commutative: ClassVar[bool] = False
     """Whether its operands may be swapped without changing a bit of the result."""
+    is_product: ClassVar[bool] = False
+    """Whether it multiplies and adds: what mixed precision computes in 16 bits."""
     not_differentiable: ClassVar[str] = ""
     """Why it has no gradient, where it has none."""
 

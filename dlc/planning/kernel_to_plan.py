@@ -130,6 +130,8 @@ class _Writer:
         self.assignment = assignment
         self.constants = constants
         self.context = context
+        self.updated = frozenset(function.updates.values())
+        """The numbers of the arguments that results update."""
         self.end = scheduler.waves - 1
         self.body = Block()
         self.first_written: dict[int, int] = {}
@@ -265,7 +267,23 @@ class _Writer:
         steps = tuple([step for _, step in allocation.steps])
         strides = allocation.strides
         layout = dense if strides is None else ViewType(type.dtype, type.shape, strides)
-        return emit(mem.View(root, layout, allocation.offset, counters, steps))
+        before = self._is_from_before(origin)
+        return emit(mem.View(root, layout, allocation.offset, counters, steps, before))
+
+    def _is_from_before(self, value: Value) -> bool:
+        """Whether this is the value, or a loop's slice of it, that an argument has before its update."""
+        block = value.block
+        if block is None or value.op is not None:
+            return False
+        if block is self.function.body:
+            return value.index in self.updated
+        match block.parent:
+            case flow.Scan() as scan:
+                passed = value.index - 1
+                is_slice = 0 <= passed - len(scan.initial) < len(scan.xs)
+                return is_slice and self._is_from_before(self.origins[scan.operands[passed]])
+            case _:
+                return False
 
     # Work.
 

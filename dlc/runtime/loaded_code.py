@@ -62,14 +62,14 @@ def load_code(
             artifact,
             target,
             target.programs[entry.name],
-            len(entry.inputs) + len(entry.outputs),
+            entry,
             kernels,
         )
         for entry in manifest.entries
     }
     prepare = None
     if target.prepare is not None:
-        prepare = CompiledProgram(artifact, target, target.prepare.program, 0, kernels)
+        prepare = CompiledProgram(artifact, target, target.prepare.program, None, kernels)
         prepare.at({}, ())
     tables = [*programs.values(), *([] if prepare is None else [prepare])]
     links = None if untrusted else _links(artifact, comm)

@@ -20,9 +20,10 @@ from dlc.codegen.program.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
 from dlc.dialects.measured import upper_bound
+from dlc.ir.core import Value
 from dlc.ir.dims import Size, interval, minimum, product
 from dlc.ir.types import ViewType
-from dlc.runtime.artifact.certificate import Certificate, RootRecord, ViewRecord
+from dlc.runtime.artifact.certificate import Certificate, RootRecord, UpdateRecord, ViewRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,38 @@ def certificate(
             for each in placed
         ),
         views=tuple(_views(program, placed, sizes)),
+        updates=tuple(_updates(program, sizes)),
     )
+
+
+def _updates(program: mem.Program, sizes: Sizes) -> Iterator[UpdateRecord]:
+    """The inputs that the program updates, with the calls that read what they were and that write them."""
+    calls = [op for op in program.walk() if isinstance(op, mem.Call)]
+    roots = [op for op in program.body if isinstance(op, mem.Root) and op.kind == "input"]
+    updated = set(program.updates.values())
+    for root in roots:
+        if root.number in updated:
+            reads = [k for k, call in enumerate(calls) if _reads_before(call, root)]
+            writes = [k for k, call in enumerate(calls) if _writes(call, root)]
+            bytes = sizes.number(root.bytes)
+            yield UpdateRecord(root.number, str(bytes), tuple(reads), tuple(writes))
+
+
+def _reads_before(call: mem.Call, root: mem.Root) -> bool:
+    """Whether a call reads what an input was before its update."""
+    read = call.views[: len(call.views) - call.writes]
+    return any(view.before for view in _views_of(read, root))
+
+
+def _writes(call: mem.Call, root: mem.Root) -> bool:
+    return any(True for _ in _views_of(call.views[len(call.views) - call.writes :], root))
+
+
+def _views_of(views: Sequence[Value], root: mem.Root) -> Iterator[mem.View]:
+    """Those of some views that lie in a root."""
+    for value in views:
+        if isinstance(value.op, mem.View) and value.op.root is root.result:
+            yield value.op
 
 
 def _peak_of_schedule(placed: Sequence[Placed], sizes: Sizes) -> Entry:

@@ -92,6 +92,8 @@ class Convolution(Op):
     padding cuts elements off. f16 and bf16 accumulate in f32 and round once.
     """
 
+    is_product = True
+
     source: Value = operand()
     kernel: Value = operand()
     strides: tuple[int, ...] = attribute()

@@ -34,6 +34,8 @@ class MatMul(Op):
     f16 and bf16 accumulate in f32 and round once at the end.
     """
 
+    is_product = True
+
     lhs: Value = operand()
     rhs: Value = operand()
 
@@ -81,6 +83,8 @@ class DotGeneral(Decomposed):
     The result has the batch axes in the order given, then the other axes of lhs, then those of rhs, each
     in their order. f16 and bf16 accumulate in f32 and round once at the end.
     """
+
+    is_product = True
 
     lhs: Value = operand()
     rhs: Value = operand()

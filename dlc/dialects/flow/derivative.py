@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from dlc.dialects.array.elementwise import show
 from dlc.dialects.decomposed import Decomposed
+from dlc.dialects.flow.precision import narrow_products
 from dlc.dialects.flow.regions import Yield, check_arguments, types_of, yielded
 from dlc.dialects.flow.reverse import Backward, is_float, pull_back, repeated, sweep, zeros
 from dlc.errors import ModelError
 from dlc.ir.clone import clone_block, clone_into, move_into
-from dlc.ir.core import Array, Block, Builder, Evaluation, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
-from dlc.ir.types import Type
+from dlc.ir.types import DType, Type
 from dlc.ir.value_map import ValueMap
 
 __all__ = ["Custom", "StopGradient", "Vjp"]
@@ -25,7 +26,8 @@ class Vjp(Decomposed):
     The body is the function; there is one cotangent for each of its results that is a float. The results
     are those of the function, if `with_value` says so, and then one for each input in `wrt`: the sum over
     all results of the cotangent times the derivative by that input. The decomposition is the function
-    followed by its reverse, which refers to the function's values and computes none of them again.
+    followed by its reverse, which refers to the function's values and computes none of them again. With
+    `precision` the function's products, and so those of the reverse, are computed in that dtype.
     """
 
     inputs: Sequence[Value] = operands()
@@ -33,6 +35,9 @@ class Vjp(Decomposed):
     body: Block = region()
     wrt: tuple[int, ...] = attribute()
     with_value: bool = attribute(default=False)
+    precision: DType | None = attribute(
+        default=None, doc="bf16 or f16: the function's products in it"
+    )
 
     isolated = True
 
@@ -78,6 +83,8 @@ class Vjp(Decomposed):
 
     def _reverse(self, body: Block, emit: Builder, values: ValueMap) -> tuple[Value, ...]:
         """Move the body to where `emit` stands and its reverse behind it."""
+        if self.precision is not None:
+            narrow_products(body, self.precision, _replace)
         back = Backward(Block(), self.location, values)
         seeds, passed = self._seeds(body, back)
         wrt = [body.arguments[index] for index in self.wrt]
@@ -104,6 +111,12 @@ class Vjp(Decomposed):
                 passed.append(cotangent)
             seeds.append(seed)
         return seeds, passed
+
+
+def _replace(op: Op, values: Sequence[Value]) -> None:
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_by(new)
+    op.erase()
 
 
 @op("flow.custom")

@@ -39,6 +39,8 @@ class Attention(Structured, Decomposed):
     result [.., m] has the logarithm of each query's sum of powers of e, in f32 or f64.
     """
 
+    is_product = True
+
     query: Value = operand()
     keys: Value = operand()
     values: Value = operand()

@@ -26,6 +26,8 @@ class CachedAttention(Decomposed):
     gives NaN.
     """
 
+    is_product = True
+
     query: Value = operand()
     keys: Value = operand()
     values: Value = operand()

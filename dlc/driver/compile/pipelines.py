@@ -28,6 +28,7 @@ from dlc.passes.graph.fold_dequantize import fold_dequantize
 from dlc.passes.graph.fold_scales import fold_scales
 from dlc.passes.graph.fold_weights import fold_weights
 from dlc.passes.graph.layout import layout
+from dlc.passes.graph.mixed_precision import mixed_precision
 from dlc.passes.graph.products_to_float import products_to_float
 from dlc.passes.graph.sink_weight_gradients import sink_weight_gradients
 from dlc.passes.kernel.collapse import collapse
@@ -104,6 +105,7 @@ FUSE = (
 PIPELINE = {
     "graph": (
         Step(place),
+        Step(mixed_precision),
         Step(autodiff),
         Step(place),
         Step(partition),
@@ -174,6 +176,7 @@ STAGES = tuple(PIPELINE)
 
 REASONS = (
     Order(fold_dequantize, products_to_float, "products_to_float finds fast products of integers"),
+    Order(mixed_precision, autodiff, "autodiff differentiates the conversions, too"),
     Order(place, autodiff, "autodiff turns a transfer into one the other way"),
     Order(
         autodiff,

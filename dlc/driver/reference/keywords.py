@@ -25,12 +25,15 @@ ALIASES: Final = {
     "from": "module",
     "in": "scan",
     "keep": "train",
+    "loss_scale": "train",
     "key": "param",
     "loss": "train",
     "metric": "train",
     "next": "scan",
     "not": "or",
     "optimizer": "train",
+    "precision": "train",
+    "rate": "train",
     "reverse": "scan",
     "seed": "train",
     "stop": "train",
@@ -378,7 +381,9 @@ _WORDS: Final = (
         "`freeze = PART` leaves parts of the module as they are, `optimizer(PART)` updates a part, and in "
         "those of `eval = PART` `training` is false. `accumulate = N` sums the gradients of N batches in a "
         "step, `average = ema(decay=0.999)` keeps averages of weights. `stop = early(loss, patience=5)` "
-        "ends a training that gets no better, `keep = best(loss)` keeps the best checkpoint. With names, "
+        "ends a training that gets no better, `keep = best(loss)` keeps the best checkpoint, "
+        "`rate = plateau(loss)` lowers the learning rates; `precision = bf16` computes products in 16 "
+        "bits, `loss_scale = 1024` scales the loss. With names, "
         "`train NAME for Module { ... }`, a module has several blocks. dlc train does it.",
         """
         import nn (Linear)

@@ -12,6 +12,7 @@ from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import TrainingPlan, plan_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import Diagnostic, UsageError
+from dlc.ir.types import F32
 from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.mapped_files import check_inside
@@ -34,15 +35,18 @@ class CheckedTraining:
     unused: tuple[weight.Source, ...]
     warnings: tuple[Diagnostic, ...] = ()
     """That its data is not there."""
+    precision: str = F32.name
+    """In what it computes products."""
 
     @property
     def head(self) -> str:
         """The block with its parameters, as people read it."""
         name = f"train {self.block} for {self.module}" if self.block else f"train {self.module}"
         rows = (("trains", self.trained), ("freezes", self.frozen), ("does not use", self.unused))
-        return "\n    ".join(
-            [name, *[f"{what} {_told(sources)}" for what, sources in rows if sources]]
-        )
+        told = [f"{what} {_told(sources)}" for what, sources in rows if sources]
+        if self.precision != F32.name:
+            told.append(f"computes products in {self.precision}")
+        return "\n    ".join([name, *told])
 
     def data(self) -> dict[str, object]:
         """All of it, for programs: numbers of parameters, and the weights that have them."""
@@ -50,6 +54,7 @@ class CheckedTraining:
         return {
             "block": self.block,
             "module": self.module,
+            "precision": self.precision,
             **{
                 name: {"parameters": _count(sources), "weights": [s.sym_name for s in sources]}
                 for name, sources in rows.items()
@@ -103,7 +108,13 @@ def _checked(request: CompileRequest) -> CheckedTraining:
     frozen = [s for s in rest if s.sym_name in model.frozen]
     unused = [s for s in rest if s.sym_name not in model.frozen]
     return CheckedTraining(
-        facts.block, facts.module, tuple(trained), tuple(frozen), tuple(unused), warnings
+        facts.block,
+        facts.module,
+        tuple(trained),
+        tuple(frozen),
+        tuple(unused),
+        warnings,
+        facts.precision,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dlc.dialects.builtin import Module
 from dlc.driver.source.extensions import load_extensions
@@ -23,6 +23,7 @@ from dlc.importers.stablehlo.opening import read_mlir
 from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.core import Op
 from dlc.ir.passes import Context
+from dlc.ir.types import F32
 from dlc.ir.verify import verify
 from dlc.planning.capacity import check_interface
 from dlc.runtime.artifact.contents import Artifact
@@ -72,7 +73,8 @@ def open_model(
         map_file(path)  # one message for an unreadable file, whatever its kind
     import_request = import_request or ImportRequest()
     import_request.check_for(path)
-    model = opener(path, text, module, settings or {}, places or {}, import_request)
+    chosen = Opening(text, module, settings or {}, places or {}, import_request)
+    model = opener(path, chosen)
     with model.quoting():
         check_interface(model.module)
     model.reopen = lambda: open_model(
@@ -110,9 +112,8 @@ def open_training(
         )
     if text is None:
         map_file(path)
-    model = _open_text(
-        path, text, module, settings or {}, places or {}, purpose=purpose, block=block
-    )
+    chosen = Opening(text, module, settings or {}, places or {})
+    model = _open_text(path, chosen, purpose=purpose, block=block)
     model.reopen = lambda: open_training(
         path,
         text=text,
@@ -125,20 +126,33 @@ def open_training(
     return model
 
 
-Opener: TypeAlias = Callable[
-    [Path, str | None, str | None, Chosen, Places, ImportRequest], SourceModel
-]
-"""From a path, its text if that is given, the module, settings and places that were chosen, and what an
-import was asked for, to what the file holds."""
+class Opening(NamedTuple):
+    """How a file is opened: its text if that is given, the module, settings and places that were chosen,
+    and what an import was asked for."""
+
+    text: str | None
+    module: str | None
+    settings: Chosen
+    places: Places
+    import_request: ImportRequest = ImportRequest()
+
+    def refuse_choices(self, path: Path) -> None:
+        """Refuse parameters of IR and artifacts: they were chosen when the text was compiled."""
+        if self.settings or self.places or self.module is not None:
+            raise UsageError(
+                f"{path.name} has no modules and no parameters any more",
+                code="D0919",
+                help="choose them where the model's text is compiled",
+            )
+
+
+Opener: TypeAlias = Callable[[Path, Opening], SourceModel]
+"""From a path and how it is opened to what the file holds."""
 
 
 def _open_text(
     path: Path,
-    text: str | None,
-    module: str | None,
-    settings: Chosen,
-    places: Places,
-    _: ImportRequest | None = None,
+    chosen: Opening,
     *,
     purpose: Purpose = "call",
     block: str | None = None,
@@ -146,12 +160,12 @@ def _open_text(
     context = Context()
     elaborated = elaborate(
         path,
-        text=text,
-        module=module,
-        settings=settings,
+        text=chosen.text,
+        module=chosen.module,
+        settings=chosen.settings,
         values=context.values,
         purpose=purpose,
-        places=places,
+        places=chosen.places,
         block=block,
     )
     return SourceModel(
@@ -190,20 +204,17 @@ def _training_facts(block: frontend.Training) -> Training:
         block.parts,
         block.stop,
         block.keep,
+        block.rate,
+        block.precision.name if block.precision else F32.name,
+        block.scale is not None and block.scale.is_dynamic,
     )
 
 
-def _open_ir(
-    path: Path,
-    text: str | None,
-    module: str | None,
-    settings: Chosen,
-    places: Places,
-    _: ImportRequest,
-) -> SourceModel:
-    _refuse_choices(path, module, settings, places)
+def _open_ir(path: Path, chosen: Opening) -> SourceModel:
+    chosen.refuse_choices(path)
     name = readable(path.name)
-    source_text = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
+    given = chosen.text
+    source_text = Source.read(path, name, MAX_IR_BYTES).text if given is None else given
     parsed = read_ir(source_text, name)
     training = take_training(parsed)
     model = SourceModel(
@@ -219,25 +230,8 @@ def _place(model: SourceModel) -> None:
     model.stage = model.read_at = model.stages[0]
 
 
-def _refuse_choices(path: Path, module: str | None, settings: Chosen, places: Places) -> None:
-    """Refuse parameters of IR and artifacts: they were chosen when the text was compiled."""
-    if settings or places or module is not None:
-        raise UsageError(
-            f"{path.name} has no modules and no parameters any more",
-            code="D0919",
-            help="choose them where the model's text is compiled",
-        )
-
-
-def _open_artifact(
-    path: Path,
-    text: str | None,
-    module: str | None,
-    settings: Chosen,
-    places: Places,
-    _: ImportRequest,
-) -> SourceModel:
-    _refuse_choices(path, module, settings, places)
+def _open_artifact(path: Path, chosen: Opening) -> SourceModel:
+    chosen.refuse_choices(path)
     return open_artifact(Artifact.read(path), path.name, path.parent)
 
 
@@ -273,30 +267,16 @@ def _graph_of(artifact: Artifact) -> str:
         ) from None
 
 
-def _open_onnx(
-    path: Path,
-    text: str | None,
-    module: str | None,
-    settings: Chosen,
-    places: Places,
-    import_request: ImportRequest,
-) -> SourceModel:
-    _refuse_choices(path, module, settings, places)
-    return source_of(import_request.read(path), readable(path.name), path.parent)
+def _open_onnx(path: Path, chosen: Opening) -> SourceModel:
+    chosen.refuse_choices(path)
+    return source_of(chosen.import_request.read(path), readable(path.name), path.parent)
 
 
 def _open_imported(read: Callable[[Path], ImportedModel]) -> Opener:
     """The opener of files of another framework, which have shapes and bounds of their own."""
 
-    def opener(
-        path: Path,
-        text: str | None,
-        module: str | None,
-        settings: Chosen,
-        places: Places,
-        _: ImportRequest,
-    ) -> SourceModel:
-        _refuse_choices(path, module, settings, places)
+    def opener(path: Path, chosen: Opening) -> SourceModel:
+        chosen.refuse_choices(path)
         return source_of(read(path), readable(path.name), path.parent)
 
     return opener

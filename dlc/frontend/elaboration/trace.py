@@ -102,7 +102,7 @@ class Trace(Builder):
     __slots__ = (
         "_locations", "_on_trial", "base_key", "bounds", "brought", "conditions", "declared", "device",
         "folder", "frame", "gets", "implicit_seed", "inouts", "loops", "placed", "places", "problems",
-        "source", "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
+        "rate", "source", "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -116,6 +116,8 @@ class Trace(Builder):
         self.steps = 0
         self.training = False
         self.total_steps: Value | None = None
+        self.rate: Value | None = None
+        """The part of the learning rates that a plateau has left, in a step that is passed it."""
         self.declared: dict[Value, SourceLocation] = {}
         self.base_key: Value | None = None
         self.implicit_seed = False

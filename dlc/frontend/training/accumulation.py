@@ -6,15 +6,15 @@ carries the sums of losses and gradients, and the states, which each microbatch 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlc.dialects import array, flow
 from dlc.dialects.array.shape import reshape
-from dlc.frontend.elaboration.tensors import convert, dtype_of, tensor_type
+from dlc.frontend.elaboration.tensors import broadcast_to, convert, dtype_of, tensor_type
 from dlc.frontend.elaboration.trace import Loop, Trace, capture
 from dlc.ir.core import Block, Value
-from dlc.ir.types import BF16, F16, F32, TensorType
+from dlc.ir.types import BF16, F16, F32, F64, TensorType
 
 __all__ = ["Differentiated", "accumulated"]
 
@@ -45,9 +45,12 @@ def accumulated(
     count: int,
     inputs: Mapping[str, Value],
     differentiate: Callable[[Mapping[str, Value]], Differentiated],
+    weight: int | None = None,
 ) -> Differentiated:
     """The means of losses and gradients over `count` microbatches of the inputs.
 
+    With `weight`, the number of the loss that says what its microbatch counts, they are means by that, and
+    this number is a sum.
     `differentiate` elaborates one microbatch. It is called twice: what it gives is known, and with it what
     the loop carries, only after the first time, which is thrown away.
     """
@@ -66,12 +69,8 @@ def accumulated(
     slices = {name: loop.block.add_argument(_row(value)) for name, value in rows.items()}
     with at.inside(loop.block), at.looping(loop):
         found = differentiate(slices)
-        added = [
-            at(array.Add(total, convert(at, value, dtype_of(total))))
-            for total, value in zip(
-                carried, (*found.losses, *found.gradients.values()), strict=False
-            )
-        ]
+        own = [*found.losses, *found.gradients.values()]
+        added = _added(at, carried[: len(sums)], own, weight)
         at.place(flow.Yield([*added, *[found.states[state] for state in states]]))
     _read_carried(loop.block, dict(zip(states, carried[len(sums) :], strict=True)))
     results = at.all(
@@ -86,8 +85,7 @@ def accumulated(
             False,
         )
     )
-    own = [*found.losses, *found.gradients.values()]
-    means = [_mean(at, total, count, like) for total, like in zip(results, own, strict=False)]
+    means = _means(at, results[: len(sums)], count, own, weight)
     losses, gradients = means[: len(found.losses)], means[len(found.losses) :]
     return Differentiated(
         losses,
@@ -112,9 +110,36 @@ def _wide(type: TensorType) -> TensorType:
     return type.with_dtype(F32) if type.dtype in (F16, BF16) else type
 
 
-def _mean(at: Trace, total: Value, count: int, like: Value) -> Value:
-    part = at(array.Multiply(total, array.constant_like(at, 1 / count, total)))
-    return convert(at, part, dtype_of(like))
+def _added(
+    at: Trace, totals: Sequence[Value], values: Sequence[Value], weight: int | None
+) -> list[Value]:
+    """The sums with the values of one more microbatch, each times its weight if there is one."""
+    wide = [convert(at, v, dtype_of(total)) for v, total in zip(values, totals, strict=True)]
+    if weight is not None:
+        by = wide[weight]
+        wide = [v if k == weight else _times(at, v, by) for k, v in enumerate(wide)]
+    return [at(array.Add(total, v)) for total, v in zip(totals, wide, strict=True)]
+
+
+def _means(
+    at: Trace, totals: Sequence[Value], count: int, like: Sequence[Value], weight: int | None
+) -> list[Value]:
+    """The means from the sums, in the dtypes of the values that were added; a weight stays a sum."""
+    if weight is None:
+        part = array.fill(at, 1 / count, TensorType(F64))
+    else:
+        one = array.constant_like(at, 1, totals[weight])
+        part = at(array.Divide(one, totals[weight]))
+    return [
+        convert(at, total if k == weight else _times(at, total, part), dtype_of(value))
+        for k, (total, value) in enumerate(zip(totals, like, strict=True))
+    ]
+
+
+def _times(at: Trace, value: Value, factor: Value) -> Value:
+    """A value times a number."""
+    own = convert(at, factor, dtype_of(value))
+    return at(array.Multiply(value, broadcast_to(at, own, tensor_type(value).shape)))
 
 
 def _read_carried(block: Block, states: Mapping[Value, Value]) -> None:

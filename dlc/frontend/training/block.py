@@ -32,9 +32,11 @@ from dlc.frontend.training.functions import (
 )
 from dlc.frontend.training.optimizers import Group, groups_of
 from dlc.frontend.training.parts import Part, in_eval_mode, parts_of
+from dlc.frontend.training.plateau import plateau
+from dlc.frontend.training.scaling import LossScale, loss_scale, precision
 from dlc.frontend.training.state_updates import lift_sets
-from dlc.ir.types import F32, TensorType
-from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource, Watched
+from dlc.ir.types import F32, DType, TensorType
+from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource, Plateau, Watched
 from dlc.runtime.training.history import TEST
 from dlc.text.model import ast
 
@@ -45,7 +47,8 @@ __all__ = [
 
 ENTRIES: Final = (
     "data", "loss", "metric", "optimizer", "freeze", "eval", "batch", "accumulate", "average", "epochs",
-    "seed", "checkpoint", "stop", "keep",
+    "seed", "checkpoint", "stop", "keep", "precision", "loss_scale",
+    "rate",
 )  # fmt: skip
 
 
@@ -75,6 +78,11 @@ class Training:
     """The decay of the averages of weights, if there are any."""
     stop: Watched | None
     keep: Watched | None
+    rate: Plateau | None
+    """What lowers the learning rates."""
+    precision: DType | None
+    """In what the products of the loss are computed, unless that is f32."""
+    scale: LossScale | None
     loss: ast.Loss = field(repr=False)
     measured: tuple[ast.Metric, ...] = field(repr=False)
     groups: tuple[Group, ...] = field(repr=False)
@@ -145,6 +153,8 @@ class _Check:
             self._average(),
             self._watched("stop", "early", data),
             self._watched("keep", "best", data),
+            self._rate(data),
+            *self._precision(),
             self.losses[0],
             tuple(self.metrics),
             groups,
@@ -337,7 +347,14 @@ class _Check:
             help = "leave a part out of freeze: it is trained"
             self._report("D0550", f"no weight of {self.node.name} is left to train", span, help)
             return ()
-        groups = groups_of(self.ev, self.root, self.library, self.optimizers, trained)
+        groups = groups_of(
+            self.ev,
+            self.root,
+            self.library,
+            self.optimizers,
+            trained,
+            lowered="rate" in self.settings,
+        )
         grouped = {symbol for group in groups for symbol in group.symbols}
         left = [symbol for symbol in trained if symbol not in grouped]
         if left and groups and all(entry.parts for entry in self.optimizers):
@@ -377,22 +394,46 @@ class _Check:
         entry = self.settings.get("average")
         return None if entry is None else average(self.ev, self.root, entry)
 
+    def _precision(self) -> tuple[DType | None, LossScale | None]:
+        """The dtype of products, and the scale of the loss."""
+        entry = self.settings.get("precision")
+        dtype = None if entry is None else precision(self.ev, entry)
+        return dtype, loss_scale(self.ev, self.root, self.settings.get("loss_scale"), dtype)
+
     def _watched(self, name: str, function: str, data: DataSource) -> Watched | None:
         """What `stop = early(...)` or `keep = best(...)` watches."""
         entry = self.settings.get(name)
         if entry is None:
             return None
-        metrics = [metric.name for metric in self.metrics]
-        known = ("loss", *self.parts, *metrics)
-        found = watched(self.ev, self.root, entry, function, known)
+        found = watched(self.ev, self.root, entry, function, self._known())
         span = entry.value.span
-        if found is not None and found.metric in metrics and not (data.test_part or data.test_path):
-            message = f"{found.metric} is measured on the examples for the test, and there are none"
-            self._report("D0549", message, span, "keep some: data = npz(..., test=0.2)")
+        if found is not None:
+            self._is_measured(found.metric, data, span)
         if name == "keep" and "checkpoint" not in self.settings:
             help = 'write checkpoint = file("model.safetensors")'
             self._report("D0531", "the best checkpoint is kept beside the last one", span, help)
         return found
+
+    def _rate(self, data: DataSource) -> Plateau | None:
+        """What `rate = plateau(...)` says."""
+        entry = self.settings.get("rate")
+        if entry is None:
+            return None
+        found = plateau(self.ev, self.root, entry, self._known())
+        if found is not None:
+            self._is_measured(found.metric, data, entry.value.span)
+        return found
+
+    def _known(self) -> tuple[str, ...]:
+        """What is measured after each epoch."""
+        return ("loss", *self.parts, *[metric.name for metric in self.metrics])
+
+    def _is_measured(self, name: str, data: DataSource, span: ast.Span) -> None:
+        """Refuse to watch a metric where there are no examples for the test."""
+        is_metric = any(metric.name == name for metric in self.metrics)
+        if is_metric and not (data.test_part or data.test_path):
+            message = f"{name} is measured on the examples for the test, and there are none"
+            self._report("D0549", message, span, "keep some: data = npz(..., test=0.2)")
 
     def _checkpoint(self) -> tuple[str, int] | None:
         entry = self.settings.get("checkpoint")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 from dlc.errors import ModelError
 from dlc.errors.suggest import did_you_mean
@@ -16,7 +16,7 @@ from dlc.runtime.artifact.manifest import Watched
 from dlc.runtime.data.source import Setting
 from dlc.text.model import ast
 
-__all__ = ["MOST", "average", "called", "checkpoint", "constant", "watched", "whole"]
+__all__ = ["MOST", "average", "called", "checkpoint", "constant", "measured_by", "watched", "whole"]
 
 SAFETENSORS: Final = ".safetensors"
 MOST = (1 << 32) - 1
@@ -102,17 +102,42 @@ def watched(
         return None
     _, call = found
     named = {item.name: item.value for item in call.arguments if item.name is not None}
-    positional = [item.value for item in call.arguments if item.name is None]
-    mode = constant(ev, root, named.pop("mode")) if "mode" in named else None
     patience = constant(ev, root, named.pop("patience")) if "patience" in named and patient else 1
+    measure = measured_by(ev, root, entry, call, named, known, example)
+    if measure is None:
+        return None
+    if not isinstance(patience, int) or isinstance(patience, bool) or patience < 1:
+        message = f"patience is a number of epochs from 1 on, found {patience}"
+        ev.report(ev.at.fail("D0534", message, call.span, help=f"write {entry.name} = {example}"))
+        return None
+    return Watched(*measure, patience)
+
+
+def measured_by(
+    ev: Evaluator,
+    root: Instance,
+    entry: ast.Setting,
+    call: ast.Call,
+    named: Mapping[str, ast.Expr],
+    known: Sequence[str],
+    example: str,
+) -> tuple[str, Literal["min", "max"]] | None:
+    """The measure that a call watches, and whether its least or its greatest value is the best.
+
+    `named` are the arguments with names that nothing else has taken. None where it is wrong, which is
+    recorded.
+    """
+    function = call.function.name if isinstance(call.function, ast.Name) else ""
+    rest = dict(named)
+    mode = constant(ev, root, rest.pop("mode")) if "mode" in rest else None
+    positional = [item.value for item in call.arguments if item.name is None]
     match positional:
-        case [ast.Name(name=metric)] if not named and metric in known:
+        case [ast.Name(name=metric)] if not rest and metric in known:
             pass
         case _:
             message = f"{function} takes the loss or a metric: one of {', '.join(known)}"
-            ev.report(
-                ev.at.fail("D0534", message, call.span, help=f"write {entry.name} = {example}")
-            )
+            help = f"write {entry.name} = {example}"
+            ev.report(ev.at.fail("D0534", message, call.span, help=help))
             return None
     if metric == "loss":
         mode = mode or "min"
@@ -124,11 +149,7 @@ def watched(
         message = f"{function}({metric}) does not say which {metric} is the best"
         ev.report(ev.at.fail("D0534", message, call.span, help=help))
         return None
-    if not isinstance(patience, int) or isinstance(patience, bool) or patience < 1:
-        message = f"patience is a number of epochs from 1 on, found {patience}"
-        ev.report(ev.at.fail("D0534", message, call.span, help=f"write {entry.name} = {example}"))
-        return None
-    return Watched(metric, "max" if mode == "max" else "min", patience)
+    return metric, "max" if mode == "max" else "min"
 
 
 def checkpoint(ev: Evaluator, root: Instance, entry: ast.Setting) -> tuple[str, int] | None:

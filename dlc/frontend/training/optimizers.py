@@ -20,11 +20,12 @@ from dlc.frontend.modules.instances import Core, Instance
 from dlc.frontend.modules.layers import instantiate
 from dlc.frontend.sources.files import File
 from dlc.frontend.training.parts import parts_of
+from dlc.frontend.training.plateau import lower_rates
 from dlc.frontend.training.ranges import check_optimizer
 from dlc.frontend.weights.symbols import weight_value
 from dlc.ir.core import Value
 from dlc.ir.types import F32, F64, I32, TensorType
-from dlc.runtime.artifact.manifest import NUMBER, TOTAL
+from dlc.runtime.artifact.manifest import NUMBER, RATE, TOTAL
 from dlc.text.model import ast
 
 __all__ = ["Group", "Optimizers", "groups_of", "updated"]
@@ -45,12 +46,15 @@ def groups_of(
     library: File,
     entries: Sequence[ast.Setting],
     trained: Mapping[str, Weight],
+    *,
+    lowered: bool,
 ) -> tuple[Group, ...]:
     """The optimizers of a block with their weights; `trained` are the weights that are not frozen.
 
+    `lowered` says that a plateau lowers their learning rates.
     `optimizer(PART) = ...` updates a part, `optimizer = ...` all the rest. What is wrong is recorded.
     """
-    optimizers = Optimizers(ev, root, library)
+    optimizers = Optimizers(ev, root, library, lowered=lowered)
     groups: list[Group] = []
     taken: dict[str, ast.Setting] = {}
     for entry in sorted(entries, key=lambda entry: not entry.parts):
@@ -91,8 +95,9 @@ def _symbols(
 class Optimizers:
     """Makes the optimizers that the root module, its file and the library know."""
 
-    def __init__(self, ev: Evaluator, root: Instance, library: File) -> None:
+    def __init__(self, ev: Evaluator, root: Instance, library: File, *, lowered: bool) -> None:
         self.ev, self.at, self.root, self.library = ev, ev.at, root, library
+        self.lowered = lowered
         home = root.core.definition.home
         assert isinstance(home, File)
         own = {n: f for n in list(home.known()) if isinstance(f := root.find(n), ModuleDefinition)}
@@ -134,6 +139,8 @@ class Optimizers:
                 help="an optimizer gives a weight's next value: fn update(p, g, step) -> f32[..]",
             )
         check_optimizer(self.ev, core, call.span, library=definition.home is self.library)
+        if self.lowered:
+            lower_rates(self.ev, core)
         return core
 
     def _arguments(self, call: ast.Call) -> Arguments:
@@ -158,10 +165,11 @@ class Optimizers:
             with at.scratch():
                 at.stand(entry.value.span)
                 at.total_steps = at.top.add_argument(TensorType(I32), TOTAL)
+                at.rate = at.top.add_argument(TensorType(F32), RATE)
                 inputs = ((type, "p"), (type, "g"), (TensorType(I32), NUMBER))
                 updated(self.ev, core, *[at.top.add_argument(t, n) for t, n in inputs])
         finally:
-            at.training, at.total_steps = outer, None
+            at.training, at.total_steps, at.rate = outer, None, None
             at.source = self.root.source
 
 

@@ -28,11 +28,13 @@ from dlc.frontend.training.block import Training
 from dlc.frontend.training.functions import declared_input, loss_values, one_number, scope_of
 from dlc.frontend.training.optimizers import updated
 from dlc.frontend.training.parts import in_eval_mode
+from dlc.frontend.training.scaling import SKIPPED, DynamicScale, unscaled
 from dlc.frontend.training.state_updates import lift_sets
 from dlc.frontend.weights.symbols import weight_value
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.types import F32, I32, TensorType
-from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, STEP, TOTAL
+from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, RATE, STEP, TOTAL
+from dlc.runtime.training.epoch_sums import WEIGHT
 from dlc.text.model import ast
 
 __all__ = ["LOSS", "Purpose", "train_functions"]
@@ -58,6 +60,8 @@ class _Functions:
         self.states: list[Weight] = []
         self.averages: dict[str, Weight] = {}
         """The averages of weights by the weights' symbols, once `step` ran."""
+        self.scale: Value | None = None
+        """What the loss is multiplied with in the backward pass, while `step` runs."""
 
     # One step -------------------------------------------------------------------------------------
 
@@ -67,24 +71,52 @@ class _Functions:
         at = self.at
         step = at.top.add_argument(TensorType(I32), NUMBER)
         total = at.top.add_argument(TensorType(I32), TOTAL)
-        at.training, at.total_steps = True, total
+        rate = at.top.add_argument(TensorType(F32), RATE) if self.training.rate else None
+        at.training, at.total_steps, at.rate = True, total, rate
         try:
-            losses, gradients, following = self._gradients(scope)
-            clipped = self._clipped(gradients)
-            for symbol, gradient in clipped.items():
-                following[at.gets[symbol]] = self._updated(symbol, gradient, step)
-            following.update(lift_sets(at.top))
-            following.update(self._averages(following, step))
+            results, following = self._stepped(scope, step)
         finally:
-            at.training, at.total_steps = False, None
-        if not total.uses:
-            at.top.remove_argument(total.index)
+            at.training, at.total_steps, at.rate = False, None, None
+        for argument in (rate, total):
+            if argument is not None and not argument.uses:
+                at.top.remove_argument(argument.index)
         names = {get: symbol for symbol, get in at.gets.items()}
-        results = [
-            *zip(("loss", *self.training.parts), losses, strict=True),
-            *[(names[get], value) for get, value in following.items()],
-        ]
+        results += [(names[get], value) for get, value in following.items()]
         return self._finish(STEP, results)
+
+    def _stepped(
+        self, scope: Scope, step: Value
+    ) -> tuple[list[tuple[str, Value]], dict[Value, Value]]:
+        """The numbers that a step gives, and what weights and states become."""
+        dynamic = self._scale()
+        if dynamic is not None:
+            step = dynamic.counted(step)
+        losses, gradients, following = self._gradients(scope)
+        results = list(zip(("loss", *self.training.parts), losses, strict=True))
+        if self.scale is not None:
+            gradients = {n: unscaled(self.at, g, self.scale) for n, g in gradients.items()}
+        for symbol, gradient in self._clipped(gradients).items():
+            following[self.at.gets[symbol]] = self._updated(symbol, gradient, step)
+        following.update(lift_sets(self.at.top))
+        following.update(self._averages(following, step))
+        if dynamic is not None:
+            following, skipped = dynamic.kept(following, list(gradients.values()))
+            results.append((SKIPPED, skipped))
+        return results, following
+
+    def _scale(self) -> DynamicScale | None:
+        """Set `scale`, the scale of the loss; one that changes is the result."""
+        scale = self.training.scale
+        if scale is None:
+            return None
+        if not scale.is_dynamic:
+            self.scale = array.fill(self.at, scale.start, TensorType(F32))
+            return None
+        place = self.source.place(self.training.loss.span)
+        dynamic = DynamicScale(self.at, scale, self._block_prefix, place)
+        self.states += dynamic.states
+        self.scale = dynamic.value
+        return dynamic
 
     def _gradients(self, scope: Scope) -> Differentiated:
         """The losses of the batch, the gradient for each weight, and what the states become."""
@@ -92,8 +124,15 @@ class _Functions:
         inputs = {name: value for name in names if isinstance(value := scope.names[name], Value)}
         if self.training.accumulate == 1:
             return self._differentiated(scope, inputs)
-        count = self.training.accumulate
-        return accumulated(self.at, count, inputs, lambda rows: self._differentiated(scope, rows))
+        names = ("loss", *self.training.parts)
+        weight = names.index(WEIGHT) if WEIGHT in names else None
+        return accumulated(
+            self.at,
+            self.training.accumulate,
+            inputs,
+            lambda rows: self._differentiated(scope, rows),
+            weight,
+        )
 
     def _differentiated(self, outer: Scope, inputs: Mapping[str, Value]) -> Differentiated:
         """The losses of these inputs, what each trained weight receives, and what the states become."""
@@ -116,14 +155,22 @@ class _Functions:
                 help="train a module that has weights, and use them in the loss",
             )
         at.stand(loss.body.span)
-        seeds = [array.fill(at, 1, tensor_type(value))]
+        seeds = [self._seed(tensor_type(value))]
         seeds += [array.fill(at, 0, tensor_type(k)) for k in kept if dtype_of(k).is_float]
-        results = at.all(flow.Vjp(tuple(captured), tuple(seeds), body, tuple(wrt), True))
+        results = at.all(
+            flow.Vjp(tuple(captured), tuple(seeds), body, tuple(wrt), True, self.training.precision)
+        )
         losses, count = 1 + len(parts), 1 + len(kept)
         names = {get: symbol for symbol, get in at.gets.items()}
         gradients = {names[captured[k]]: g for k, g in zip(wrt, results[count:], strict=True)}
         following = dict(zip(states, results[losses:count], strict=True))
         return Differentiated(list(results[:losses]), gradients, following)
+
+    def _seed(self, type: TensorType) -> Value:
+        """What the loss receives in the backward pass: its scale, or 1."""
+        if self.scale is None:
+            return array.fill(self.at, 1, type)
+        return convert(self.at, self.scale, type.dtype)
 
     def _is_trained(self, value: Value) -> bool:
         symbol = next((name for name, get in self.at.gets.items() if get is value), None)

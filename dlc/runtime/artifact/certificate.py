@@ -38,6 +38,19 @@ class ViewRecord(NamedTuple):
     place: str = ""
 
 
+class UpdateRecord(NamedTuple):
+    """An input, by its number, that a call updates in place: all of its `bytes`.
+
+    `reads` are the calls that read its value from before the call, `writes` those that write the new one;
+    calls count from 0 in the order of the step table. `dlc.runtime.artifact.update_check` verifies them.
+    """
+
+    input: int
+    bytes: str
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+
+
 class Certificate(NamedTuple):
     """The memory plan of one program.
 
@@ -51,6 +64,7 @@ class Certificate(NamedTuple):
     witnesses: tuple[int, ...] = ()
     roots: tuple[RootRecord, ...] = ()
     views: tuple[ViewRecord, ...] = ()
+    updates: tuple[UpdateRecord, ...] = ()
 
 
 def read_certificate(data: bytes) -> Certificate:

@@ -318,9 +318,9 @@ STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
 OF_RANK = "_of_rank"
 """What the names of these end in where a rank of a mesh runs them, on its part of a batch."""
-NUMBER, TOTAL, SEED = "step", "total_steps", "seed"
+NUMBER, TOTAL, SEED, RATE = "step", "total_steps", "seed", "$rate"
 """Inputs of a training step that are neither batch nor weight: its number, counted from 0, the number of
-all steps, and the seed of its random numbers."""
+all steps, the seed of its random numbers, and the part of the learning rates that a plateau has left."""
 
 
 class Watched(NamedTuple):
@@ -332,6 +332,25 @@ class Watched(NamedTuple):
     patience: int = 1
 
 
+class Plateau(NamedTuple):
+    """What lowers the learning rates once a measure gets no better (`rate = plateau(...)`).
+
+    Numbers with fractions are texts. A measure is better than the best so far if it is by more than
+    `threshold`, which is a part of it or with `threshold_mode` "abs" a difference. After more than
+    `patience` epochs without a better one the rates are multiplied by `factor`, down to the part `least` of
+    what the text says; the next `cooldown` epochs do not count.
+    """
+
+    metric: str
+    mode: Literal["min", "max"] = "min"
+    factor: str = "0.1"
+    patience: int = 10
+    threshold: str = "0.0001"
+    threshold_mode: Literal["rel", "abs"] = "rel"
+    cooldown: int = 0
+    least: str = "0.0"
+
+
 class Training(NamedTuple):
     """The training of an artifact with the entry points `train_step` and `evaluate`.
 
@@ -339,7 +358,9 @@ class Training(NamedTuple):
     from a batch. `checkpoint` is the path of the
     checkpoint relative to the model, if there is one, which is written after every `every` epochs.
     A step goes through `accumulate` batches; `parts` are the numbers that the loss gives besides itself.
-    `stop` ends the training early, `keep` says which checkpoint is the best.
+    `stop` ends the training early, `keep` says which checkpoint is the best, `rate` lowers the learning
+    rates. Products are computed in `precision`; `skips` says that a step tells whether it was skipped, as
+    those of a dynamic loss scale do.
     """
 
     module: str
@@ -355,6 +376,9 @@ class Training(NamedTuple):
     parts: tuple[str, ...] = ()
     stop: Watched | None = None
     keep: Watched | None = None
+    rate: Plateau | None = None
+    precision: str = "f32"
+    skips: bool = False
 
     @property
     def examples(self) -> int:

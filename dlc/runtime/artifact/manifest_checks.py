@@ -20,6 +20,7 @@ from dlc.runtime.artifact.manifest import (
     EVALUATE,
     NUMBER,
     OF_RANK,
+    RATE,
     SEED,
     STEP,
     TOTAL,
@@ -122,7 +123,7 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     weights = {
         weight.name: (weight.dtype, tuple(map(str, weight.shape))) for weight in manifest.weights
     }
-    own = {*facts.inputs, NUMBER, TOTAL, SEED}
+    own = {*facts.inputs, NUMBER, TOTAL, SEED, RATE}
     for entry in entries.values():
         for item in entry.inputs:
             if item.name not in own and weights.get(item.name) != (item.dtype, item.shape):

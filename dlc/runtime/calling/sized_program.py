@@ -16,9 +16,10 @@ from dlc.runtime.artifact import certificate as certificates
 from dlc.runtime.artifact import plan_check, program_check, size_expressions
 from dlc.runtime.artifact.certificate import Certificate
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import Program, Target
+from dlc.runtime.artifact.manifest import Entry, Program, Target
 from dlc.runtime.artifact.plan import Plan, Use
 from dlc.runtime.artifact.program_check import BadProgram, ProgramTable, Surroundings, Words
+from dlc.runtime.artifact.update_check import UpdateCheck
 from dlc.runtime.calling.device_partition import partition_program
 from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.system.buffers import Bytes, address, aligned_copy
@@ -32,10 +33,11 @@ class CompiledProgram:
         artifact: Artifact,
         target: Target,
         program: Program,
-        tensors: int,
+        entry: Entry | None,
         kernels: frozenset[int],
     ) -> None:
-        """`tensors` counts inputs and outputs, `kernels` are the numbers of the kernels of the target.
+        """`entry` is the entry point, None for the program that prepares the weights; `kernels` are the
+        numbers of the kernels of the target.
 
         Raises ArtifactError for an invalid table.
         """
@@ -50,8 +52,10 @@ class CompiledProgram:
             Root.SOURCES: sources,
             Root.CONSTANTS: len(artifact.section("constants")),
         }
+        tensors = 0 if entry is None else len(entry.inputs) + len(entry.outputs)
         self._table = self._checked(tensors, kernels)
         self._certificate = self._read_certificate()
+        self._check_updates(entry)
         self._uses = _arena_uses(self._table)
 
     def _checked(self, tensors: int, kernels: frozenset[int]) -> ProgramTable:
@@ -77,6 +81,17 @@ class CompiledProgram:
         try:
             return certificates.read_certificate(bytes(self.artifact.section(section)))
         except ValueError as error:
+            raise self.artifact.error_context.error("D0610", str(error), section=section) from None
+
+    def _check_updates(self, entry: Entry | None) -> None:
+        """Check that what an input was is read before it is overwritten; no size decides about that."""
+        names = {} if entry is None else {item.name: k for k, item in enumerate(entry.inputs)}
+        outputs = () if entry is None else entry.outputs
+        updated = {names[output.updates]: output.updates for output in outputs if output.updates}
+        try:
+            UpdateCheck(self._table, len(names), updated).check(self._certificate.updates)
+        except plan_check.BadPlan as error:
+            section = self.program.certificate
             raise self.artifact.error_context.error("D0610", str(error), section=section) from None
 
     def evidence(self, dims: Mapping[str, int]) -> tuple[Certificate, Plan]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dlc.errors import ModelError
 from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.data.buckets import Buckets
 from dlc.runtime.data.dataset import Batch, Dataset
 from dlc.runtime.data.fields import Array, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, missing, refusal
@@ -56,18 +57,21 @@ class Stream(Dataset):
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
     ) -> Generator[Batch]:
-        """See `Dataset.batches`; `epoch`, `batch` and `seed` have no effect, `start` skips batches.
+        """See `Dataset.batches`; `batch` has no effect, `start` skips batches.
 
+        `epoch` and `seed` decide about the order of `Buckets`, and have no effect on other iterables.
         Batches are not made ahead by default, since the user's iterator may not support another thread.
         Raises ModelError for a batch that does not fit, and D0547 for an exhausted iterator.
         """
-        made = self._made(start, out)
+        made = self._made(self._pass(epoch, seed), start, out)
         ahead = min(ahead or 0, len(out) - 1) if out else ahead
         return made_ahead(made, ahead) if ahead else made
 
-    def _made(self, start: int, out: Sequence[Mapping[str, Array]]) -> Generator[Batch]:
+    def _made(
+        self, items: Iterator[object], start: int, out: Sequence[Mapping[str, Array]]
+    ) -> Generator[Batch]:
         position = 0
-        for number, item in enumerate(self._pass()):
+        for number, item in enumerate(items):
             arrays, count = self._checked(item, number)
             position += count
             if position <= start:
@@ -85,7 +89,9 @@ class Stream(Dataset):
                 convert(array, DTYPES[have], self._fitting.dtype(name), made[name])
             yield made
 
-    def _pass(self) -> Iterator[object]:
+    def _pass(self, epoch: int, seed: int) -> Iterator[object]:
+        if isinstance(self._source, Buckets):
+            return self._source.batches(epoch, seed)
         if self._used_up:
             raise refusal(
                 NAME,

@@ -24,8 +24,9 @@ from dlc.runtime.system.mapped_files import map_file
 from dlc.runtime.training.history import History, number_of, restored, stored
 
 _KEY = "dlc.checkpoint"
-OPTIMIZER, AVERAGE = "$optimizer.", "$average."
-"""These stand before a weight's name in the names of what its optimizer keeps, and of its average."""
+OPTIMIZER, AVERAGE, SCALE = "$optimizer.", "$average.", "$scale."
+"""These stand before a weight's name in the names of what its optimizer keeps, and of its average; the last
+one before the names of what a loss scale keeps."""
 _ONE, _BY_BLOCK = 1, 2
 _NUMBERS = ("epoch", "step", "position", "seed")
 _KEYS = {*_NUMBERS, "history", "total"}
@@ -46,6 +47,8 @@ class Facts(NamedTuple):
     """Sum of the losses of those examples, so that a resumed epoch has the same mean loss."""
     parts: Mapping[str, float] = MappingProxyType({})
     """The same of the further numbers that the loss gives."""
+    weight: float | None = None
+    """What those examples count in the means, where that is not their number."""
 
 
 class Checkpoint(NamedTuple):
@@ -98,7 +101,7 @@ def block_of(name: str) -> str | None:
     >>> block_of("$optimizer.generate:head.w.m"), block_of("$optimizer.head.w.m"), block_of("head.w")
     ('generate', '', None)
     """
-    kind = next((kind for kind in (OPTIMIZER, AVERAGE) if name.startswith(kind)), None)
+    kind = next((kind for kind in (OPTIMIZER, AVERAGE, SCALE) if name.startswith(kind)), None)
     if kind is None:
         return None
     block, colon, _ = name.removeprefix(kind).partition(":")
@@ -157,7 +160,8 @@ def _record(facts: Facts) -> dict[str, Json]:
     numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
     parts: dict[str, Json] = {name: repr(total) for name, total in facts.parts.items()}
     measured: dict[str, Json] = {"history": stored(facts.history), "total": repr(facts.total)}
-    return {**numbers, **measured, **({"parts": parts} if parts else {})}
+    weight: dict[str, Json] = {} if facts.weight is None else {"weight": repr(facts.weight)}
+    return {**numbers, **measured, **({"parts": parts} if parts else {}), **weight}
 
 
 def progress_of_text(text: str, name: str) -> dict[str, Facts]:
@@ -193,7 +197,7 @@ def _by_block(record: Mapping[str, Json]) -> dict[str, Facts]:
 
 def _facts(record: Json) -> Facts:
     """The progress of one block; raises Mismatch for any other value."""
-    if not isinstance(record, dict) or set(record) - {"parts"} != _KEYS:
+    if not isinstance(record, dict) or set(record) - {"parts", "weight"} != _KEYS:
         raise Mismatch(f"expected the keys {', '.join(sorted(_KEYS))}")
     if not all(type(record[key]) is int and cast(int, record[key]) >= 0 for key in _NUMBERS):
         raise Mismatch(f"{', '.join(_NUMBERS)} are whole numbers from 0 on")
@@ -203,7 +207,8 @@ def _facts(record: Json) -> Facts:
     if not isinstance(parts, dict):
         raise Mismatch("parts are numbers by name")
     sums = {name: number_of(text) for name, text in parts.items()}
-    return Facts(**numbers, history=history, total=total, parts=sums)
+    weight = number_of(record["weight"]) if "weight" in record else None
+    return Facts(**numbers, history=history, total=total, parts=sums, weight=weight)
 
 
 def _newer(name: str, version: Json | None) -> UsageError:

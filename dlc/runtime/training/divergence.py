@@ -33,6 +33,13 @@ def check_loss(loss: float, step: int) -> None:
         raise _diverged(f"the loss is {loss}", step)
 
 
+def check_scale(scale: float, step: int) -> None:
+    """Raises CallError (D0815) for a loss scale that many skipped steps have halved to below 1."""
+    if scale < 1:
+        what = "the gradients are infinite or NaN, even of a loss that is hardly scaled any more,"
+        raise _diverged(what, step)
+
+
 def check_weights(tensors: Mapping[str, Tensor], step: int, seen: int) -> None:
     """Raises CallError (D0815) for the first element that is infinite or no number.
 

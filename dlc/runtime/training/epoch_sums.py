@@ -6,29 +6,47 @@ import math
 from collections.abc import Mapping
 
 _LOSS = "loss"
+WEIGHT = "weight"
+"""The number of a loss that says what its batch counts in means, instead of the number of its examples."""
 
 
 class EpochSums:
-    """Sums of the loss and of the further numbers that it gives, each times the examples of its step.
+    """Sums of the loss and of the further numbers that it gives, each times what its step counts.
+
+    A step counts as many examples as it has, or what the loss gives as `weight`, such as the tokens that it
+    is the mean over.
 
     >>> sums = EpochSums()
     >>> sums.add({"loss": 2.0, "fit": 1.0}, 3)
     >>> sums.add({"loss": 1.0, "fit": 0.0}, 1)
-    >>> sums.means(4)
+    >>> sums.means()
     {'loss': 1.75, 'fit': 0.75}
+    >>> sums.add({"loss": 0.0, "fit": 0.0, "weight": 4.0}, 1)
+    >>> sums.means()
+    {'loss': 0.875, 'fit': 0.375}
     """
 
-    def __init__(self, total: float = 0.0, parts: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, total: float = 0.0, parts: Mapping[str, float] | None = None, weight: float = 0.0
+    ) -> None:
         self._totals = {_LOSS: total, **(parts or {})}
+        self.weight = weight
+        """What all steps so far count."""
 
     def add(self, losses: Mapping[str, float], count: int) -> None:
-        """Add the losses of a step with so many examples."""
+        """Add the numbers of a step with so many examples."""
+        weight = losses.get(WEIGHT, count)
         for name, value in losses.items():
-            self._totals[name] = self._totals.get(name, 0.0) + value * count
+            if name != WEIGHT:
+                self._totals[name] = self._totals.get(name, 0.0) + value * weight
+        self.weight += weight
 
-    def means(self, count: int) -> dict[str, float]:
-        """The means over so many examples; NaN over none."""
-        return {name: total / count if count else math.nan for name, total in self._totals.items()}
+    def means(self) -> dict[str, float]:
+        """The means over what all steps count; NaN over nothing."""
+        return {
+            name: total / self.weight if self.weight else math.nan
+            for name, total in self._totals.items()
+        }
 
     @property
     def total(self) -> float:

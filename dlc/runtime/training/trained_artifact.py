@@ -10,7 +10,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import STEP, Dim, Entry, Input, Training
 from dlc.runtime.data import Dataset, open_data
 from dlc.runtime.data.opening import Given
-from dlc.runtime.training.checkpoint import Facts, progress_of_text
+from dlc.runtime.training.checkpoint import Facts, progress_of_text, progress_text
 
 PROGRESS = "progress"
 """The section of an artifact with the progress of its training."""
@@ -45,6 +45,16 @@ def open_examples(
         dims.update({dim.name: dim for dim in entry.dims})
     inputs, sizes = tuple(wanted.values()), tuple(dims.values())
     return open_data(facts.data, inputs, folder, given, seed=seed, dims=sizes)
+
+
+def with_progress(artifact: Artifact, weights: memoryview, facts: Facts | None) -> Artifact:
+    """The artifact with other weights and this progress; without any for a training that has not begun."""
+    new = artifact.with_weights(weights)
+    sections = {name: data for name, data in new.sections.items() if name != PROGRESS}
+    if facts is not None:
+        text = progress_text({training_of(artifact).block: facts})
+        sections[PROGRESS] = memoryview(text.encode())
+    return Artifact.of(new.manifest, sections, new.name)
 
 
 def progress_of(artifact: Artifact) -> Facts:

@@ -18,7 +18,7 @@ from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.system.buffers import Bytes, aligned_bytes, as_bytes
-from dlc.runtime.training.checkpoint import AVERAGE, block_of, kept_for
+from dlc.runtime.training.checkpoint import AVERAGE, SCALE, block_of, kept_for
 from dlc.runtime.weights.model_weights import WeightViews
 
 
@@ -114,6 +114,11 @@ class TrainedWeights:
             for name, tensor in tensors.items()
             if name.startswith(AVERAGE) and block_of(name) == block
         }
+
+    def loss_scale(self, block: str) -> float:
+        """The dynamic scale of the loss of a `train` block that has one."""
+        name = f"{SCALE}{block}:value" if block else f"{SCALE}value"
+        return float(self.tensors[name].values())
 
     def section(self, table: Sequence[Weight]) -> memoryview:
         """The current weights as the section of an artifact that has this table."""

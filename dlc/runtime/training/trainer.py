@@ -15,60 +15,47 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError, UsageError, memory_needed
+from dlc.errors import UsageError, memory_needed
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import (
-    EVALUATE,
-    NUMBER,
-    SEED,
-    STEP,
-    TOTAL,
     Training,
 )
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
 from dlc.runtime.system.atomic_write import check_writable
-from dlc.runtime.system.buffers import Bytes, aligned_bytes
 from dlc.runtime.system.mapped_files import check_inside
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
     Checkpoint,
-    Facts,
     carried_by,
     check_fit,
-    progress_text,
     read_checkpoint,
     wanted_of,
     write_checkpoint,
 )
-from dlc.runtime.training.divergence import check_loss, check_weights, interval
-from dlc.runtime.training.epoch_sums import EpochSums
-from dlc.runtime.training.history import TEST, History, Record
+from dlc.runtime.training.divergence import check_loss, check_scale, check_weights, interval
+from dlc.runtime.training.history import TEST, History
 from dlc.runtime.training.progress import Progress
-from dlc.runtime.training.step_call import StepCall, first_examples, share_of
+from dlc.runtime.training.step_call import first_examples
+from dlc.runtime.training.stepper import Stepper, examples_in
 from dlc.runtime.training.trained_artifact import (
-    PROGRESS,
     open_examples,
-    progress_of,
     training_of,
+    with_progress,
 )
 from dlc.runtime.training.trained_weights import TrainedWeights
+from dlc.runtime.training.training_state import TrainingState
 from dlc.runtime.training.watching import best, best_path, is_over
 from dlc.runtime.weights.model_weights import WeightViews
 
 Array = NDArray[np.generic]
 
-_MASK = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 by the golden ratio: its multiples lie far apart, and so do the seeds of steps and measurements."""
-_MOST_STEPS = (1 << 31) - 1
-"""The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
 _BUFFERS = 3
 """Batches in memory at a time: that of the running step, and those that are being prepared."""
 
 
-class Trainer:
+class Trainer(Stepper):
     """Owns the weights of a model and updates them step by step.
 
     `step(x=..., y=...)` makes a step with a batch of your own; `fit()` trains on the data that the
@@ -126,38 +113,14 @@ class Trainer:
         weights: TrainedWeights,
         folder: str | os.PathLike[str],
     ) -> None:
-        self._artifact = artifact
-        self._facts = facts = training_of(artifact)
+        self._begin_steps(artifact, model, weights)
+        self._artifact, self._model = artifact, model
         self._folder = Path(folder)
-        self._model, self._weights = model, weights
-        self._together: Mapping[str, Trainer] = {facts.block: self}
+        self._together: Mapping[str, Trainer] = {self._facts.block: self}
         self._carried = Checkpoint({}, {})
         """What a checkpoint has of blocks that no trainer here is for."""
         self._interval = interval(weights)
-        self._step, self._evaluate = (
-            StepCall(model.entry_points[name], weights.passed, facts, share_of(model, name))
-            for name in (STEP, EVALUATE)
-        )
-        self._before: Bytes | None = None
-        self._last: dict[str, object] = {}
-        done = progress_of(artifact)
-        self.seed = done.seed
-        self.epoch = done.epoch
-        """Number of finished epochs."""
-        self.steps = done.step
-        """Number of finished steps."""
-        self.position = done.position
-        """Number of finished examples of the current epoch."""
-        self._seen = done.step
-        """The step after which the weights were last looked at."""
-        self.total_steps: int | None = None
-        """Number of steps of the whole training, which schedules may read. `fit` sets it if it is known."""
-        self.history: History = done.history
-        self.parts: dict[str, float] = {}
-        """The further numbers of the loss in the last step, by name."""
-        self._sums = EpochSums(done.total, done.parts)
-        """The losses of those examples."""
-        if done.step == 0:
+        if self.steps == 0:
             weights.begin_averages()
 
     @property
@@ -199,55 +162,6 @@ class Trainer:
     # Steps ----------------------------------------------------------------------------------------
 
     @memory_needed()
-    def step(self, **batch: object) -> float:
-        """Make one step with a batch and return its loss.
-
-        A loss that is NaN or infinite is returned like any other, and the weights are those of that step:
-        look at it, and go on from a checkpoint. A step that raises has changed nothing.
-
-        Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate reads
-        `total_steps`, which is not set.
-        """
-        with self._weights.alone():
-            return self._stepped(batch)
-
-    def _stepped(self, batch: Mapping[str, object]) -> float:
-        # The seed of a step depends on its number, so a resumed training draws the same random numbers.
-        seed = ((self.seed << 32) + self.steps) & _MASK
-        extra = {NUMBER: np.array(self.steps, np.int32), SEED: np.array(seed, np.uint64)}
-        if TOTAL in self._step.names:
-            extra[TOTAL] = np.array(min(self._all_steps(), _MOST_STEPS), np.int32)
-        if self._before is not None:
-            self._before[:] = self._weights.block
-            self._last = {**batch, **extra}
-        self._weights.changed()  # also where it fails
-        loss, *parts = self._step(batch, extra)
-        self.parts = dict(zip(self._facts.parts, parts, strict=True))
-        self.steps += 1
-        return loss
-
-    def _all_steps(self) -> int:
-        if self.total_steps is None:
-            raise CallError(
-                "the schedule ends with the training, and how many steps that has is not known",
-                code="D0816",
-                help="say it in the text, cosine(peak=1e-3, steps=10_000), or set trainer.total_steps",
-            )
-        return self.total_steps
-
-    def remember_steps(self) -> None:
-        """From now on keep the inputs of each step, including the weights, for `last_inputs`."""
-        self._before = aligned_bytes(len(self._weights.block))
-
-    def last_inputs(self) -> dict[str, object]:
-        """The inputs of the last step as they were before it; empty without `remember_steps`."""
-        if self._before is None or not self._last:
-            return {}
-        weights = WeightViews(self._weights.table, self._before)
-        values = {**self._last, **{name: weights.tensor(name) for name in weights}}
-        return {item.name: values[item.name] for item in self._step.entry.inputs}
-
-    @memory_needed()
     def evaluate(self, data: Given | Dataset | None = None) -> dict[str, float]:
         """The loss and the metrics, each the mean over all examples of `data`, by default the test data.
 
@@ -255,20 +169,6 @@ class Trainer:
         """
         with self._weights.alone():
             return self._measured(self._test_data() if data is None else self.data(data))
-
-    @memory_needed()
-    def measure(self, **batch: object) -> dict[str, float]:
-        """The loss and the metrics of one batch."""
-        with self._weights.alone():
-            return dict(zip(self._evaluate.outputs, self._evaluated(batch), strict=True))
-
-    def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> list[float]:
-        """The loss and the metrics of one batch; `number` counts those of a measurement.
-
-        The seed depends on the steps made and on the batch, so measuring again draws the same numbers.
-        """
-        seed = ((self.seed << 32) + self.steps + (number + 1) * _GOLDEN) & _MASK
-        return self._evaluate(batch, {SEED: np.array(seed, np.uint64)})
 
     def _test_data(self) -> Dataset:
         test = self.data().test
@@ -279,17 +179,6 @@ class Trainer:
                 help="keep some: data = npz(..., test=0.2), or name them: evaluate(data)",
             )
         return test
-
-    def _measured(self, data: Dataset) -> dict[str, float]:
-        totals = dict.fromkeys(self._evaluate.outputs, 0.0)
-        count = 0
-        for number, batch in enumerate(data.batches(0, self._facts.batch, self.seed)):
-            size = _examples(batch)
-            means = self._evaluated(self._evaluate.inputs_of(batch), number)
-            for name, mean in zip(totals, means, strict=True):
-                totals[name] += mean * size
-            count += size
-        return {name: total / count if count else math.nan for name, total in totals.items()}
 
     # Epochs ---------------------------------------------------------------------------------------
 
@@ -379,15 +268,16 @@ class Trainer:
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in batches:
-                left_over = _examples(batch) % self._facts.accumulate
-                count = _examples(batch) - left_over
+                left_over = examples_in(batch) % self._facts.accumulate
+                count = examples_in(batch) - left_over
                 if not count:
                     continue
                 inputs = self._step.inputs_of(batch)
                 loss = self._stepped(first_examples(inputs, count) if left_over else inputs)
                 self._check(loss)
-                self.position += count
-                self._sums.add({"loss": loss, **self.parts}, count)
+                self._state.position += count
+                if math.isfinite(loss):  # that of a skipped step may be infinite
+                    self._state.sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
         if not self.position:
@@ -397,13 +287,11 @@ class Trainer:
                 help="an iterator gives its batches once: pass a list, or an object that begins anew",
             )
         self._check_weights()
-        measured = self._sums.means(self.position)
+        measured = self._state.sums.means()
         if examples.test is not None:
             means = self._measured(examples.test)
             measured |= {f"{TEST}{name}": value for name, value in means.items()}
-        self.epoch, self.position = self.epoch + 1, 0
-        self._sums = EpochSums()
-        self.history = (*self.history, Record(self.epoch, self.steps, measured))
+        self._state.finish_epoch(measured)
         if report is not None:
             report(self._progress(last, examples, loss, measured))
 
@@ -415,14 +303,17 @@ class Trainer:
 
     def _check(self, loss: float) -> None:
         """Refuse to go on with a loss, a weight or a state that is infinite or no number."""
-        check_loss(loss, self.steps)
+        if self.skipped:
+            check_scale(self._weights.loss_scale(self._facts.block), self.steps)
+        else:
+            check_loss(loss, self.steps)
         every = 1 if self._before is not None else self._interval
-        if every is not None and self.steps - self._seen >= every:
+        if every is not None and self.steps - self._state.seen >= every:
             self._check_weights()
 
     def _check_weights(self) -> None:
-        check_weights(self._weights.tensors, self.steps, self._seen)
-        self._seen = self.steps
+        check_weights(self._weights.tensors, self.steps, self._state.seen)
+        self._state.seen = self.steps
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -437,29 +328,14 @@ class Trainer:
 
     def _as_artifact(self) -> Artifact:
         """The artifact with the current weights, and with the progress of a training that has begun."""
-        table = self._artifact.manifest.weights
-        artifact = self._artifact.with_weights(self._weights.section(table))
-        sections = {name: data for name, data in artifact.sections.items() if name != PROGRESS}
-        if self.steps > 0 or self.seed != self._facts.seed:
-            progress = {self._facts.block: self._progress_facts()}
-            sections[PROGRESS] = memoryview(progress_text(progress).encode())
-        return Artifact.of(artifact.manifest, sections, artifact.name)
-
-    def _progress_facts(self) -> Facts:
-        return Facts(
-            self.epoch,
-            self.steps,
-            self.position,
-            self.seed,
-            self.history,
-            self._sums.total,
-            self._sums.parts,
-        )
+        section = self._weights.section(self._artifact.manifest.weights)
+        has_begun = self.steps > 0 or self.seed != self._facts.seed
+        return with_progress(self._artifact, section, self._state.facts() if has_begun else None)
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
         if self._model.rank:
             return
-        own = {name: trainer._progress_facts() for name, trainer in self._together.items()}
+        own = {name: trainer._state.facts() for name, trainer in self._together.items()}
         tensors = {**self._carried.tensors, **self._weights.tensors}
         write_checkpoint(path, tensors, {**self._carried.progress, **own})
 
@@ -482,14 +358,4 @@ class Trainer:
             for block, trainer in self._together.items():
                 trainer._carried = carried
                 if block in checkpoint.progress:
-                    trainer._continue(checkpoint.progress[block])
-
-    def _continue(self, facts: Facts) -> None:
-        self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
-        self.seed, self.history = facts.seed, facts.history
-        self._sums = EpochSums(facts.total, facts.parts)
-        self._seen = facts.step
-
-
-def _examples(batch: Mapping[str, Array]) -> int:
-    return len(next(iter(batch.values())))
+                    trainer._state = TrainingState.of(checkpoint.progress[block])

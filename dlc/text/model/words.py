@@ -47,6 +47,9 @@ TRAIN_WORDS: Final = frozenset(
         "checkpoint",
         "stop",
         "keep",
+        "precision",
+        "loss_scale",
+        "rate",
     ],
 )
 

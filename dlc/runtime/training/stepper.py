@@ -1,0 +1,155 @@
+"""Steps and measurements of a compiled model with the weights that it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError, memory_needed
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, RATE, SEED, STEP, TOTAL
+from dlc.runtime.data import Dataset
+from dlc.runtime.model import Model
+from dlc.runtime.system.buffers import Bytes, aligned_bytes
+from dlc.runtime.training.epoch_sums import WEIGHT, EpochSums
+from dlc.runtime.training.history import History
+from dlc.runtime.training.plateau import rate_after
+from dlc.runtime.training.step_call import StepCall, share_of
+from dlc.runtime.training.trained_artifact import progress_of, training_of
+from dlc.runtime.training.trained_weights import TrainedWeights
+from dlc.runtime.training.training_state import TrainingState
+from dlc.runtime.weights.model_weights import WeightViews
+
+Array = NDArray[np.generic]
+
+_MOST_STEPS = (1 << 31) - 1
+"""The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
+
+
+class Stepper:
+    """Makes steps and measurements of one `train` block; a `Trainer` knows data and files, too."""
+
+    def _begin_steps(self, artifact: Artifact, model: Model, weights: TrainedWeights) -> None:
+        """Begin where the artifact says that its training has come to."""
+        self._facts = facts = training_of(artifact)
+        self._weights = weights
+        self._step, self._evaluate = (
+            StepCall(model.entry_points[name], weights.passed, facts, share_of(model, name))
+            for name in (STEP, EVALUATE)
+        )
+        self._before: Bytes | None = None
+        self._last: dict[str, object] = {}
+        self._state = TrainingState.of(progress_of(artifact))
+        self.total_steps: int | None = None
+        """Number of steps of the whole training, which schedules may read. `fit` sets it if it is known."""
+        self.parts: dict[str, float] = {}
+        """The further numbers of the loss in the last step, by name."""
+        self.skipped = False
+        """Whether the last step changed nothing but a dynamic loss scale, which was too large."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order of examples and of random numbers."""
+        return self._state.seed
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
+        return self._state.epoch
+
+    @property
+    def steps(self) -> int:
+        """Number of finished steps."""
+        return self._state.steps
+
+    @property
+    def position(self) -> int:
+        """Number of finished examples of the current epoch."""
+        return self._state.position
+
+    @property
+    def history(self) -> History:
+        """The loss and the metrics after each finished epoch."""
+        return self._state.history
+
+    @memory_needed()
+    def step(self, **batch: object) -> float:
+        """Make one step with a batch and return its loss.
+
+        A loss that is NaN or infinite is returned like any other, and the weights are those of that step:
+        look at it, and go on from a checkpoint. A step that raises has changed nothing.
+
+        Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate reads
+        `total_steps`, which is not set.
+        """
+        with self._weights.alone():
+            return self._stepped(batch)
+
+    def _stepped(self, batch: Mapping[str, object]) -> float:
+        seed = np.array(self._state.seed_of_step(), np.uint64)
+        extra: dict[str, Array] = {NUMBER: np.array(self.steps, np.int32), SEED: seed}
+        if TOTAL in self._step.names:
+            extra[TOTAL] = np.array(min(self._all_steps(), _MOST_STEPS), np.int32)
+        if RATE in self._step.names:
+            extra[RATE] = np.array(self.rate, np.float32)
+        if self._before is not None:
+            self._before[:] = self._weights.block
+            self._last = {**batch, **extra}
+        self._weights.changed()  # also where it fails
+        loss, *parts = self._step(batch, extra)
+        self.skipped = self._facts.skips and parts.pop() > 0
+        self.parts = dict(zip(self._facts.parts, parts, strict=True))
+        self._state.steps += 1
+        return loss
+
+    @property
+    def rate(self) -> float:
+        """The part of the learning rates that a plateau has left: 1 where the `train` block has none."""
+        plateau = self._facts.rate
+        return 1.0 if plateau is None else rate_after(self.history, plateau)
+
+    def _all_steps(self) -> int:
+        if self.total_steps is None:
+            raise CallError(
+                "the schedule ends with the training, and how many steps that has is not known",
+                code="D0816",
+                help="say it in the text, cosine(peak=1e-3, steps=10_000), or set trainer.total_steps",
+            )
+        return self.total_steps
+
+    def remember_steps(self) -> None:
+        """From now on keep the inputs of each step, including the weights, for `last_inputs`."""
+        self._before = aligned_bytes(len(self._weights.block))
+
+    def last_inputs(self) -> dict[str, object]:
+        """The inputs of the last step as they were before it; empty without `remember_steps`."""
+        if self._before is None or not self._last:
+            return {}
+        weights = WeightViews(self._weights.table, self._before)
+        values = {**self._last, **{name: weights.tensor(name) for name in weights}}
+        return {item.name: values[item.name] for item in self._step.entry.inputs}
+
+    @memory_needed()
+    def measure(self, **batch: object) -> dict[str, float]:
+        """The loss and the metrics of one batch."""
+        with self._weights.alone():
+            return dict(zip(self._evaluate.outputs, self._evaluated(batch), strict=True))
+
+    def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> list[float]:
+        """The loss and the metrics of one batch; `number` counts those of a measurement."""
+        seed = np.array(self._state.seed_of_measurement(number), np.uint64)
+        return self._evaluate(batch, {SEED: seed})
+
+    def _measured(self, data: Dataset) -> dict[str, float]:
+        names = self._evaluate.outputs
+        sums = EpochSums(parts=dict.fromkeys([name for name in names[1:] if name != WEIGHT], 0.0))
+        for number, batch in enumerate(data.batches(0, self._facts.batch, self.seed)):
+            values = self._evaluated(self._evaluate.inputs_of(batch), number)
+            sums.add(dict(zip(names, values, strict=True)), examples_in(batch))
+        return sums.means()
+
+
+def examples_in(batch: Mapping[str, Array]) -> int:
+    return len(next(iter(batch.values())))
