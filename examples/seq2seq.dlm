@@ -2,7 +2,7 @@ dlc 1
 ## Sequence to sequence with attention (Bahdanau et al., 2015; Luong et al., 2015): spelling backwards.
 import nn (Embedding, GRU, Linear)
 dim B = 1..1024
-dim T = 2..256
+dim T = 2..128
 
 module Seq2Seq(V = 128, D = 32, H = 64) {
   use letters = Embedding(V, D)

@@ -1,10 +1,11 @@
-"""Records the gradients of a step of the programs of `examples/pytorch`, in float64.
+"""Records what PyTorch computes for what says the same in the language.
 
     python tests/twins/record.py
 
-writes `gradients.npz` beside it, which `test_gradients.py` reads. It was run with PyTorch 2.13. For each
-case of `cases.py` it has the loss, `CASE/loss`, and its gradient by each weight under our name and in our
-layout, `CASE/NAME`, rounded to f32; and with which running statistics a batch norm begins.
+writes two files beside it. It was run with PyTorch 2.13. `gradients.npz` has for each case of `cases.py`
+the loss of the program of `examples/pytorch`, `CASE/loss`, and its gradient by each weight under our name
+and in our layout, `CASE/NAME`, computed in f64 and rounded to f32; and with which running statistics a
+batch norm begins. `expressions.npz` has what each expression of PyTorch in docs/from-pytorch.md gives.
 """
 
 # pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false
@@ -24,6 +25,8 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.twins.cases import CASES, EXAMPLES, RECORDED, Case, weight
+from tests.twins.expressions import RECORDED as EXPRESSIONS
+from tests.twins.expressions import inputs, rows
 
 OUR_NAMES = {
     "weight_ih_l0": "wx",
@@ -121,8 +124,21 @@ def record(case: Case) -> dict[str, np.ndarray]:
     return {f"{case.name}/loss": loss.detach().numpy(), **gradients, **statistics}
 
 
+def expressions() -> dict[str, np.ndarray]:
+    """What each expression of the page gives; statements name it `z`."""
+    found: dict[str, np.ndarray] = {}
+    for theirs, _ in rows():
+        names = {name: torch.from_numpy(value) for name, value in inputs().items()}
+        scope = {"torch": torch, "F": nn.functional, **names}
+        exec(theirs if ";" in theirs else f"z = {theirs}", scope)
+        result = scope["z"]
+        found[theirs] = result.contiguous().numpy()
+    return found
+
+
 def main() -> None:
-    """Write the file."""
+    """Write both files."""
+    np.savez_compressed(EXPRESSIONS, **expressions())
     torch.set_default_dtype(torch.float64)
     found: dict[str, np.ndarray] = {}
     for case in CASES:
