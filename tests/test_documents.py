@@ -35,6 +35,9 @@ PAGES = (
 )
 """Those whose every block runs; the references have tests of their own."""
 
+TRAINS = ("docs/recipes.md", "docs/tutorial.md")
+"""Those whose programs train one model after the other."""
+
 LINKED = (
     "README.md",
     "CONTRIBUTING.md",
@@ -75,15 +78,12 @@ def test_every_block_is_of_a_kind_that_is_tested(page: str) -> None:
 
 
 @pytest.mark.parametrize("block", of_kind("dlm"), ids=str)
-def test_a_model_text_on_a_page_is_right(
-    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_text_on_a_page_is_right(block: Block, checkout: Path) -> None:
     """Beside the texts of the page that have a file."""
-    monkeypatch.chdir(tmp_path)
     for other in documents.blocks(block.page):
         if other.kind == "dlm" and other.title:
-            (tmp_path / other.title).write_text(other.text, encoding="utf-8")
-    (tmp_path / "page.dlm").write_text(block.text, encoding="utf-8")
+            (checkout / other.title).write_text(other.text, encoding="utf-8")
+    (checkout / "page.dlm").write_text(block.text, encoding="utf-8")
     assert not elaborate("page.dlm").warnings
 
 
@@ -111,7 +111,12 @@ def test_commands_on_a_page_print_what_it_says(
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if documents.programs(documents.blocks(page))]
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.long if page in TRAINS else ())
+        for page in PAGES
+        if documents.programs(documents.blocks(page))
+    ],
 )
 def test_programs_on_a_page_print_what_it_says(
     page: str, checkout: Path, cache: Path, pytestconfig: pytest.Config

@@ -19,6 +19,7 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 RECORDED = Path(__file__).parent / "gradients.npz"
+TRANSFORMERS = Path(__file__).parent / "transformers.npz"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
     python tests/twins/record.py
 
-writes two files beside it. It was run with PyTorch 2.13. `gradients.npz` has for each case of `cases.py`
-the loss of the program of `examples/pytorch`, `CASE/loss`, and its gradient by each weight under our name
-and in our layout, `CASE/NAME`, computed in f64 and rounded to f32; and with which running statistics a
-batch norm begins. `expressions.npz` has what each expression of PyTorch in docs/from-pytorch.md gives.
+writes three files beside it. It was run with PyTorch 2.13 and Transformers 5. `gradients.npz` has for
+each case of `cases.py` the loss of the program of `examples/pytorch`, `CASE/loss`, and its gradient by each
+weight under our name and in our layout, `CASE/NAME`, computed in f64 and rounded to f32; and with which
+running statistics a batch norm begins. `expressions.npz` has what each expression of PyTorch in
+docs/from-pytorch.md gives. `transformers.npz` has a small Llama of Transformers: its weights, tokens, and
+the logits of what follows them.
 """
 
 # pyright: basic, reportMissingModuleSource=false, reportAttributeAccessIssue=false
@@ -24,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.twins.cases import CASES, EXAMPLES, RECORDED, Case, weight
+from tests.twins.cases import CASES, EXAMPLES, RECORDED, TRANSFORMERS, Case, weight
 from tests.twins.expressions import RECORDED as EXPRESSIONS
 from tests.twins.expressions import inputs, rows
 
@@ -136,8 +138,31 @@ def expressions() -> dict[str, np.ndarray]:
     return found
 
 
+def llama() -> dict[str, np.ndarray]:
+    """The state dict of a small Llama, `ids`, and `logits` of what follows them."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=20,
+        hidden_size=16,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_hidden_layers=2,
+        intermediate_size=24,
+        rms_norm_eps=1e-5,
+    )
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).eval()
+    ids = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8]])
+    with torch.no_grad():
+        logits = model(ids).logits[:, -1]
+    weights = {name: value.numpy().astype(np.float32) for name, value in model.state_dict().items()}
+    return {**weights, "ids": ids.numpy().astype(np.int32), "logits": logits.numpy()}
+
+
 def main() -> None:
-    """Write both files."""
+    """Write the files."""
+    np.savez_compressed(TRANSFORMERS, **llama())
     np.savez_compressed(EXPRESSIONS, **expressions())
     torch.set_default_dtype(torch.float64)
     found: dict[str, np.ndarray] = {}

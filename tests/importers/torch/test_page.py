@@ -1,4 +1,4 @@
-"""The programs of docs/pytorch.md and docs/from-pytorch.md that need PyTorch run, and print what the pages say."""
+"""The programs of the pages that need PyTorch run, and print what the pages say."""
 
 from __future__ import annotations
 
