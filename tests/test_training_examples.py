@@ -51,7 +51,7 @@ def test_the_examples_learn_what_they_promise(
         ("gcn", {"epochs": 30}, 1.5),
         ("digits_ema", {"C": 8, "epochs": 3}, 1.5),
         pytest.param("unet", {"C": 4, "epochs": 2}, 0.4, marks=pytest.mark.long),
-        pytest.param("seq2seq", {"epochs": 1}, 2.4, marks=pytest.mark.long),
+        pytest.param("seq2seq", {"epochs": 1}, 2.9, marks=pytest.mark.long),
     ],
 )
 def test_examples_learn_at_a_small_size(name: str, settings: dict[str, int], most: float) -> None:

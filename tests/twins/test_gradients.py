@@ -1,6 +1,6 @@
 """The examples take the steps of their twins in PyTorch: the loss and its gradient by every weight.
 
-`record.py` recorded what the programs of `examples/pytorch` find in float64.
+`record.py` recorded what the programs of `examples/pytorch` find in float64. `pytest -rP` shows the errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tests.suites import every
 from tests.twins.cases import CASES, EXAMPLES, RECORDED, Arrays, Case, weight
 
 LIMIT = 1e-5
-"""Of the largest element of a gradient, for steps in f32."""
+"""Of the largest element of a gradient, for steps in f32. One that is 0 but for rounding is compared with a
+thousandth of the largest of all."""
 STATISTICS = ("running_mean", "running_var")
 RECORDER = """
 ## Keeps the gradient, and leaves the weight as it is.
@@ -85,6 +86,10 @@ def test_a_step_has_the_gradients_of_pytorch(case: Case) -> None:
     }
     assert found.keys() == expected.keys()
     largest = max([np.abs(gradient).max() for gradient in expected.values()])
-    for name, gradient in expected.items():
-        difference = np.abs(found[name] - gradient).max()
-        assert difference <= LIMIT * max(np.abs(gradient).max(), largest / 1000), name
+    errors = {
+        name: np.abs(found[name] - gradient).max() / max(np.abs(gradient).max(), largest / 1000)
+        for name, gradient in expected.items()
+    }
+    worst = max(errors, key=lambda name: errors[name])
+    print(f"{errors[worst]:.1e} by {worst}")
+    assert errors[worst] <= LIMIT, worst
