@@ -13,13 +13,14 @@ LOCKED := --require-hashes --only-binary :all: --requirement
 SUPPLY_CHAIN := .venv-supply-chain
 TORCH := .venv-torch
 JAX := .venv-jax
+DOCS := .venv-docs
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install check format-check lint types layers test test-all test-torch test-jax test-gpu oracles lock licences audit \
-	dist bench bench-gpu demo clean
+	dist docs bench bench-gpu demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +84,16 @@ demo: $(INSTALLED) ## a model through every level, then a face detector on a pho
 	$(BIN)/python examples/demo.py
 	@echo "\n== a face detector, from text to a picture in out/ =="
 	$(BIN)/python examples/face_detector.py
+
+# The generator of the site is no part of the lock; dlc itself brings the colours of model text.
+$(DOCS)/installed: pyproject.toml
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(PIP_INSTALL) --editable '.[docs]'
+	@touch $@
+
+docs: $(DOCS)/installed ## make the site of the documents in build/docs/site, with a search; links are checked
+	$(DOCS)/bin/python docs/site/build.py
+	@echo "read it at http://127.0.0.1:8000: $(PYTHON) -m http.server -b 127.0.0.1 -d build/docs/site"
 
 # PyTorch is large and no part of the lock: its tests have an environment of their own.
 $(TORCH)/installed: pyproject.toml

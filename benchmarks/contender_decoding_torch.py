@@ -51,10 +51,10 @@ class Decoder:
             y = f.linear(x, self.w[f"blocks.attn.{name}.w"][layer])
             return y.view(1, count, number, ROW).transpose(1, 2)
 
-        self.ks[layer, :, :, begin:end] = self.rotary(heads("key", GROUPS), begin)
-        self.vs[layer, :, :, begin:end] = heads("value", GROUPS)
+        self.ks[layer, :, :, begin:end] = self.rotary(heads("k", GROUPS), begin)
+        self.vs[layer, :, :, begin:end] = heads("v", GROUPS)
         keys, values = self.ks[layer, :, :, :end], self.vs[layer, :, :, :end]
-        query = self.rotary(heads("query", HEADS), begin)
+        query = self.rotary(heads("q", HEADS), begin)
         y = f.scaled_dot_product_attention(
             query, keys, values, is_causal=count > 1, enable_gqa=True
         )

@@ -3,9 +3,11 @@
 | block | what is tested |
 | --- | --- |
 | `dlm` | a whole model text: it elaborates without a remark |
+| `dlm title="FILE"` | the same, and what follows on the page finds it in this file |
 | `console` | commands behind `$`, each followed by exactly what it prints |
 | `python` | a program; the blocks of a page run one after the other in one process |
 | `text` behind `python` | exactly what the program up to there has printed since the last one |
+| `python title="PyTorch"` | a program of PyTorch, which runs where that is installed |
 
 In what is printed `...` stands for anything, and nothing is said about commands without output.
 `pytest tests/test_documents.py --update` writes what commands and programs print into the pages.
@@ -23,20 +25,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^```([^\n\"]*?)(?: title=\"([^\n\"]*)\")?\n(.*?)^```$", re.M | re.S)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.M)
 LINK = re.compile(r"(?:\]\(|src=\"|href=\")([^)\"\s]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: the page, the line it begins at, its kind, its text and where that begins."""
+    """A fenced block: the page, the line it begins at, its kind, title, text and where that begins."""
 
     page: str
     line: int
     kind: str
+    title: str
     text: str
     start: int
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a part of the program of its page."""
+        return self.kind == "python" and not self.title
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -64,8 +72,9 @@ def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page, which is named from the root of the repository."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [
-        Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2], found.start(2))
+        Block(page, line, found[1], found[2] or "", found[3], found.start(3))
         for found in FENCE.finditer(text)
+        for line in [text.count("\n", 0, found.start()) + 1]
     ]
 
 
@@ -78,10 +87,17 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 def programs(found: Sequence[Block]) -> str:
-    """The `python` blocks of a page as one program, which marks where a `text` block belongs."""
+    """The `python` blocks of a page as one program, which marks where a `text` block belongs.
+
+    It writes the model texts that have a file, and is empty where there is nothing to run.
+    """
+    if not any(block.is_run for block in found):
+        return ""
     parts: list[str] = []
     for block in found:
-        if block.kind == "python":
+        if block.kind == "dlm" and block.title:
+            parts.append(f"__import__('pathlib').Path({block.title!r}).write_text({block.text!r})")
+        elif block.is_run:
             # So that a traceback names the line of the page.
             lines = "\n" * block.line + block.text
             parts.append(f"exec(compile({lines!r}, {block.page!r}, 'exec'), globals())")

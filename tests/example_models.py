@@ -25,6 +25,10 @@ SMALLER: dict[str, dict[str, int]] = {
     "llama": {"V": 50, "D": 32, "H": 4, "L": 2, "hidden": 48},
     "mandelbrot": {"height": 24, "width": 32, "steps": 20},
     "tiny_gpt": {"D": 16, "H": 2, "L": 2},
+    "diffusion": {"hidden": 16, "steps": 5},
+    "seq2seq": {"V": 32, "D": 8, "H": 8},
+    "unet": {"C": 2},
+    "vit": {"D": 8, "H": 2, "L": 2},
 }
 """Parameters for examples that would take long to evaluate."""
 

@@ -40,7 +40,7 @@ def heads(x: Numbers, count: int) -> Numbers:
 
 
 def attention(x: Numbers, w: Mapping[str, Numbers]) -> Numbers:
-    q, k, v = (heads(x @ w[f"attn.{n}.w"], c) for n, c in (("query", 4), ("key", 2), ("value", 2)))
+    q, k, v = (heads(x @ w[f"attn.{n}.w"], c) for n, c in (("q", 4), ("k", 2), ("v", 2)))
     q, k, v = rotary(q), np.repeat(rotary(k), 2, 1), np.repeat(v, 2, 1)
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     powers = np.exp(np.where(np.tri(x.shape[1]) > 0, scores, -np.inf))

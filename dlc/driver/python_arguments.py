@@ -96,15 +96,21 @@ def model_path(path: object, text: object, function: str) -> str:
 
 
 def weights_of(weights: WeightsArgument) -> WeightsArgument:
-    """A file, `init:SEED` or arrays by name, as they are."""
+    """A file, `init:SEED` or arrays by name, as they are; of a single number NumPy makes no array."""
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
         return path_of("weights", weights)
-    for name, array in _mapping("weights", weights, "a file or arrays by name").items():
-        if not isinstance(array, np.ndarray | Tensor):
+    given = _mapping("weights", weights, "a file or arrays by name")
+    for name, array in given.items():
+        if not isinstance(array, np.ndarray | np.generic | Tensor):
             raise _wrong(f"the weight {name}", "an array", array)
-    return weights
+    return {name: np.asarray(x) if _is_number(x) else x for name, x in weights.items()}
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number of NumPy, as arithmetic with arrays without axes gives it."""
+    return isinstance(value, np.generic)
 
 
 def settings_of(settings: Mapping[str, Setting] | None) -> dict[str, Datum]:

@@ -148,3 +148,11 @@ def test_an_error_that_was_pickled_says_the_same() -> None:
     again = cast("dlc.ModelError", pickle.loads(pickle.dumps(caught.value)))
     assert str(again) == str(caught.value)
     assert "export fn f(x: f32) -> f32 = y" in str(again)
+
+
+def test_a_number_of_numpy_is_a_weight_without_axes() -> None:
+    """As arithmetic with an array without axes gives it."""
+    text = "dlc 1\nmodule M { param w: f32 = 1\nexport fn f(x: f32) -> f32 = w * x }\n"
+    model = dlc.compile(text=text)
+    number = np.multiply(np.asarray(model.weights["w"]), 3)
+    assert compile(text=text, weights={"w": number}).f(2) == 6
