@@ -19,7 +19,7 @@ F32_BYTES = 4
 class RoofCosts:
     """The best rates of a thread; those of the third level and of memory are shared by all threads."""
 
-    cycle: int = cost(270, "ps", "a cycle at the clock of vector code")
+    cycle: int = cost(262, "ps", "a cycle at the clock of vector code")
     units: int = cost(2, "", "multiply-adds of registers in a cycle")
     l1_byte: int = cost(2, "ps/byte", "a byte from or to the first-level cache")
     l2_byte: int = cost(4, "ps/byte", "a byte from or to the second-level cache")
@@ -35,7 +35,7 @@ def operation_femtoseconds(cpu: CpuTarget, costs: RoofCosts = USUAL_ROOF) -> int
     """An operation on f32 where all registers multiply and add in every cycle.
 
     >>> operation_femtoseconds(CpuTarget.named("x86-64-v4"))
-    4218
+    4093
     """
     lanes = cpu.vector_bytes // F32_BYTES
     return 1000 * costs.cycle // (lanes * costs.units * (2 if cpu.fma else 1))

@@ -23,7 +23,7 @@ MOST = 3
 """How many of the operations in a formula are told."""
 
 _PRODUCTS = ("conv", "linear", "mat", "gemm", "attention", "einsum")
-"""Parts of the names of operations that are products; a kernel of theirs that only moves elements helps."""
+"""Parts of the names of operations that are products; one without sums pads or packs for it."""
 
 _SILENT = (scalar.Constant, scalar.Cast)
 """What is in most formulas and says nothing about them."""
@@ -39,7 +39,9 @@ def label(op: kernel.Kernel) -> str:
     if kind:
         names = [name for name in names if name != main.removeprefix(GRADIENT)]
     elif not names:
-        names = [_copy(main.removeprefix(GRADIENT))]
+        names = [main.removeprefix(GRADIENT) or "copy"]
+    if not kind and not any(isinstance(inner, kernel.Reduce) for inner in op.walk()):
+        names = [_helper(name) for name in names]
     more = ["…"] if len(names) > MOST else []
     text = " + ".join([*([kind] if kind else []), *names[:MOST], *more])
     sizes = "" if kind else _sizes(op)
@@ -86,10 +88,10 @@ def _conv(op: Conv) -> str:
     return f"{kind} {window}{stride}, {change}, {times((height, width))}"
 
 
-def _copy(operation: str) -> str:
-    """What a kernel is called that only moves elements, for an operation that may do more than that."""
+def _helper(operation: str) -> str:
+    """What a formula without sums does for an operation: of a product it is not the sum itself."""
     is_product = any(word in operation for word in _PRODUCTS)
-    return f"copy for {operation}" if is_product else operation or "copy"
+    return f"copy for {operation}" if is_product else operation
 
 
 def _sizes(op: kernel.Kernel) -> str:

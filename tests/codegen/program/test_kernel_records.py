@@ -54,7 +54,7 @@ def test_a_kernel_of_the_library_has_its_place_in_the_text_of_the_user() -> None
 def test_a_convolution_says_window_channels_and_picture_and_counts_its_operations() -> None:
     (found,) = [record for record in records_of(BLOCK, "g") if record.what.startswith("conv")]
     assert found.path == "conv"
-    assert "conv 3×3, 4→6, 11×11 + relu" == found.what
+    assert found.what == "conv 3×3, 4→6, 11×11 + relu"
     assert found.operations == f"{81 * 6 * (2 * 9 * 4 + 2)}*B"
 
 
