@@ -93,7 +93,7 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     cycles_per_ms = 1e6 * _cycles_per_nanosecond(done)
     lines = [timeline(each.records, len(subject.ops), subject.threads) for each in done]
     rows = _rows(subject, runs, lines, cycles_per_ms)
-    call, processor, plain, traced = (
+    call, processor, plain, _ = (
         float(quiet(np.array(times))) / 1e6
         for times in zip(*[each.times for each in done], strict=True)
     )
@@ -103,6 +103,7 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     ]
     between, kernels = max(0.0, float(quiet(np.array(idle)))), sum(row.ms for row in rows.values())
     python = max(0.0, call - plain)
+    overhead = min(each.times.traced for each in done) / min(each.times.plain for each in done) - 1
     spans = sum(line.span for line in lines)
     busy = np.sum([line.threads for line in lines], axis=0) / max(1, spans)
     quietest = min(done, key=lambda each: each.times.traced)
@@ -118,7 +119,7 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
         python,
         between,
         max(0.0, call - python - between - kernels),
-        traced / plain - 1,
+        overhead,
         tuple(busy.tolist()),
         tuple(rows.values()),
         _intervals(quietest.records, cycles_per_ms),

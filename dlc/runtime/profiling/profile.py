@@ -131,6 +131,10 @@ class Profile:
         """The dearest rows as text of 80 columns; all of them with `rows=0`."""
         return table.as_text(self, self.by(by), by, rows)
 
+    def roofline(self) -> str:
+        """All kernels with time, floor and share, those with the largest gap first."""
+        return table.roofline_text(self)
+
     def __str__(self) -> str:
         return self.table()
 

@@ -65,9 +65,13 @@ def _row_text(profile: Profile, row: Row) -> str:
     bound = _BOUNDS.get(row.floor.bound, row.floor.bound)
     share = f"{row.share:4.0%}" if row.floor.bound else "   -"
     figures = f"{share}  {bound:5} {_rate(row.gflops)} {_rate(row.gbytes):>5}"
+    return f"{_ms(row.ms)} {_percent(profile, row.ms)}  {figures}  {_name(row, NAME)}"
+
+
+def _name(row: Row, width: int) -> str:
+    """The title in so many columns, with the number of runs."""
     times = f" ×{row.runs}" if row.runs > 1 else ""
-    name = shortened(row.title, NAME - len(times)) + times
-    return f"{_ms(row.ms)} {_percent(profile, row.ms)}  {figures}  {name}"
+    return shortened(row.title, width - len(times)) + times
 
 
 def _line(profile: Profile, ms: float, name: str) -> str:
@@ -101,6 +105,18 @@ def shortened(text: str, width: int) -> str:
             return f"…{path}{mark}{what}"
     left_out = "…" if len(path) + len(mark) + len(what) < len(text) else ""
     return f"{left_out}{path}{mark}{what}"[: width - 1] + "…"
+
+
+def roofline_text(profile: Profile) -> str:
+    """Each kernel's time and floor, the largest gap first."""
+    lines = [heading(profile), "", "     ms   floor  share  bound  kernel"]
+    for row in sorted(profile.rows, key=lambda row: row.floor.ms - row.ms):
+        bound = _BOUNDS.get(row.floor.bound, row.floor.bound)
+        floor = (
+            f"{_ms(row.floor.ms)}  {row.share:5.0%}" if row.floor.bound else f"{'-':>7}  {'-':>5}"
+        )
+        lines.append(f"{_ms(row.ms)} {floor}  {bound:5}  {_name(row, WIDTH - 31)}")
+    return visible("\n".join([*lines, "", *footer(profile)]))
 
 
 def as_html(profile: Profile, rows: Sequence[Row], by: str, most: int) -> str:
