@@ -42,7 +42,7 @@ def command(
     threads: options.Threads = None,
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, help="How often to call it.", show_default="for 1.5 s"),
+        typer.Option(min=1, help="How often to call it, at least.", show_default="for 1.5 s"),
     ] = None,
     by: Annotated[
         Literal["kernel", "layer", "line"], typer.Option(help="What the rows are.")

@@ -26,7 +26,7 @@ def operations(op: kernel.Kernel, costs: ElementCosts) -> Size:
     """Arithmetic operations of a kernel; 0 where it only moves or orders elements."""
     match op:
         case Product():
-            return 2 * _products(op) + product(op.domain) * _in_block(op.formula, costs)
+            return 2 * _products(op) + product(op.domain) * block_operations(op.formula, costs)
         case Attention(width=width):
             depth = kernel.array_type(op.query).shape[-1]
             return _scores(op, op.count) * (2 * (depth + width) + costs.function)
@@ -35,7 +35,7 @@ def operations(op: kernel.Kernel, costs: ElementCosts) -> Size:
             each = 2 * (depth + width) if by_keys else 2 * depth + width
             return _scores(op, kernel.array_type(op.keys).shape[-2]) * (2 * each + costs.function)
         case kernel.Generic(body=body, domain=domain):
-            return product(domain) * _in_block(body, costs)
+            return product(domain) * block_operations(body, costs)
         case _:
             return 0
 
@@ -89,10 +89,10 @@ def _scores(op: Attention | AttentionGradient, keys: Size) -> Size:
     return product(batch) * pairs
 
 
-def _in_block(block: Block, costs: ElementCosts) -> Size:
+def block_operations(block: Block, costs: ElementCosts) -> Size:
     """Operations for one element of a block, inner indices included."""
     return total(
-        product(op.extents) * (_in_block(op.body, costs) + isinstance(op, kernel.Reduce))
+        product(op.extents) * (block_operations(op.body, costs) + isinstance(op, kernel.Reduce))
         if isinstance(op, kernel.Inner)
         else _operation(op, costs)
         for op in block

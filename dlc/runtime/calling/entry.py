@@ -318,8 +318,9 @@ class EntryPoint:
     def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
         """Call it again and again to find where the time goes: kernels, modules, lines of the text.
 
-        `rounds` is how often; without it, about 1.5 seconds. What the entry point changes in place is
-        changed in copies. Raises CallError as a call does, and D0825 for calls of millions of kernels.
+        `rounds` is how often, at least; without it, about 1.5 seconds. What the entry point changes in
+        place is changed in copies. Raises CallError as a call does, and D0825 for calls of millions of
+        kernels.
         """
         from dlc.runtime.calling import profiled  # what calls alone never need
 

@@ -79,7 +79,7 @@ class Row:
 class Profile:
     """Where the time of a call goes: what `model.f.profile(x)` gives and `dlc profile` prints.
 
-    Each time is the mean of the smaller half of all rounds.
+    Each time is the mean of the smallest quarter of the rounds: the others have other work in them.
     """
 
     model: str

@@ -64,7 +64,7 @@ def number(value: float) -> str:
 def _row_text(profile: Profile, row: Row) -> str:
     bound = _BOUNDS.get(row.floor.bound, row.floor.bound)
     share = f"{row.share:4.0%}" if row.floor.bound else "   -"
-    figures = f"{share}  {bound:5} {_rate(row.gflops)} {_rate(row.gbytes):>5}"
+    figures = f"{share}  {bound:5} {_rate(row.gflops, 7)} {_rate(row.gbytes, 5)}"
     return f"{_ms(row.ms)} {_percent(profile, row.ms)}  {figures}  {_name(row, NAME)}"
 
 
@@ -86,8 +86,8 @@ def _percent(profile: Profile, ms: float) -> str:
     return f"{100 * ms / profile.call_ms if profile.call_ms else 0:6.1f}"
 
 
-def _rate(value: float) -> str:
-    return f"{value:7.1f}" if value < 1000 else f"{value:7.0f}"
+def _rate(value: float, width: int) -> str:
+    return f"{value:{width}.1f}" if value < 1000 else f"{value:{width}.0f}"
 
 
 def shortened(text: str, width: int) -> str:
