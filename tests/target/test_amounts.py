@@ -32,8 +32,8 @@ def test_a_causal_attention_multiplies_only_what_is_seen() -> None:
 
 def test_an_update_in_place_moves_what_it_writes() -> None:
     text = (
-        "export fn f(inout s: f32[1000, 8], r: f32[1, 8], i: i64) -> i64 {\n"
-        "  set s = update(s, at=[i + arange(1), ..], r)\n  return i\n}\n"
+        "export fn f(inout s: f32[1000, 8], r: f32[8], i: i64) -> f32[8] {\n"
+        "  set s = update(s, at=[i, ..], r)\n  return r + 1\n}\n"
     )
     assert all(int(each.bytes) < 1000 * 8 * 4 for each in records_of(text))
 

@@ -95,11 +95,14 @@ def shortened(text: str, width: int) -> str:
 
     >>> shortened("encoder.layers.11.mlp.up · matmul 128×512×2048", 34)
     '…11.mlp.up · matmul 128×512×2048'
+    >>> shortened("encoder.layers.11.mlp.up", 12)
+    '…11.mlp.up'
     """
     if len(text) <= width:
         return text
     path, mark, what = text.partition(" · ")
-    while mark and "." in path:
+    # Without a mark it is a path alone, or a line of a text, which keeps its beginning.
+    while "." in path and (mark or " " not in text):
         path = path.partition(".")[2]
         if len(f"…{path}{mark}{what}") <= width:
             return f"…{path}{mark}{what}"

@@ -115,7 +115,7 @@ def test_a_flame_graph_is_svg_with_a_part_for_each_module_and_kernel() -> None:
     titles = [each.text or "" for each in root.iter(f"{space}title")]
     assert [title.partition(":")[0] for title in titles[:4]] == ["f", "blocks", "0", "up"]
     assert len(titles) == 1 + 1 + 2 + 3 + 4
-    widths = [float(each.attrib["width"]) for each in root.iter(f"{space}rect")][1:]
+    widths = [float(each.attrib["width"]) for each in root.findall(f"{space}g/{space}rect")]
     assert max(widths) == pytest.approx(1199.5)
 
 
