@@ -1,17 +1,20 @@
 """The cost table of this machine measured again, beside the one that passes decide by.
 
     python -m benchmarks costs [NAME]... [--gpu] [--turns 7] [--json]
+    python -m benchmarks costs --networks [NAME]... [--rounds 40] [--json]
 
 Each row is a small model of one kernel on one thread, in caches unless it is about memory; the best of some
 turns counts, without the time of an empty call. A ratio above 1 says that this machine is slower than the
 table. The table is of no single machine, and rough: passes need the order of magnitude and what is dearer
-than what. A row without a measured number is chosen.
+than what. A row without a measured number is chosen. `--networks` tells how well estimates that are made of
+these rows agree with the kernels of whole networks (`kernel_estimates`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import engine
+from benchmarks import engine, kernel_estimates
 from benchmarks.gpu_contender_dlc import copy_rate, transfers
 from dlc.driver.compile.host_target import newest_here
 from dlc.driver.compile.settings import Settings
@@ -265,6 +268,10 @@ def line(row: Row, now: float | None) -> str:
 
 
 def main() -> None:
+    if "--networks" in sys.argv:
+        sys.argv.remove("--networks")
+        kernel_estimates.main()
+        return
     parser = argparse.ArgumentParser("python -m benchmarks costs", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows (default: all)")

@@ -26,6 +26,7 @@ PAGES = (
     "docs/gpu.md",
     "docs/gpu_kernels.md",
     "docs/memory.md",
+    "docs/profiling.md",
     "docs/python.md",
     "docs/target.md",
     "docs/from-pytorch.md",

@@ -39,11 +39,22 @@ def command(
     threads: options.Threads = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Seconds of calls to time.")] = 1.0,
     *,
+    ops: Annotated[bool, typer.Option("--ops", help="Print the time of each kernel.")] = False,
+    roofline: Annotated[
+        bool,
+        typer.Option("--roofline", help="Print the time of each kernel, its floor, and the share."),
+    ] = False,
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
-    """Time compiling, loading and calls of an entry point; inputs left out are random."""
+    """Time compiling, loading and calls of an entry point; inputs left out are random.
+
+    With --ops or --roofline time its kernels; dlc profile says more about them.
+    """
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
+    if ops or roofline:
+        _print_kernels(compilation.of(model), plain, threads, roofline=roofline, as_json=as_json)
+        return
     with progress(f"timing {model}"):
         timing = driver.measure(
             compilation.of(model), plain.request(), threads=threads, seconds=seconds
@@ -61,3 +72,21 @@ def command(
             f"on {timing.device}: {timing.upload_ms:.4g} ms there, {timing.compute_ms:.4g} ms computing, "
             f"{timing.download_ms:.4g} ms back; weights once {timing.weights_ms:.4g} ms"
         )
+
+
+def _print_kernels(
+    request: driver.CompileRequest,
+    plain: PlainRun,
+    threads: int | None,
+    *,
+    roofline: bool,
+    as_json: bool,
+) -> None:
+    with progress(f"timing {request.path}"):
+        found = driver.profile_model(driver.ProfileRequest(request, plain.request(), threads))
+    if as_json:
+        print_json(driver.profile_data(found))
+    elif roofline:
+        print(found.roofline())
+    else:
+        print(found.table())

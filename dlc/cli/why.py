@@ -31,7 +31,8 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[WORD]...",
-            help="Only where all these words occur, as whole words: fuse, %scores, mlp.dlm:7.",
+            help="slow: the largest gaps to what the machine could do, measured. Else only where all these "
+            "words occur, as whole words: fuse, %scores, mlp.dlm:7.",
         ),
     ] = None,
     entry: options.Entry = None,
@@ -43,9 +44,23 @@ def command(
 
     Of a text with a train block also for a step of training.
     """
+    if words == ["slow"]:
+        _say_slow(compilation.of(model), entry, as_json=as_json)
+        return
     with progress(f"compiling {model}"):
         found = driver.decisions_of(compilation.of(model), words or (), entry)
     if as_json:
         print_json(driver.decisions_data(found))
     else:
         print(visible(driver.decisions_text(found)))
+
+
+def _say_slow(request: driver.CompileRequest, entry: str | None, *, as_json: bool) -> None:
+    """`dlc why MODEL slow`: profile an entry point on random inputs and tell the largest gaps."""
+    call = driver.CallRequest(request.path, entry, seed=0)
+    with progress(f"profiling {request.path}"):
+        found = driver.explain_slow(driver.ProfileRequest(request, call))
+    if as_json:
+        print_json(found.data)
+    else:
+        print(visible(found.text))

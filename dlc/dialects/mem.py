@@ -110,6 +110,8 @@ class Call(Op):
     over: tuple[int, ...] = attribute(default=(), doc="numbers of views")
     writes: int = attribute(default=1, doc="how many of the views are written")
     label: str = attribute(default="", doc="what it computes, for people")
+    operations: Size = attribute(default=0, doc="arithmetic operations of the whole call")
+    bytes: Size = attribute(default=0, doc="that the whole call reads and writes")
 
     pure = False
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from dlc.driver.memory.files import write_memory
     from dlc.driver.memory.largest import fits_data, fits_text, largest_fits
     from dlc.driver.memory.report import memory_data, memory_text
+    from dlc.driver.profile.compare import profile_comparison_data, profile_comparison_text
+    from dlc.driver.profile.data import profile_data, read_profile
+    from dlc.driver.profile.events import trace_text
+    from dlc.driver.profile.flame import flame_svg
+    from dlc.driver.profile.measured import ProfileRequest, profile_model
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.report.bench import Timing, measure
     from dlc.driver.report.cached import (
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from dlc.driver.report.inspect import Inspection, inspect_file
     from dlc.driver.report.instances import PlacedInstance, place_instance
     from dlc.driver.report.loss_curve import write_curve
+    from dlc.driver.report.questions.slow import explain_slow
     from dlc.driver.report.show import Shown, show_stage
     from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
@@ -116,6 +122,16 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.memory.largest as home
         case "memory_data" | "memory_text":
             import dlc.driver.memory.report as home
+        case "profile_comparison_data" | "profile_comparison_text":
+            import dlc.driver.profile.compare as home
+        case "profile_data" | "read_profile":
+            import dlc.driver.profile.data as home
+        case "trace_text":
+            import dlc.driver.profile.events as home
+        case "flame_svg":
+            import dlc.driver.profile.flame as home
+        case "ProfileRequest" | "profile_model":
+            import dlc.driver.profile.measured as home
         case "Entry" | "documentation" | "list_entries":
             import dlc.driver.reference as home
         case "Timing" | "measure":
@@ -136,6 +152,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.report.instances as home
         case "write_curve":
             import dlc.driver.report.loss_curve as home
+        case "explain_slow":
+            import dlc.driver.report.questions.slow as home
         case "Shown" | "show_stage":
             import dlc.driver.report.show as home
         case "stubs":

@@ -31,7 +31,7 @@ from dlc.frontend.modules.roots import (
     weights_of,
 )
 from dlc.frontend.sources.files import File
-from dlc.frontend.sources.imports import Loader, is_library
+from dlc.frontend.sources.imports import Loader
 from dlc.frontend.sources.names import resolve
 from dlc.frontend.sources.promises import (
     check_limits,
@@ -228,7 +228,7 @@ def _elaborated(
 
 def _own(loader: Loader) -> list[File]:
     """The files of the model, without those of the library."""
-    return [file for file in loader.files.values() if not is_library(file.source)]
+    return [file for file in loader.files.values() if not file.source.is_library]
 
 
 def _reached(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic
+from dlc.ir.location import FileLocation
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -81,6 +83,22 @@ class ImportedModel(Protocol):
 
     @property
     def settled(self) -> frozenset[str]: ...
+
+
+def node_location(file: str, node: ImportedNode, name: str) -> FileLocation:
+    """The location of what a node becomes: its line, its module or else its `name`, and its operator."""
+    path = node.modules[-1].path if node.modules else ""
+    return FileLocation(file, node.line, 1, path=path or name, operation=_operation(node.kind))
+
+
+def _operation(kind: str) -> str:
+    """The name of an operator as dlc writes names.
+
+    >>> _operation("aten.batch_norm.default"), _operation("stablehlo.add"), _operation("MaxPool")
+    ('batch_norm', 'add', 'max_pool')
+    """
+    _, *rest = kind.split(".")
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", rest[0] if rest else kind).lower()
 
 
 def counted(nodes: Sequence[ImportedNode]) -> str:

@@ -416,6 +416,14 @@ def product(sizes: Iterable[Size]) -> Size:
     return total
 
 
+def total(sizes: Iterable[Size]) -> Size:
+    """The sum of sizes; 0 of none."""
+    result: Size = 0
+    for size in sizes:
+        result = result + size
+    return result
+
+
 def evaluate(size: Size, dims: Mapping[str, int]) -> int:
     """The number that a size is at these dims. Raises KeyError for a dim that is missing."""
     if isinstance(size, int):

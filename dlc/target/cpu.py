@@ -13,7 +13,7 @@ from types import MappingProxyType
 from dlc.errors import UsageError
 from dlc.ir.types import DType
 from dlc.runtime.cpu.features import LEVELS, NAMED, host_caches, host_features
-from dlc.target.cpu_costs import USUAL_COSTS, CpuCosts
+from dlc.target.cpu_costs import AVX512_COSTS, USUAL_COSTS, CpuCosts
 from dlc.target.products import AVX2, AVX512, ProductBlocking
 
 HOST = "host"
@@ -132,5 +132,6 @@ def x86_64(name: str, features: Iterable[str]) -> CpuTarget:
         dot_pairs="avx512bw" in has if wide else "avx2" in has or "avx" not in has,
         l1_bytes=l1_bytes,
         l2_bytes=l2_bytes,
+        costs=AVX512_COSTS if wide else USUAL_COSTS,
         products=AVX512 if wide else AVX2,
     )

@@ -6,7 +6,7 @@ timed to decide. `python -m benchmarks costs` measures them again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlc.target.table import ElementCosts, cost
 
@@ -29,6 +29,15 @@ class CpuCosts(ElementCosts):
     sorted_element: int = cost(700, "ps/element", "a pass of a radix sort")
     nonzero_element: int = cost(1000, "ps/element", "finding the elements that are not 0")
     kernel_product: int = cost(20, "ps", "a product of a whole kernel, packing and edges included")
+    kernel_depthwise: int = cost(60, "ps", "a product of a whole depthwise convolution")
+    kernel_operation: int = cost(30, "ps", "an operation on an element, in a whole kernel")
+    kernel_step: int = cost(80, "ps", "an element of a sum that neighbours take beside each other")
+    strided_element: int = cost(250, "ps/element", "an element far from the one that is next to it")
+    kernel_start: int = cost(50_000, "ps", "beginning and ending a kernel")
+    near_byte: int = cost(9, "ps/byte", "a byte from or to a near cache, in a whole kernel")
+    near_bytes: int = cost(1 << 20, "bytes", "what near caches hold of a kernel's arrays")
+    cached_byte: int = cost(12, "ps/byte", "a byte from or to any cache, in a whole kernel")
+    cached_bytes: int = cost(32 << 20, "bytes", "what all caches hold of a kernel's arrays")
     memory_byte: int = cost(60, "ps/byte", "a byte from or to memory")
     other_element: int = cost(2000, "ps/element", "a result of any other kernel")
     barrier: int = cost(
@@ -38,4 +47,8 @@ class CpuCosts(ElementCosts):
 
 
 USUAL_COSTS = CpuCosts()
-"""Those of every x86-64 processor, so far."""
+"""Those of x86-64 processors. What decides how work is shared is the same for all of them."""
+AVX512_COSTS = replace(
+    USUAL_COSTS, kernel_product=9, kernel_depthwise=21, kernel_operation=20, kernel_step=40
+)
+"""Those with registers of 64 bytes: estimates of whole kernels are for twice as many lanes."""

@@ -14,14 +14,14 @@ from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.kernel.winograd import WINDOW
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Size, count, evaluate
+from dlc.ir.dims import Size, count, evaluate, product
+from dlc.target.amounts import block_operations
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.gpu import GpuTarget
 from dlc.target.gpu_costs import GpuCosts
-from dlc.target.work import element_work
 
-_LANES = 8
-"""Elements of a register; a rough estimate needs no better."""
+_ROW = 16
+"""Fewer neighbours than this are read one by one in any case."""
 
 
 def picoseconds(op: Op, sizes: Mapping[str, int], costs: CpuCosts) -> int:
@@ -34,7 +34,9 @@ def picoseconds(op: Op, sizes: Mapping[str, int], costs: CpuCosts) -> int:
                 picoseconds(inner, sizes, costs) for region in op.regions for inner in region
             )
         case kernel.Kernel():
-            return max(costs.memory_byte * bytes_of(op, sizes), work_of(op, sizes, costs))
+            return costs.kernel_start + max(
+                _traffic(bytes_of(op, sizes), costs), work_of(op, sizes, costs)
+            )
         case _:
             return 0
 
@@ -42,15 +44,8 @@ def picoseconds(op: Op, sizes: Mapping[str, int], costs: CpuCosts) -> int:
 def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int:
     """Picoseconds of arithmetic on one thread."""
     match op:
-        case Gemm(domain=domain, inner=inner):
-            return costs.kernel_product * count((*domain, inner), sizes)
-        case Conv(domain=domain, schedule=Winograd(tile=m)):
-            channels = kernel.array_type(op.lhs).shape[-1]
-            places = (m + WINDOW - 1) ** 2 * count((*domain, channels), sizes) // m**2
-            return costs.kernel_product * places
-        case Conv(domain=domain, window=window):
-            channels = kernel.array_type(op.lhs).shape[-1] // op.groups
-            return costs.kernel_product * count((*domain, *window, channels), sizes)
+        case Product():
+            return _product_work(op, sizes, costs) + _epilogue_work(op, sizes, costs)
         case Attention(width=width):
             depth = evaluate(kernel.array_type(op.query).shape[-1], sizes)
             return (
@@ -65,9 +60,75 @@ def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int
             each = 2 * (depth + width) if by_keys else 2 * depth + width
             return costs.kernel_product * _scores(op, shapes[2][-2], sizes) * each
         case kernel.Generic(body=body, domain=domain):
-            return count((*domain, element_work(body, _LANES, costs)), sizes)
+            each = costs.kernel_operation * evaluate(block_operations(body, costs), sizes)
+            return count(domain, sizes) * (
+                each + _step_work(op, sizes, costs) + _strided_work(op, sizes, costs)
+            )
         case _:
             return costs.other_element * sum(_size(value, sizes) for value in op.results)
+
+
+def _product_work(op: Product, sizes: Mapping[str, int], costs: CpuCosts) -> int:
+    """The products of a matrix product or a convolution; in Winograd's form with its transforms."""
+    match op:
+        case Gemm(domain=domain, inner=inner):
+            return costs.kernel_product * count((*domain, inner), sizes)
+        case Conv(domain=domain, schedule=Winograd(tile=m)):
+            channels, columns = kernel.array_type(op.lhs).shape[-1], domain[-1]
+            places = (m + WINDOW - 1) ** 2 * count(domain[:-1], sizes) // m**2
+            products = costs.kernel_product * count((channels, columns), sizes)
+            transforms = costs.winograd_element * evaluate(channels + columns, sizes)
+            return places * (products + transforms)
+        case Conv(domain=domain, window=window, schedule=schedule):
+            channels = kernel.array_type(op.lhs).shape[-1] // op.groups
+            each = costs.kernel_product if schedule else costs.kernel_depthwise
+            return each * count((*domain, *window, channels), sizes)
+        case _:
+            return 0
+
+
+def _epilogue_work(op: Product, sizes: Mapping[str, int], costs: CpuCosts) -> int:
+    each = evaluate(block_operations(op.formula, costs), sizes)
+    return costs.kernel_operation * each * count(op.domain, sizes)
+
+
+def _step_work(op: kernel.Generic, sizes: Mapping[str, int], costs: CpuCosts) -> int:
+    """What sums cost more, for an element, whose neighbours are in the domain and not in the sum.
+
+    Each step of such a sum waits for the one before, and loads for one operation.
+    """
+    return sum(
+        costs.kernel_step * count(inner.extents, sizes)
+        for inner in op.body
+        if isinstance(inner, kernel.Reduce)
+        and any(isinstance(load, kernel.Load) and _is_next(op, load) for load in inner.body)
+    )
+
+
+def _strided_work(op: kernel.Generic, sizes: Mapping[str, int], costs: CpuCosts) -> int:
+    """What an element costs more whose neighbours are read from places far from each other."""
+    if evaluate(product(op.domain[-1:]), sizes) < _ROW:
+        return 0
+    far = [
+        load
+        for load in op.body
+        if isinstance(load, kernel.Load)
+        and any(index in op.indices for index in load.indices[:-1])
+        and not _is_next(op, load)
+    ]
+    return costs.strided_element * len(far)
+
+
+def _is_next(op: kernel.Generic, load: kernel.Load) -> bool:
+    """Whether neighbouring elements of a kernel load neighbouring elements."""
+    return list(load.indices[-1:]) == op.indices[-1:]
+
+
+def _traffic(moved: int, costs: CpuCosts) -> int:
+    """Picoseconds of reading and writing so many bytes."""
+    if moved <= costs.near_bytes:
+        return moved * costs.near_byte
+    return moved * (costs.cached_byte if moved <= costs.cached_bytes else costs.memory_byte)
 
 
 def _scores(op: Attention | AttentionGradient, keys: Size, sizes: Mapping[str, int]) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlc.errors import Diagnostic, ModelError, SourceLocation
 
-__all__ = ["MAX_BYTES", "Source", "Span"]
+__all__ = ["MAX_BYTES", "Source", "Span", "in_library"]
 
 MAX_BYTES = 8 << 20
 """The longest model text that is read; weights and data belong in files of their own."""
@@ -21,6 +21,11 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+
+def in_library(place: SourceLocation) -> bool:
+    """Whether a place is in one of the library's texts."""
+    return place.file.startswith("<")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +42,11 @@ class Source:
         line_end = self.text.find("\n", span.start, span.end)
         stop = span.end if line_end < 0 else line_end
         return SourceLocation(self.name, line, column, column + stop - span.start)
+
+    @property
+    def is_library(self) -> bool:
+        """Whether it is one of the library's texts."""
+        return self.name.startswith("<")
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Both count from 1; a tab, like any character, is one column wide."""

@@ -225,6 +225,11 @@ def test_ir_that_was_shown_is_compiled_to_the_same_numbers(dlc: Command, folder:
     assert dlc("run", "rows.dlc", *given).out == dlc("run", "rows.dlm", *given).out
 
 
+def unlabelled(text: str) -> str:
+    """IR without what kernels are called: that comes from locations, which printed IR leaves out."""
+    return re.sub(r'label = "[^"]*"', "", text)
+
+
 def test_ir_goes_on_from_its_level_and_not_back(dlc: Command, folder: Path) -> None:
     for level, before in (("kernel", "graph"), ("plan", "kernel"), ("loop", "plan")):
         (folder / "rows.dlir").write_text(dlc("show", "rows.dlm", "--stage", level).out)
@@ -232,8 +237,10 @@ def test_ir_goes_on_from_its_level_and_not_back(dlc: Command, folder: Path) -> N
         assert refused.code == 2
         assert f"rows.dlir is at {level} level, past {before}" in refused.err
         for stage in ("loop", "llvm"):
-            shown = dlc("show", "rows.dlir", "--stage", stage).out
-            assert shown == dlc("show", "rows.dlm", "--stage", stage).out
+            shown, whole = (
+                dlc("show", f"rows.{kind}", "--stage", stage) for kind in ("dlir", "dlm")
+            )
+            assert unlabelled(shown.out) == unlabelled(whole.out)
 
 
 def test_passes_run_on_ir_by_name(dlc: Command, folder: Path) -> None:

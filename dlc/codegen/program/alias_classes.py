@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.codegen.program.certificate import Placed
-from dlc.dialects import mem, weight
+from dlc.dialects import mem
 from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.types import ViewType
 from dlc.runtime.artifact.arena_values import ArenaValues, How, ValueRecord
+from dlc.runtime.artifact.kernel_records import KernelRecord
 
 
 def arena_values(
-    program: mem.Program, placed: Sequence[Placed], calls: Mapping[mem.Call, int], ops: int
+    program: mem.Program,
+    placed: Sequence[Placed],
+    calls: Mapping[mem.Call, int],
+    records: Sequence[KernelRecord],
 ) -> ArenaValues:
-    """The values in the roots of a program; `calls` are its calls' op ids, below `ops`."""
-    op_labels, uses = _Labels(program), _Uses(program.limit_of)
-    labels = [""] * ops
+    """The values in the roots of a program; `calls` are its calls' op ids, which `records` are by."""
+    uses = _Uses(program.limit_of)
     for call, op_id in calls.items():
-        labels[op_id] = op_labels.of(call)
         uses.add(call, op_id)
     roots = {each.root.result: index for index, each in enumerate(placed)}
     views = [
@@ -32,7 +33,7 @@ def arena_values(
     ]
     joined = uses.joined(views)
     return ArenaValues(
-        tuple(labels),
+        tuple([record.title for record in records]),
         tuple(
             ValueRecord(
                 view.result.name or "",
@@ -143,51 +144,3 @@ def _type(view: mem.View) -> str:
     return (
         f"{type.dtype.name}[{', '.join(map(str, type.shape))}]" if type.shape else type.dtype.name
     )
-
-
-class _Labels:
-    """Labels of calls: what they compute, and the layer whose weights they read."""
-
-    def __init__(self, program: mem.Program) -> None:
-        self._sources: dict[str, tuple[str, ...]] = {}
-        """The trained weights that each derived or constant weight comes from."""
-        for op in program.parent or ():
-            match op:
-                case weight.Source(sym_name=name, constant=True):
-                    self._sources[name] = ()
-                case weight.Derived(sym_name=name, sources=sources):
-                    leaves = [leaf for source in sources for leaf in self._leaves(source.name)]
-                    self._sources[name] = tuple(leaves)
-                case _:
-                    pass
-
-    def of(self, call: mem.Call) -> str:
-        """The label of a call; empty if neither part is known."""
-        weights = [name for view in call.views for name in self._weights(view)]
-        return " ".join(text for text in (call.label, _layer(weights)) if text)
-
-    def _weights(self, view: Value) -> tuple[str, ...]:
-        """The trained weights in a view; training has them as inputs."""
-        match view.op:
-            case mem.Weight(symbol=symbol):
-                return self._leaves(symbol.name)
-            case mem.View(root=root) if isinstance(root.op, mem.Root) and root.op.kind == "input":
-                name = view.name or ""
-                return (name,) if "." in name and not name.startswith(weight.OPTIMIZER) else ()
-            case _:
-                return ()
-
-    def _leaves(self, name: str) -> tuple[str, ...]:
-        return self._sources.get(name, (name,))
-
-
-def _layer(weights: Sequence[str]) -> str:
-    """The path of the module that has all of these weights; for names without dots, their common prefix."""
-    dotted = all("." in name for name in weights)
-    paths = [name.split(".")[:-1] if dotted else re.split("(?=_)", name) for name in weights]
-    shared: list[str] = []
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ("." if dotted else "").join(shared)

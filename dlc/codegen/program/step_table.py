@@ -14,6 +14,7 @@ import numpy as np
 
 from dlc.codegen.program.alias_classes import arena_values
 from dlc.codegen.program.certificate import Placed, certificate, first_byte
+from dlc.codegen.program.kernels import kernel_records
 from dlc.codegen.program.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.ir.core import Block, Op, Value
@@ -22,6 +23,7 @@ from dlc.planning.arena import ALIGNMENT
 from dlc.runtime import abi
 from dlc.runtime.artifact.arena_values import ArenaValues
 from dlc.runtime.artifact.certificate import Certificate
+from dlc.runtime.artifact.kernel_records import KernelRecord
 from dlc.runtime.artifact.manifest import Op as OpRecord
 
 NONE = -1
@@ -42,6 +44,7 @@ class CompiledEntry:
     ops: tuple[OpRecord, ...]
     certificate: Certificate
     values: ArenaValues
+    kernels: tuple[KernelRecord, ...]
 
 
 def compile_program(
@@ -108,6 +111,7 @@ class _Writer:
         self._work(self.program.body)
         self._step(abi.Opcode.END)
         scratch = self._patch_scratch()
+        records = kernel_records(self.program, self.calls, len(self.ops))
         return CompiledEntry(
             self._words(),
             tuple(self.sizes.texts),
@@ -116,7 +120,8 @@ class _Writer:
             str(self.sizes.maximum(self.gpu_scratch)),
             tuple(self.ops),
             evidence,
-            arena_values(self.program, placed, self.calls, len(self.ops)),
+            arena_values(self.program, placed, self.calls, records),
+            records,
         )
 
     # Memory.

@@ -13,7 +13,7 @@ from dlc.dialects import array
 from dlc.dialects.array.elementwise import show
 from dlc.ir.attributes import decode
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.location import Location
+from dlc.ir.location import Location, gradient_location
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import EQUAL, ValueMap
 
@@ -95,7 +95,7 @@ def pull_back(
         of_results = [received.get(result) for result in op.results]
         if any(cotangent is not None for cotangent in of_results):
             # A loop that must keep values gets further operands; these are the original ones.
-            at, operands = emit.at(op.location), op.operands
+            at, operands = emit.at(gradient_location(op.location)), op.operands
             _accumulate(at, received, active, operands, _gradient(op, at, of_results, active))
         op = op.previous
     return [received.get(value) for value in wrt]

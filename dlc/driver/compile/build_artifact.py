@@ -29,6 +29,12 @@ from dlc.runtime.artifact.certificate import certificate_bytes
 from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.decisions import Decisions
+from dlc.runtime.artifact.kernel_records import (
+    KernelRecords,
+    Roof,
+    kernel_records_bytes,
+    kernels_section,
+)
 
 EntryPoint: TypeAlias = func.Func | mem.Program
 """An entry point, before or after it has a plan."""
@@ -60,6 +66,7 @@ class _Target:
     """One target in the making."""
 
     name: str
+    roof: Roof
     programs: dict[str, manifest.Program] = field(default_factory=dict[str, manifest.Program])
     sections: dict[str, Data] = field(default_factory=dict[str, Data])
 
@@ -78,7 +85,7 @@ def build_artifact(
     check_programs(module, sources.texts)
     made = code.make(module)
     places, derived = _weight_places(module, weights)
-    target = _Target(made.name)
+    target = _Target(made.name, made.roof)
     prepare: manifest.Prepare | None = None
     for op in module.body:
         if not isinstance(op, mem.Program):
@@ -164,6 +171,8 @@ def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifes
     target.sections[section] = compiled.words
     target.sections[certificate] = certificate_bytes(compiled.certificate)
     target.sections[values_section(target.name, name)] = arena_values_bytes(compiled.values)
+    kernels = KernelRecords(target.roof, compiled.kernels)
+    target.sections[kernels_section(target.name, name)] = kernel_records_bytes(kernels)
     return manifest.Program(
         section,
         certificate,

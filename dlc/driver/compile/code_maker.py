@@ -24,9 +24,11 @@ from dlc.lowering.kernel_to_hetero import TRANSFER
 from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.container import Data
+from dlc.runtime.artifact.kernel_records import Roof
 from dlc.runtime.cpu import blas
 from dlc.target.cpu import CpuTarget
 from dlc.target.gpu import GpuTarget
+from dlc.target.roof import levels, operation_femtoseconds
 
 PTX, CUBIN = "code/cuda/ptx", "code/cuda/cubin"
 """The sections of code for a GPU."""
@@ -44,6 +46,8 @@ class Code(NamedTuple):
     sections: Mapping[str, Data]
     cpu: manifest.CpuCode | None = None
     gpu: manifest.GpuCode | None = None
+    roof: Roof = Roof()
+    """Of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class CodeMaker:
             **dict.fromkeys(copies, COPY),
         }
         sections = {**one.sections, **other.sections}
-        return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu)
+        return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu, one.roof)
 
     def _for_cpu(self, module: Module, processor: CpuTarget) -> Code:
         texts = texts_of(module, loop.Func)
@@ -90,7 +94,8 @@ class CodeMaker:
             library=_library(image),
         )
         sections = {"code/cpu": image.code, "engine/cpu": engine.code}
-        return Code("cpu", image.entries, sections, cpu=native)
+        roof = Roof(operation_femtoseconds(processor), levels(processor))
+        return Code("cpu", image.entries, sections, cpu=native, roof=roof)
 
     def _for_gpu(self, module: Module, gpu: GpuTarget) -> Code:
         kernels = [op for op in module.body if isinstance(op, simt.Func)]

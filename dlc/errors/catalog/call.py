@@ -140,4 +140,20 @@ PAGES: dict[str, Page] = {
         "        arenas.own = model.f.new_arena(B=8)\n"
         "    return model.f(x, arena=arenas.own)",
     ),
+    "D0825": Page(
+        "a call of too many kernels for a profile",
+        "A profile keeps a record of each kernel of a call and each thread's part of it, 32 bytes each. A "
+        "call that runs millions of them, in a loop over a long sequence, is profiled with fewer steps: "
+        "its iterations are alike.",
+        "model.f.profile(np.zeros((1_000_000, 8), np.float32))",
+        "model.f.profile(np.zeros((1_000, 8), np.float32))",
+    ),
+    "D0826": Page(
+        "a profile of kernels on a GPU",
+        "Profiles time kernels on the processor. Launches on a GPU overlap with each other and with the "
+        "host, and are replayed as one graph, so that single kernels have no times there. `dlc bench` "
+        "times a call's transfers and computing by the GPU's clock; NVIDIA's Nsight times single kernels.",
+        'dlc.compile("model.dlm", target="cuda").f.profile(x)',
+        'dlc.compile("model.dlm", target="cpu").f.profile(x)',
+    ),
 }

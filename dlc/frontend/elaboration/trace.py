@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlc.dialects import array
@@ -25,7 +25,7 @@ from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.runtime.arrays.dtypes import MAX_RANK
 from dlc.text.model import ast
-from dlc.text.source import Source, Span
+from dlc.text.source import Source, Span, in_library
 
 __all__ = ["MAX_STEPS", "REGION", "Frame", "Inout", "Loop", "Trace", "capture"]
 
@@ -100,9 +100,10 @@ class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_locations", "_on_trial", "base_key", "bounds", "brought", "conditions", "declared", "device",
-        "folder", "frame", "gets", "implicit_seed", "inouts", "loops", "placed", "places", "problems",
-        "rate", "source", "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
+        "_here", "_locations", "_on_trial", "base_key", "bounds", "brought", "builtin",
+        "conditions", "declared", "device", "folder", "frame", "gets", "implicit_seed", "inouts",
+        "loops", "placed", "places", "problems", "rate", "source", "span", "stacked", "steps",
+        "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -138,7 +139,11 @@ class Trace(Builder):
         self.bounds: dict[str, tuple[int, int | None]] = {}
         self.conditions: dict[Need, SourceLocation] = {}
         """What the text requires of the sizes of a call, and where it says so."""
-        self._locations: dict[tuple[Source, Span], FileLocation] = {}
+        self._locations: dict[tuple[Source, Span, str, str], dict[str, Location]] = {}
+        """The locations at a place, reached by a path of calls, by operation; "" for none."""
+        self._here: dict[str, Location] = {"": self.location}
+        self.builtin = ""
+        """The builtin function that places operations here, if one does: they are called after it."""
         self._on_trial: list[Block] | None = None
 
     # Operations ---------------------------------------------------------------------------------
@@ -146,20 +151,32 @@ class Trace(Builder):
     def stand(self, span: Span) -> None:
         """Go to a place in the text: operations placed from now on come from there."""
         self.span = span
-        key = (self.source, span)
-        location = self._locations.get(key)
-        if location is None:
-            place = self.source.place(span)
-            location = FileLocation(place.file, place.line, place.column, place.end)
-            self._locations[key] = location
-        self.location = location
+        key = (self.source, span, self.frame.path, self.frame.key)
+        here = self._locations.get(key)
+        if here is None:
+            here = self._locations[key] = {"": self._location(span)}
+        self._here = here
+        self.location = here[""]
+        self.builtin = ""
+
+    def _location(self, span: Span) -> FileLocation:
+        """A place in the text at hand; in a text of the library with the call that led there."""
+        found = _located(self.source.place(span))
+        frame: Frame | None = self.frame
+        caller: SourceLocation | None = None
+        if in_library(found.place):
+            while frame is not None and (caller is None or in_library(caller)):
+                caller, frame = frame.called_at, frame.caller
+        own = None if caller is None or in_library(caller) else _located(caller)
+        return replace(found, path=self.frame.path, caller=own)
 
     def place(self, op: Op) -> Op:
         """Put an operation at the end of the block, with the location reached in the text."""
         for result in op.results:
             if isinstance(result.type, TensorType):
                 self.check_rank(result.type.rank)
-        op.location = self._shown_where_called() if isinstance(op, _INDEXED) else self.location
+        here = self._at_operation(self.builtin or op.name.partition(".")[2])
+        op.location = self._shown_where_called(here) if isinstance(op, _INDEXED) else here
         if self.device is not None:
             op.attributes[PLACED] = self.device
         self.block.insert(op, None)
@@ -168,8 +185,8 @@ class Trace(Builder):
         self.count()  # last: it has its place in the block even where this was one too many
         return op
 
-    def _shown_where_called(self) -> Location:
-        """The location reached, in the library behind the place in the user's text that calls it.
+    def _shown_where_called(self, here: Location) -> Location:
+        """A location, in the library behind the place in the user's text that calls it.
 
         A call whose index is out of range is told so in the user's words.
         """
@@ -178,9 +195,18 @@ class Trace(Builder):
         while frame is not None and frame.source.name.startswith("<"):
             frame, called_at = frame.caller, frame.called_at
         if called_at is None or not self.source.name.startswith("<"):
-            return self.location
+            return here
         place = FileLocation(called_at.file, called_at.line, called_at.column, called_at.end)
-        return fuse([place, self.location])
+        return fuse([place, here])
+
+    def _at_operation(self, name: str) -> Location:
+        """The location reached in the text, for an operation that is called so."""
+        if name not in self._here:
+            location = self._here[""]
+            if isinstance(location, FileLocation):
+                location = replace(location, operation=name)
+            self._here[name] = location
+        return self._here[name]
 
     def check_rank(self, axes: int, span: Span | None = None) -> None:
         """Raises ModelError (D0338) for more axes than a value has."""
@@ -322,6 +348,10 @@ class Trace(Builder):
             labels.append(Label(frame.called_at, f"{frame.function} is called here"))
             frame = frame.caller
         return (*labels[:1], *labels[1:][-1:])
+
+
+def _located(place: SourceLocation) -> FileLocation:
+    return FileLocation(place.file, place.line, place.column, place.end)
 
 
 def capture(blocks: Sequence[Block]) -> list[Value]:

@@ -38,6 +38,7 @@ def _call_builtin(ev: Evaluator, function: Builtin, arguments: Arguments) -> Dat
     """Bind and convert the arguments, then let the row of the table do its work."""
     ev.at.stand(arguments.span)
     bound, extra = _bound(ev, function, arguments)
+    ev.at.builtin = function.name
     try:
         return function.run(ev.at, *bound, **extra)
     except ModelError as error:

@@ -35,14 +35,13 @@ from dlc.frontend.elaboration.values import (
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.modules.chains import Chain
 from dlc.frontend.sources.files import EVALUATING, is_fixed
-from dlc.frontend.sources.imports import in_library
 from dlc.frontend.weights.declared import Start, declared_weight
 from dlc.frontend.weights.initialisers import beside
 from dlc.frontend.weights.stored_tensors import stored_constant, stored_value
 from dlc.frontend.weights.symbols import Pick, weight_value
 from dlc.ir.types import DType, TensorType
 from dlc.text.model import ast
-from dlc.text.source import Span
+from dlc.text.source import Span, in_library
 
 __all__ = ["Core", "Instance", "Stack", "adopt", "cores_in", "with_picks"]
 

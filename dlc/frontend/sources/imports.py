@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dlc.errors import Diagnostic, ModelError, SourceLocation
+from dlc.errors import Diagnostic, ModelError
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.problems import Problems
@@ -18,7 +18,7 @@ from dlc.text.model import ast
 from dlc.text.model.parser import Parsed, parse
 from dlc.text.source import Source
 
-__all__ = ["LIBRARY", "Loader", "in_library", "is_library", "library_names"]
+__all__ = ["LIBRARY", "Loader", "library_names"]
 
 LIBRARY: Final = ("nn", "optimizers")
 """The library files for `import NAME` without quotes."""
@@ -159,16 +159,6 @@ def library_names() -> frozenset[str]:
     imported = [item for item in file.tree.items if isinstance(item, ast.Import)]
     names = [entry.alias or entry.name for item in imported for entry in item.names or ()]
     return frozenset([*names, *file.declared])
-
-
-def is_library(source: Source) -> bool:
-    """Whether a text is one of the library's."""
-    return source.name.startswith("<")
-
-
-def in_library(place: SourceLocation) -> bool:
-    """Whether a place is in one of the library's texts."""
-    return place.file.startswith("<")
 
 
 @cache

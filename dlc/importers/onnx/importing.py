@@ -12,7 +12,7 @@ from dlc.dialects.interface import NEEDS
 from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
-from dlc.importers.imported import counted
+from dlc.importers.imported import counted, node_location
 from dlc.importers.onnx import microsoft, ml
 from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output
 from dlc.importers.onnx.folding import evaluated
@@ -293,7 +293,7 @@ class GraphImport:
             self._lost.update(filter(None, node.outputs))
             return
         operands = [self._known[name] if name else None for name in node.inputs]
-        emit = Builder(self._block, self._place(node.line))
+        emit = Builder(self._block, node_location(self._graph.file, node, node.label))
         context = NodeContext(node, operands, emit, self._weight, self)
         try:
             node_results = self._made(context)

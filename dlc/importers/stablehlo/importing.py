@@ -13,7 +13,7 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.interface import NEEDS, bounds_attribute
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
-from dlc.importers.imported import counted
+from dlc.importers.imported import counted, node_location
 from dlc.importers.solved_sizes import with_sizes
 from dlc.importers.stablehlo import (
     bits,
@@ -319,7 +319,7 @@ class _Import:
 
     def _node(self, node: Node) -> None:
         self._line = node.line
-        emit = Builder(self._block, _place(self._program, node.line))
+        emit = Builder(self._block, node_location(self._program.file, node, node.comment))
         context = NodeContext(node, [self._values[name] for name in node.operands], emit, self)
         try:
             made = self._results(context, IMPORTERS[node.kind](context))

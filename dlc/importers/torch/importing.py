@@ -15,7 +15,7 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
-from dlc.importers.imported import counted
+from dlc.importers.imported import counted, node_location
 from dlc.importers.solved_sizes import with_sizes
 from dlc.importers.torch import (
     activations,
@@ -318,7 +318,7 @@ class _Import:
         importer = importer_of(node.kind)
         if importer is None:
             raise _refused(self._graph, self._held.listing, [node])
-        emit = Builder(self._block, self._place(node.line))
+        emit = Builder(self._block, node_location(self._graph.file, node, node.name))
         if self._alike:
             node = with_dims(node, self._alike)
         context = NodeContext(node, emit, self)

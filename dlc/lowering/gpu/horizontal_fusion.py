@@ -16,7 +16,7 @@ from dlc.dialects.expr import Expr
 from dlc.ir.attributes import Symbol
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.dims import Bounds, Size, interval, maximum
+from dlc.ir.dims import Bounds, Size, interval, maximum, total
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER
 from dlc.lowering.kernel_code.words import either
@@ -113,6 +113,8 @@ class _Bundles:
             over=tuple(sorted({reads.index(view) for view in over})),
             writes=len(writes),
             label=f"{last.label} and {len(calls) - 1} more",
+            operations=total(call.operations for call in calls),
+            bytes=total(call.bytes for call in calls),
         )
         Builder.before_op(last).place(made)
         for call in calls:

@@ -19,13 +19,15 @@ from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context
 from dlc.lowering.kernel_code.alignment import start_of
 from dlc.lowering.kernel_code.expand import expand, expansions_for
-from dlc.lowering.kernel_code.labels import label
+from dlc.lowering.kernel_code.labels import label, whole_location
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.writer import Function, Lowered
 from dlc.lowering.math import Expansion
 from dlc.planning.overwriting import in_place_operands
 from dlc.target import cpu_of
+from dlc.target.amounts import bytes_moved, operations
 from dlc.target.gpu import THREAD
+from dlc.target.table import ElementCosts
 
 Lowering: TypeAlias = Callable[[Any, Context], Lowered]
 """Writes the function of a kernel, of the class that it is entered for, in destination form."""
@@ -37,6 +39,7 @@ def lower_kernels(
     """Turn every kernel of a module into a function, by the lowering of its class, and a call of it."""
     assert isinstance(module, Module)
     functions = _Functions(module, context)
+    costs = cpu_of(context.options).costs
     written: dict[tuple[object, ...], tuple[Lowered, str]] = {}
     for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
         for op in wave.body:
@@ -46,7 +49,7 @@ def lower_kernels(
             if said not in written:
                 lowered = lowering_of(type(op))(op, context)
                 written[said] = lowered, functions.name_of(lowered.function, op)
-            _call(op, *written[said])
+            _call(op, *written[said], costs)
 
 
 class _Functions:
@@ -106,12 +109,12 @@ def _finish(function: Function, name: str, table: dict[type[Op], Expansion]) -> 
         tidy(function)
 
 
-def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
+def _call(op: kernel.Kernel, lowered: Lowered, name: str, costs: ElementCosts) -> None:
     """Call a function in the place of its kernel."""
     program = mem.program_of(op)
     limits = {} if program is None else program.limit_of
-    facts = (lowered.tiles, lowered.cost, lowered.scratch)
-    laid_out = [upper_bound(size, limits) for size in facts]
+    facts = (lowered.tiles, lowered.cost, lowered.scratch, operations(op, costs), bytes_moved(op))
+    *laid_out, computed, moved = [upper_bound(size, limits) for size in facts]
     call = mem.Call(
         op.operands,
         Symbol(name),
@@ -120,6 +123,8 @@ def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
         over=tuple(in_place_operands(op)),
         writes=len(op.targets),
         label=label(op),
+        operations=computed,
+        bytes=moved,
     )
-    Builder.before_op(op).place(call)
+    Builder.before_op(op, whole_location(op)).place(call)
     op.erase()

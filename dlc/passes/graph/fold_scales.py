@@ -16,6 +16,7 @@ from dlc.dialects import array
 from dlc.dialects.array.convolution import LAYOUTS
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.location import fuse
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.graph.canonicalize import graph_blocks
@@ -175,7 +176,8 @@ class _Weights:
                 new = array.MatMul(producer.lhs, self._scale_kernel(emit, rhs, by.source, last))
             case _:
                 return False
-        rewriter.replace(op, emit(new), relation=EQUAL)
+        folded = emit.at(fuse([producer.location, op.location]))(new)
+        rewriter.replace(op, folded, relation=EQUAL)
         return True
 
     def _scale_kernel(self, emit: Builder, kernel: Value, scale: Value, axis: int) -> Value:

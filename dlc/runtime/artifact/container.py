@@ -41,6 +41,7 @@ KINDS = (
     "program",
     "certificate",
     "values",
+    "kernels",
     "constants",
     "weights",
     "prepared",

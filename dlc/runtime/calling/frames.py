@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
+from dlc.runtime.abi import ABI_VERSION, CallWord, Root
 from dlc.runtime.calling.device_partition import Partition
 from dlc.runtime.cpu import blas, threads
 from dlc.runtime.cpu.native import Native
@@ -71,8 +71,14 @@ class CallFrame(Protocol):
         """
         ...
 
-    def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words | None]:
-        """The same with a trace: at most `capacity` records (`TraceWord`) of the work of threads on ops."""
+    def run_traced(
+        self, sized: SizedProgram, records: Words, *, alone: bool = False
+    ) -> tuple[int, int]:
+        """The same with a trace: the status, and how many records there were to write.
+
+        `records` is filled with the work of threads on ops (`TraceWord`) as far as it has room. `alone`
+        leaves all work to the calling thread.
+        """
         ...
 
     def status_words(self) -> list[int]:
@@ -195,15 +201,19 @@ class Frame:
         self.roots[_SCRATCH] = base + scratch_at(sized)
         self.words[_SIZES] = sized.sizes_at
 
-    def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
-        records = np.zeros((capacity, TraceWord.COUNT), np.int64)
+    def run_traced(
+        self, sized: SizedProgram, records: Words, *, alone: bool = False
+    ) -> tuple[int, int]:
         self.words[CallWord.TRACE] = address(records)
-        self.words[CallWord.TRACE_CAPACITY] = capacity
+        self.words[CallWord.TRACE_CAPACITY] = len(records)
+        threads = self._threads
+        self.words[_THREADS] = self._threads = 1 if alone else threads
         try:
             status = self.run(sized)
         finally:
             self.words[CallWord.TRACE] = self.words[CallWord.TRACE_CAPACITY] = 0
-        return status, records[: self.words[CallWord.TRACE_COUNT]]
+            self.words[_THREADS] = self._threads = threads
+        return status, self.words[CallWord.TRACE_COUNT]
 
     def status_words(self) -> list[int]:
         return list(self.words)

@@ -42,6 +42,7 @@ class CompiledProgram:
         Raises ArtifactError for an invalid table.
         """
         self.artifact = artifact
+        self.target = target.name
         self._is_mixed = target.cpu is not None and target.gpu is not None
         self.program = program
         # A copy: the file under a mapping could change after the check.
@@ -125,6 +126,12 @@ class CompiledProgram:
         """The wave and the op id of each call in the step table."""
         steps, waves = self._table.steps, self._table.waves
         return [(int(waves[k]), int(steps[k, StepWord.F])) for k in self._table.calls]
+
+    def predicted_nanoseconds(self, sized: SizedProgram) -> dict[int, int]:
+        """By op id, what the cost model says for all tiles of a run on one thread."""
+        calls = self._table.steps[self._table.calls]
+        tiles, costs = (sized.sizes[calls[:, word]] for word in (StepWord.D, StepWord.E))
+        return dict(zip(calls[:, StepWord.F].tolist(), (tiles * costs).tolist(), strict=True))
 
     def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> SizedProgram:
         """The values of the program's sizes at these dims; the memory plan is checked at them.

@@ -24,7 +24,6 @@ from dlc.runtime.abi import (
     Root,
     Status,
     StepWord,
-    TraceWord,
 )
 from dlc.runtime.calling import device_partition
 from dlc.runtime.calling.device_partition import BadPartition, Partition, RootRange
@@ -307,9 +306,12 @@ class HeteroFrame:
         self._copies.fetch(address(reports), AddressRange(faults, faults + reports.nbytes))
         return first_failure(reports, self._steps.ops, host_outcome)
 
-    def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
+    def run_traced(
+        self, sized: SizedProgram, records: Words, *, alone: bool = False
+    ) -> tuple[int, int]:
         """`run`, with an empty trace: heterogeneous calls are not traced."""
-        return self.run(sized), np.zeros((0, TraceWord.COUNT), np.int64)
+        del records, alone
+        return self.run(sized), 0
 
     def status_words(self) -> list[int]:
         """The words that say how the last call ended, as `CallWord` names them."""

@@ -279,17 +279,35 @@ class Reader:
             return UnknownLocation(), at + 1
         if token == "fused":
             return self._fused(self.expect(at + 1, "["))
-        text = self.string(at)
         follows = self.tokens[at + 1]
-        if follows == ":" or (follows == "(" and text[:2] == ".."):
+        if token == "callsite" or follows in {":", "("}:
             return self._file_location(at)
-        return UnknownLocation(text), at + 1
+        return UnknownLocation(self.string(at)), at + 1
 
     def _file_location(self, at: int) -> tuple[FileLocation, int]:
+        """A place with what stands there: `"blocks.mlp:silu"("a.dlm":3:4)`, or the place alone."""
+        if self.tokens[at] == "callsite" or self.tokens[at + 1] != "(":
+            return self._called_place(at)
+        name = self.string(at)
+        if name[:2] == "..":
+            return self._place(at)
+        place, after = self._called_place(at + 2)
+        path, _, operation = name.rpartition(":")
+        return replace(place, path=path, operation=operation), self.expect(after, ")")
+
+    def _called_place(self, at: int) -> tuple[FileLocation, int]:
+        """A place, or `callsite("a.dlm":3:4 at "b.dlm":5:6)`."""
+        if self.tokens[at] != "callsite":
+            return self._place(at)
+        place, after = self._place(self.expect(at + 1, "("))
+        caller, after = self._place(self.expect(after, "at"))
+        return replace(place, caller=caller), self.expect(after, ")")
+
+    def _place(self, at: int) -> tuple[FileLocation, int]:
         """`"a.dlm":3:4`, or `"..9"("a.dlm":3:4)` for one that ends before column 9."""
         text = self.string(at)
         if self.tokens[at + 1 : at + 4 : 2] == ["(", ":"]:
-            place, after = self._file_location(at + 2)
+            place, after = self._place(at + 2)
             return replace(place, end=self._limited(at, text[2:])), self.expect(after, ")")
         line = self.count(self.expect(at + 1, ":"))
         column = self.count(self.expect(at + 3, ":"))

@@ -136,11 +136,17 @@ _WRITERS: dict[type, Callable[..., str]] = {
 
 
 def location_text(location: Location) -> str:
-    """What stands in `loc(...)`. Where a place ends is in a name that wraps it: `"..9"("a.dlm":3:4)`."""
+    """What stands in `loc(...)`, by MLIR's grammar of locations.
+
+    Where a place ends is in a name that wraps it: `"..9"("a.dlm":3:4)`. So are the path of the module and
+    the operation, with a colon between them: `"blocks.mlp:silu"("a.dlm":3:4)`.
+    """
     match location:
-        case FileLocation(file, line, column, end):
-            place = f"{quoted(file)}:{line}:{column}"
-            return f'"..{end}"({place})' if end else place
+        case FileLocation(file, line, column, end, path, operation, caller):
+            text = f"{quoted(file)}:{line}:{column}"
+            text = f'"..{end}"({text})' if end else text
+            text = f"callsite({text} at {location_text(caller)})" if caller else text
+            return f"{quoted(f'{path}:{operation}')}({text})" if path or operation else text
         case FusedLocation(parts):
             return f"fused[{', '.join(map(location_text, parts))}]"
         case UnknownLocation(reason):

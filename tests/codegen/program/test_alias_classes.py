@@ -46,7 +46,7 @@ def test_values_name_the_ops_that_make_and_read_them_and_the_line() -> None:
     found = values_of(CHAIN, level=0)
     a = next(value for value in found.values if value.name == "a")
     assert (a.type, a.place, a.made_by, a.read_by) == ("f32[16, 16]", "m.dlm:3:11", (0,), (1,))
-    assert found.ops == ("prefix_scan add", "exp", "prefix_scan add")
+    assert found.ops == ("prefix scan add 16×16", "exp 16×16", "prefix scan add 16×16")
 
 
 def test_a_reshaped_value_is_another_look_at_the_same_bytes() -> None:
@@ -121,4 +121,4 @@ def test_an_op_that_reads_weights_names_their_layer() -> None:
         "import nn (Linear)\nmodule M() {\n  use inner = chain(Linear(8, 16), relu, Linear(16, 4))\n"
         "  export fn f(x: f32[3, 8]) -> f32[3] = sum(inner(x), axis=1)\n}"
     )
-    assert [op.rpartition(" ")[2] for op in found.ops[:2]] == ["inner.0", "inner.2"]
+    assert [op.partition(" · ")[0] for op in found.ops[:2]] == ["inner.0", "inner.2"]

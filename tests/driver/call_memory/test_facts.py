@@ -35,19 +35,19 @@ def test_the_peak_is_the_moment_with_the_most_in_use() -> None:
     assert entry.alive == (4096, 8192, 4096, 4096)
     assert entry.peak == 1
     assert [root.title for root in entry.at_peak] == ["sums: f32[B, 16]", "sorted: f32[B, 16]"]
-    assert [work.what for work in entry.work_at_peak] == ["sort"]
+    assert [work.what for work in entry.work_at_peak] == ["sort B×16"]
 
 
 def test_a_root_knows_who_makes_it_who_needs_it_last_and_what_is_computed_over_it() -> None:
     sums, sorted_ = chain().entries[0].at_peak
     assert sums.maker is not None
     assert (sums.maker.what, sums.maker.wave, sums.maker.place) == (
-        "prefix_scan add",
+        "prefix scan add B×16",
         0,
         "m.dlm:5:14",
     )
     assert sums.last_reader is not None
-    assert (sums.last_reader.what, sums.last_reader.wave) == ("sort", 1)
+    assert (sums.last_reader.what, sums.last_reader.wave) == ("sort B×16", 1)
     assert [value.how for value in sorted_.values if value.made_by] == ["own", "in place"]
     assert len(sorted_.sharing) == 1
 
@@ -138,7 +138,7 @@ def test_the_table_of_the_peak_has_amounts_ops_and_lines() -> None:
     text = memory_text(chain())
     assert "f at B = 64\n  arena       8,192 bytes (8.0 KiB), 2 roots in 4 waves\n" in text
     assert "this order  8,192 bytes (8.0 KiB), met" in text
-    assert "peak        wave 1: sort m.dlm:6:16" in text
+    assert "peak        wave 1: sort B×16 m.dlm:6:16" in text
     assert "4,096  50.0%  0-1    sums: f32[B, 16]" in text
     assert "m.dlm:5:14  let sums = cumsum(x, axis=1)" in text
     assert "small\n  arena       nothing" in text

@@ -46,9 +46,9 @@ def test_each_root_is_a_rectangle_that_says_what_it_is() -> None:
     told = [part.findtext(f"{SVG}title") or "" for part in drawn.values()]
     (sums,) = [text for text in told if text.startswith("sums: f32[B, 16]\n")]
     assert "4,096 bytes at " in sums
-    assert "made by prefix_scan add in wave 0, m.dlm:5:14" in sums
+    assert "made by prefix scan add B×16 in wave 0, m.dlm:5:14" in sums
     assert "    let sums = cumsum(x, axis=1)" in sums
-    assert "kept for sort in wave 1" in sums
+    assert "kept for sort B×16 in wave 1" in sums
     assert any("also there: " in text and "(in place)" in text for text in told)
 
 
@@ -167,10 +167,10 @@ def test_a_page_has_the_table_of_the_peak_and_the_facts_of_each_wave() -> None:
     facts = cast("dict[str, object]", json.loads(text))
     assert facts["alive"] == [4096, 8192, 4096, 4096]
     assert facts["work"] == [
-        ["prefix_scan add m.dlm:5:14"],
-        ["sort m.dlm:6:16"],
-        ["exp m.dlm:7:15"],
-        ["prefix_scan add m.dlm:8:10"],
+        ["prefix scan add B×16 m.dlm:5:14"],
+        ["sort B×16 m.dlm:6:16"],
+        ["exp 16*B m.dlm:7:15"],
+        ["prefix scan add B×16 m.dlm:8:10"],
     ]
     assert (facts["left"], facts["top"]) == (LEFT, TOP)
 
@@ -182,7 +182,7 @@ def test_a_trace_counts_bytes_and_has_a_slice_for_each_root_and_op() -> None:
     assert counts == [{"bytes": size} for size in (4096, 8192, 4096, 4096, 0)]
     slices = [event for event in events if event["ph"] == "X"]
     ops = [event["name"] for event in slices if event["tid"] == 0]
-    assert ops == ["prefix_scan add", "sort", "exp", "prefix_scan add"]
+    assert ops == ["prefix scan add B×16", "sort B×16", "exp 16*B", "prefix scan add B×16"]
     roots = [event for event in slices if event["tid"] != 0]
     assert {event["name"] for event in roots} == {"sums: f32[B, 16]", "sorted: f32[B, 16]"}
     assert roots[0]["dur"] == 1000.0 * (memory.entries[0].roots[0].last + 1)

@@ -12,7 +12,6 @@ from dlc.runtime.cpu import blas
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.target.cpu import HOST, CpuTarget
-from dlc.target.cpu_costs import USUAL_COSTS
 from dlc.target.table import rows
 from tests.runtime.gpu.fake_gpu import fake_gpu
 
@@ -97,7 +96,7 @@ def test_the_description_and_the_costs_of_this_machine_are_said() -> None:
     [target] = [finding for finding in examine() if finding.what == "target"]
     assert target.text == f"cpu: {CpuTarget.named(HOST)}"
     costs = [finding.text for finding in examine() if finding.what == "cpu cost"]
-    assert costs == [str(row) for row in rows(USUAL_COSTS)]
+    assert costs == [str(row) for row in rows(CpuTarget.named(HOST).costs)]
 
 
 def test_the_costs_of_a_gpu_that_is_here_are_said_too() -> None:

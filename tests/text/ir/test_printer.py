@@ -215,6 +215,14 @@ LOCATIONS: list[tuple[Location, str]] = [
     (FileLocation("a.dlm", 3, 4, 9), '"..9"("a.dlm":3:4)'),
     (FileLocation('a "b"\n', 1, 1), r'"a \"b\"\0A":1:1'),
     (FusedLocation((FileLocation("a", 1, 2),)), 'fused["a":1:2]'),
+    (FileLocation("a", 1, 2, 0, "m.x", "silu"), '"m.x:silu"("a":1:2)'),
+    (FileLocation("a", 1, 2, 5, "", "exp"), '":exp"("..5"("a":1:2))'),
+    (FileLocation("a", 1, 2, 0, "a:b", ""), '"a:b:"("a":1:2)'),
+    (
+        FileLocation("<n>", 1, 2, 5, "m", "conv", FileLocation("b", 3, 4, 9)),
+        '"m:conv"(callsite("..5"("<n>":1:2) at "..9"("b":3:4)))',
+    ),
+    (FileLocation("a", 1, 2, caller=FileLocation("b", 3, 4)), 'callsite("a":1:2 at "b":3:4)'),
     (
         FusedLocation((FileLocation("a", 1, 2), FileLocation("b", 3, 4, 5))),
         'fused["a":1:2, "..5"("b":3:4)]',

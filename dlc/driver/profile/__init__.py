@@ -1,0 +1,1 @@
+"""`dlc profile`: a profile `measured`, as `data`, `compare` of two, as a `flame` graph, as `events`."""

@@ -1,0 +1,109 @@
+"""A profile as data for programs (`docs/json.md`), and read back for `--compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from dlc.driver.run.outputs import JSON
+from dlc.errors import UsageError
+from dlc.runtime.profiling.profile import Profile, Row
+
+VERSION = 1
+DIGITS = 7
+
+
+class OldKernel(NamedTuple):
+    """A kernel of a profile that was written to a file."""
+
+    path: str
+    what: str
+    ms: float
+    decisions: tuple[str, ...]
+
+
+class OldProfile(NamedTuple):
+    """What a comparison needs of a profile in a file."""
+
+    entry: str
+    call_ms: float
+    kernels: tuple[OldKernel, ...]
+
+
+def profile_data(profile: Profile) -> JSON:
+    """All figures, and beside each kernel what was decided about its line."""
+    return {
+        "version": VERSION,
+        "model": profile.model,
+        "entry": profile.entry,
+        "device": profile.device,
+        "dims": dict(profile.dims),
+        "threads": profile.threads,
+        "rounds": profile.rounds,
+        "call_ms": round(profile.call_ms, DIGITS),
+        "processor_ms": round(profile.processor_ms, DIGITS),
+        "python_ms": round(profile.python_ms, DIGITS),
+        "between_ms": round(profile.between_ms, DIGITS),
+        "interrupted_ms": round(profile.interrupted_ms, DIGITS),
+        "overhead": round(profile.overhead, 5),
+        "busy": [round(share, 4) for share in profile.busy],
+        "kernels": [_kernel(profile, row) for row in profile.by("kernel")],
+    }
+
+
+def _kernel(profile: Profile, row: Row) -> JSON:
+    return {
+        "title": row.title,
+        "path": row.path,
+        "what": row.what,
+        "kernel": row.kernel,
+        "place": row.place or None,
+        "line": row.line,
+        "runs": row.runs,
+        "ms": round(row.ms, DIGITS),
+        "busy_ms": round(row.busy_ms, DIGITS),
+        "operations": row.operations,
+        "bytes": row.bytes,
+        "floor_ms": round(row.floor.ms, DIGITS),
+        "bound": row.floor.bound or None,
+        "predicted_ms": round(row.predicted_ms, DIGITS),
+        "decisions": list(decisions_of(profile, row)),
+    }
+
+
+def decisions_of(profile: Profile, row: Row) -> tuple[str, ...]:
+    """What the compiler decided about the line that a kernel comes from."""
+    return profile.decisions.get(row.place.rpartition(":")[0], ())
+
+
+def read_profile(path: str) -> OldProfile:
+    """A profile that `dlc profile --json` wrote. Raises UsageError (D0907) for any other file."""
+    try:
+        found: object = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = cast("Mapping[str, object]", found)
+        kernels = cast("list[Mapping[str, object]]", data["kernels"])
+        return OldProfile(
+            str(data["entry"]),
+            float(cast("float", data["call_ms"])),
+            tuple(
+                OldKernel(
+                    str(each["path"]),
+                    str(each["what"]),
+                    float(cast("float", each["ms"])),
+                    tuple(map(str, cast("list[str]", each["decisions"]))),
+                )
+                for each in kernels
+            ),
+        )
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", code="D0907", help="write it with --json"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(
+            f"{path} is no profile",
+            code="D0907",
+            help="dlc profile MODEL --json > OLD.json writes one",
+        ) from None

@@ -1,0 +1,64 @@
+"""Profiling an entry point, or a step of training, of a model that is compiled first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dlc.driver.run.calls import CallRequest
+from dlc.driver.run.request import CompileRequest, make_here
+from dlc.errors import UsageError
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.decisions import SECTION, read_decisions
+from dlc.runtime.artifact.manifest import STEP
+from dlc.runtime.cpu.threads import check_threads
+from dlc.runtime.model import Model
+from dlc.runtime.profiling.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRequest:
+    """What to profile. `train`: a step of training instead of an entry point."""
+
+    request: CompileRequest
+    call: CallRequest
+    threads: int | None = None
+    rounds: int | None = None
+    train: bool = False
+
+
+def profile_model(asked: ProfileRequest) -> Profile:
+    """Compile a model, or open an artifact, and measure calls of an entry point.
+
+    Raises UsageError as `dlc run` does for inputs; CallError (D0826) where the code is for a GPU.
+    """
+    check_threads(asked.threads)
+    call, request = asked.call, asked.request.to_run_here()
+    if asked.train:
+        if call.entry not in (None, STEP):
+            raise UsageError(
+                f"--train profiles a step of training, and --entry names {call.entry}",
+                code="D0903",
+                help="leave one of them out",
+            )
+        call, request = replace(call, entry=STEP), replace(request, to_train=True)
+    artifact = Artifact.read(request.path) if request.is_compiled else make_here(request).artifact
+    arguments = call.arguments(artifact.manifest.entries)
+    with Model(artifact, threads=asked.threads, device=request.device) as model:
+        if request.is_compiled and request.weights is not None:
+            model = model.with_weights(request.weights)
+        point = model.entry_points[arguments.entry]
+        found = point.profile(rounds=asked.rounds, **arguments.named)
+    return replace(found, decisions=_decisions(artifact))
+
+
+def _decisions(artifact: Artifact) -> dict[str, tuple[str, ...]]:
+    """What the passes did, by `file:line`, without repetitions."""
+    if SECTION not in artifact.sections:
+        return {}
+    found: dict[str, dict[str, None]] = {}
+    for each in read_decisions(bytes(artifact.section(SECTION))).decisions:
+        figures = f" ({', '.join(each.figures)})" if each.figures else ""
+        mark = "" if each.kind == "did" else "not: "
+        text = f"{each.by}: {mark}{each.what}{figures}"
+        found.setdefault(each.place.rpartition(":")[0], {})[text] = None
+    return {line: tuple(texts) for line, texts in found.items()}

@@ -1,0 +1,1 @@
+"""`dlc why MODEL QUESTION`: one module for each question."""
