@@ -20,6 +20,7 @@ VERBS = (
     "show",
     "opt",
     "bench",
+    "probe",
     "check",
     "gradcheck",
     "diff",
@@ -84,6 +85,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.opt import command
         case "bench":
             from dlc.cli.bench import command
+        case "probe":
+            from dlc.cli.probe import command
         case "check":
             from dlc.cli.check import command
         case "gradcheck":

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
     from dlc.driver.run.auto_device import automatic
     from dlc.driver.run.calls import CallRequest, call, load_model
+    from dlc.driver.run.inner_values import run_watched
     from dlc.driver.run.outputs import (
         Ranking,
         as_data,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         read_labels,
         save_results,
         save_values,
+        seen_text,
         top_labels,
         write_text,
     )
@@ -72,8 +74,9 @@ if TYPE_CHECKING:
         run_model,
     )
     from dlc.driver.run.results import Results, named_values
+    from dlc.driver.run.statistics import probe_data, probe_text
     from dlc.driver.run.train import check_last_step, make_trained, plan_training
-    from dlc.driver.run.watch import Watch
+    from dlc.driver.run.watch import Seen, Watch, beside
     from dlc.driver.source.importing import Imported, import_model
     from dlc.driver.source.new import new_model
 
@@ -154,6 +157,7 @@ def _home(name: str) -> ModuleType | None:
             | "read_labels"
             | "save_results"
             | "save_values"
+            | "seen_text"
             | "top_labels"
             | "write_text"
         ):
@@ -169,9 +173,13 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.run.request as home
         case "Results" | "named_values":
             import dlc.driver.run.results as home
+        case "probe_data" | "probe_text":
+            import dlc.driver.run.statistics as home
         case "check_last_step" | "make_trained" | "plan_training":
             import dlc.driver.run.train as home
-        case "Watch":
+        case "run_watched":
+            import dlc.driver.run.inner_values as home
+        case "Seen" | "Watch" | "beside":
             import dlc.driver.run.watch as home
         case "Imported" | "import_model":
             import dlc.driver.source.importing as home

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -111,6 +111,18 @@ class Origin:
         return array
 
 
+@runtime_checkable
+class Rearrangement(Protocol):
+    """An operation whose result has elements of its source alone, so that it can be had from that."""
+
+    @property
+    def source(self) -> Value: ...
+
+    def relation(self) -> Step | None:
+        """What the source is to the result; None where that has no name."""
+        ...
+
+
 class ValueMap:
     """All origins of a module, found by name or by what they are now."""
 
@@ -147,6 +159,12 @@ class ValueMap:
                 origin.steps = (*origin.steps, relation)
         if moved:
             self._by_value.setdefault(new, []).extend(moved)
+
+    def rearranged(self, result: Value, op: Rearrangement) -> None:
+        """Note that the result of an operation is had from its source, which stays."""
+        relation = op.relation()
+        if relation is not None:
+            self.replaced(result, op.source, relation)
 
     def origins_of(self, value: Value) -> list[Origin]:
         """The user's values that this value now stands for."""

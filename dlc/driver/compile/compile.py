@@ -55,6 +55,8 @@ class Report:
     compiled: int = 0
     recalled: bool = False
     """Whether the same graph was compiled before, and everything came from the cache."""
+    lowered: SourceModel | None = None
+    """The model at loop level, as the artifact was made from it; None if that was recalled."""
 
 
 # Lowering.
@@ -277,6 +279,7 @@ def _built(
     code = CodeMaker(settings.processor, settings.level, cache, settings.gpu)
     artifact = _linked(model, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
+    report.lowered = model
     if cache is not None:
         report.cached, report.compiled = cache.hits, cache.misses
     return artifact

@@ -160,4 +160,12 @@ PAGES: dict[str, Page] = {
         "that of `compress` or `nonzero`, has no such shape, so its entry point is not one for "
         "`dlc.to_jax`. Call the entry point itself with NumPy arrays.",
     ),
+    "D0729": Page(
+        "inner values of code that runs on a GPU",
+        "`--values`, `dlc probe` and `values` of an entry point read the memory of a call between its "
+        "waves. They do that for processors only. The values of the same model for the processor differ by "
+        "rounding; `--interpret` gives them without compiling.",
+        "dlc probe mlp.dlm --target cuda:sm_80",
+        "dlc probe mlp.dlm",
+    ),
 }

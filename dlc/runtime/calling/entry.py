@@ -7,6 +7,7 @@ defaults, lists, new sizes and errors take the slow path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from dlc.runtime.abi import Root
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
-from dlc.runtime.artifact.spelling import dims_text
+from dlc.runtime.artifact.spelling import dims_text, python_name
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
@@ -307,6 +308,25 @@ class EntryPoint:
         found: list[list[int]] = [] if rows is None else rows.tolist()
         trace = tuple(TraceRecord(ops[op], thread, start, end) for op, thread, start, end in found)
         return self._results.handed_over(self._specializations.cut(outputs, specialization)), trace
+
+    def values(
+        self, names: Sequence[str], /, *args: object, **named: object
+    ) -> dict[str, NDArray[np.generic]]:
+        """Inner values of a call, by their names in the text: `values(["h", "blocks[7].*"], x)`.
+
+        A value in loops has a first axis for each loop. The numbers are those of this machine code, the
+        results of the call the same to the bit; values that were fused away are `recomputed` from the
+        nearest ones. Arrays that a call changes stay as they are. Unlike calls it needs the compiler, and
+        takes as long as compiling. Raises UsageError (D0911) for values that there are not.
+        """
+        given = {
+            python_name(item.name): value for item, value in zip(self.inputs, args, strict=False)
+        }
+        if len(args) > len(self.inputs) or given.keys() & named.keys():
+            self._reader.read(args, named)  # says what is wrong
+        # By name, since the compiler stands above the runtime, which does without it elsewhere.
+        observe = import_module("dlc.driver.run.entry_values").values_of
+        return observe(self.artifact, names, self.name, {**given, **named}, self.threads)
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""
