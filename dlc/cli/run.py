@@ -70,6 +70,7 @@ Top: TypeAlias = Annotated[
     "conv",
     "matmul_precision",
     "disable_pass",
+    "kernel",
     "bisect",
     "chosen",
     "module",

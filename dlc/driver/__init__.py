@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from dlc.driver.compile.op_counts import OpCounts
+    from dlc.driver.compile.own_kernels import read_kernels
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
     from dlc.driver.diff.against import Comparison, compare_with, with_file
@@ -96,6 +98,10 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 def _home(name: str) -> ModuleType | None:
     """The module that defines a name of this package; None for other names."""
     match name:
+        case "OpCounts":
+            import dlc.driver.compile.op_counts as home
+        case "read_kernels":
+            import dlc.driver.compile.own_kernels as home
         case "optimise_file":
             import dlc.driver.compile.run_passes as home
         case "Settings":

@@ -99,7 +99,7 @@ class EachPass:
 
 def _loops_compared(planned: mem.Program, program: mem.Program, module: Op) -> Compared:
     """Compare the kernels of a plan with their loops. Raises NumbersDiffer naming the kernel."""
-    at, inputs = _call(program, module)
+    at, inputs = random_call(program, module)
     return compare_loops(planned, program, inputs, at, compare_kernel)
 
 
@@ -162,17 +162,19 @@ def _has_kernels(function: EntryPoint) -> TypeGuard[mem.Program]:
 
 
 def _evaluated(function: EntryPoint, module: Op) -> tuple[Array, ...]:
-    at, inputs = _call(function, module)
+    at, inputs = random_call(function, module)
     with np.errstate(all="ignore"):
         if isinstance(function, func.Func):
             return at.run(function.body, inputs)
         return evaluate_plan(function, inputs, at.dims, at.weights)
 
 
-def _call(function: EntryPoint, module: Op) -> tuple[Evaluation, list[Array]]:
-    """Small sizes, weights, and inputs for a function."""
+def random_call(
+    function: EntryPoint, module: Op, size: int = _USUAL_SIZE
+) -> tuple[Evaluation, list[Array]]:
+    """Weights and inputs for a function, whose named sizes are `size` as far as bounds allow."""
     dims = {
-        name: max(low, _USUAL_SIZE if high is None else min(_USUAL_SIZE, high))
+        name: max(low, size if high is None else min(size, high))
         for name, (low, high) in function.bounds.items()
     }
     at = Evaluation(dims, _weights(module))

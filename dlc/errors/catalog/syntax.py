@@ -214,4 +214,12 @@ PAGES: dict[str, Page] = {
         "they are views of, kernels and sizes that do not exist are refused. Evaluated, IR below the graph "
         "fails where it reaches memory or values that are not there.",
     ),
+    "D0165": Page(
+        "a file without the kernel that it should have",
+        "`--kernel NAME=FILE` puts a kernel of yours in place of the one that dlc makes. The file has a "
+        "function of that name: in `.ll` a `define void @NAME(...)`, in `.dlir` a `loop.func`. Print the "
+        "kernel that dlc makes, change it, and name that file.",
+        "dlc compile mlp.dlm --kernel gemm_0=other.ll",
+        "dlc show mlp.dlm --stage llvm > own.ll\ndlc compile mlp.dlm --kernel gemm_0=own.ll",
+    ),
 }

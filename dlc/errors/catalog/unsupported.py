@@ -168,4 +168,11 @@ PAGES: dict[str, Page] = {
         "dlc probe mlp.dlm --target cuda:sm_80",
         "dlc probe mlp.dlm",
     ),
+    "D0730": Page(
+        "a kernel of your own for a GPU",
+        "`--kernel` compares a kernel with NumPy before it is used. It runs it for that, which is done for "
+        "processors only.",
+        "dlc compile mlp.dlm --target cuda:sm_80 --kernel gemm_0=own.ll",
+        "dlc compile mlp.dlm --kernel gemm_0=own.ll",
+    ),
 }

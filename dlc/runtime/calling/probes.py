@@ -25,7 +25,7 @@ See = Callable[[int, Array], None]
 PROBE = "dlc.probe"
 """What the kernel of a probe's call is called. No kernel of a model has a dot in its name."""
 
-_KERNEL = ctypes.CFUNCTYPE(
+KERNEL = ctypes.CFUNCTYPE(
     None,
     ctypes.POINTER(ctypes.c_int64),
     ctypes.c_int64,
@@ -48,7 +48,7 @@ class Listener:
     def __init__(self, probes: Sequence[Probed], see: See) -> None:
         self._probes = probes
         self._see = see
-        self._function = _KERNEL(self._called)
+        self._function = KERNEL(self._called)
         self.failures: list[Exception] = []
         """What `see` raised. An exception cannot leave a call of machine code."""
 

@@ -62,12 +62,8 @@ def test_two_neighbouring_operations_are_fused_or_there_is_a_reason(name: str) -
             assert answer.verdict == "no" or shared
 
 
-@pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
-def test_every_question_has_an_answer_about_every_value(
-    model: CompileRequest, question: object
-) -> None:
+def test_every_question_has_an_answer_about_every_value(model: CompileRequest) -> None:
     (traced,) = traces(model)
-    assert question in QUESTIONS.values()
     for row in QUESTIONS.values():
         for node in traced.nodes.values():
             answer = row.answer(traced, [node] * len(row.about))
