@@ -172,7 +172,7 @@ PAGES: dict[str, Page] = {
         "a kernel of your own for a GPU",
         "`--kernel` compares a kernel with NumPy before it is used. It runs it for that, which is done for "
         "processors only.",
-        "dlc compile mlp.dlm --target cuda:sm_80 --kernel gemm_0=own.ll",
-        "dlc compile mlp.dlm --kernel gemm_0=own.ll",
+        "dlc compile exp.dlm --target cuda:sm_80 --kernel generic_0=other.ll -o exp.dlc",
+        "dlc compile exp.dlm -o exp.dlc",
     ),
 }
