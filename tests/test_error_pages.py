@@ -7,7 +7,7 @@ from dlc.errors.catalog import PAGES
 from dlc.frontend.elaborate import elaborate
 from tests.suites import together
 
-COMPILED = ("D0205", "D0222", "D0405", "D0406", "D0408")
+COMPILED = ("D0205", "D0222", "D0406")
 """Codes of texts that are told when a text is compiled, or needs a file: `test_error_programs` does it."""
 SHOWN = [
     code

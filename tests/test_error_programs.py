@@ -80,7 +80,7 @@ EXCERPTS: dict[str, str] = {
     "D0106": "a part of a text, a long one",
     "D0161": "an operation that a tool reads as another one",
     "D0207": FILE,
-    "D0405": "a part of a text",
+    **dict.fromkeys(("D0405", "D0408"), "a part of a text"),
     "D0506": "a part of a text, whose file is above its folder",
     "D0510": "an initialiser of IR; a text with another name is refused before (D0201)",
     **dict.fromkeys(("D0539", "D0540", "D0541", "D0542", "D0543", "D0546", "D0547"), TRAINING),

@@ -1,8 +1,9 @@
 """Comparing kernels with the loops that they are lowered to, on the memory that the plan assigns.
 
 The plan is evaluated kernel by kernel. Some tiles of the loops of each kernel run on a copy of its memory:
-they must write the elements that the kernel computes, and nothing else. If several calls run the same
-code, only the first are compared; a kernel with a tile that takes too long is skipped and listed.
+they must write the elements that the kernel computes, and nothing else, and where all tiles ran, all of
+these elements. If several calls run the same code, only the first are compared; a kernel with a tile that
+takes too long is skipped and listed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlc.dialects import kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.generic import array_type
-from dlc.dialects.loop.memory import MemoryRange, StepLimit
+from dlc.dialects.loop.memory import BadAccess, MemoryRange, StepLimit
 from dlc.evaluation.loop import run_tile
 from dlc.evaluation.plan import PlanRun, function_of
 from dlc.ir.clone import clone, clone_block
@@ -30,6 +32,10 @@ CALLS = 2
 
 Compare = Callable[[kernel.Kernel, Array, Array, DType], None]
 """Raises if the results of a kernel and of its loops differ by more than rounding."""
+
+
+class Unwritten(BadAccess):
+    """The loops of a kernel leave a part of its result as it was."""
 
 
 @dataclass(slots=True)
@@ -60,7 +66,8 @@ def compare_loops(
 ) -> Compared:
     """Compare the kernels of a program with the loops of its lowered form, for these inputs.
 
-    Raises what `compare` raises, and BadAccess if loops access memory outside their views.
+    Raises what `compare` raises, and BadAccess if loops access memory outside their views, or leave
+    elements of a result unwritten.
     """
     kernels = [op for op in planned.walk() if isinstance(op, kernel.Kernel)]
     plans = [op for op in kernels if isinstance(_around(op), mem.Wave)]
@@ -112,6 +119,10 @@ class _Lockstep(PlanRun):
         ]
         steps_left: float = self.steps
         tiles_done = 0
+        untouched = [
+            self._elements(view, memory)
+            for view, memory in zip(op.targets, before[reads:], strict=True)
+        ]
         for tile in _sample(self.at.size(call.tiles)):
             views = [*before[:reads], *[_copy(memory) for memory in before[reads:]]]
             try:
@@ -119,8 +130,16 @@ class _Lockstep(PlanRun):
             except StepLimit:
                 break
             tiles_done += 1
-            for target, wanted, written in zip(op.targets, expected, views[reads:], strict=True):
+            for target, wanted, written, left in zip(
+                op.targets, expected, views[reads:], untouched, strict=True
+            ):
                 self._compare_written(op, target, written, wanted)
+                assert written.written is not None
+                left &= ~written.written
+        if tiles_done == self.at.size(call.tiles) and any(left.any() for left in untouched):
+            raise Unwritten(
+                f"{op.name} at {op.location.place} leaves elements of its result unwritten"
+            )
         self.compared.kernels += tiles_done > 0
         self.compared.tiles += tiles_done
         if not tiles_done and self.at.size(call.tiles):
@@ -140,6 +159,18 @@ class _Lockstep(PlanRun):
             steps = tuple([s * type.dtype.bytes for s in self.at.shape(op.type.strides)])
             np.ndarray(result.shape, type.dtype.numpy, copy.data.data, 0, steps)[...] = result
         return copy
+
+    def _elements(self, view: Value, memory: MemoryRange) -> NDArray[np.bool_]:
+        """Which bytes of the memory of a view belong to its elements."""
+        type, op = array_type(view), view.op
+        assert isinstance(op, mem.View)
+        mask = np.zeros(memory.data.size, np.bool_)
+        shape = self.at.shape(type.shape)
+        if 0 not in shape:
+            size = type.dtype.bytes
+            steps = tuple([s * size for s in self.at.shape(op.type.strides)])
+            np.ndarray((*shape, size), np.bool_, mask.data, 0, (*steps, 1))[...] = True
+        return mask
 
     def _compare_written(
         self, op: kernel.Kernel, view: Value, memory: MemoryRange, expected: MemoryRange

@@ -22,7 +22,7 @@ from dlc.codegen.llvm.loop import function_text
 from dlc.dialects import kernel, loop, mem
 from dlc.dialects.loop.memory import MemoryRange
 from dlc.driver.compile.own_kernels import OwnKernel
-from dlc.driver.compile.verify_each import distance, random_call
+from dlc.driver.compile.verify_each import KERNEL_TOLERANCE, distance, random_call
 from dlc.driver.source.open import read_ir
 from dlc.errors import ModelError, NumbersDiffer, Unsupported, UsageError
 from dlc.errors.suggest import did_you_mean
@@ -43,8 +43,6 @@ GUARD = 4096
 FILL = 0xA5
 SCRATCH = 1 << 16
 """Bytes of scratch besides what a call asks for."""
-TOLERANCE: Mapping[str, float] = {"f64": 1e-12, "f32": 2e-5, "f16": 4e-3, "bf16": 4e-2}
-"""The tolerance relative to the largest element, for sums in another order; other dtypes agree exactly."""
 
 
 def own_texts(kernels: Sequence[OwnKernel], module: Op) -> dict[str, str]:
@@ -207,7 +205,7 @@ class _Compared(PlanRun):
             steps = tuple([s * type.dtype.bytes for s in self.at.shape(type.strides)])
             found = np.ndarray(result.shape, type.dtype.numpy, memory.data.data, 0, steps)
             apart = distance(result, found, type.dtype)
-            if apart > TOLERANCE.get(type.dtype.name, 0.0):
+            if apart > KERNEL_TOLERANCE.get(type.dtype.name, 0.0):
                 raise NumbersDiffer(
                     f"the kernel {name} is off by {apart:.3g} of its largest element",
                     code="D0951",

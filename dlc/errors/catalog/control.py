@@ -70,20 +70,16 @@ PAGES: dict[str, Page] = {
         "a derivative is asked for in a way that does not fit the function",
         "A `vjp` takes one value for each result that is a float, of the same type, and names inputs "
         "that the function has.",
-        "dlc 1\n"
-        "fn f(x: f32[2, 2]) -> f32[2, 2] = x * x\n"
-        "export fn g(x: f32[2, 2]) -> f32[2, 2] = vjp(f, wrt=x)(x, dy=1.0)",
-        "dlc 1\n"
-        "fn f(x: f32[2, 2]) -> f32[2, 2] = x * x\n"
-        "export fn g(x: f32[2, 2]) -> f32[2, 2] = vjp(f, wrt=x)(x, dy=ones([2, 2]))",
+        "vjp(f, wrt=x)(x, dy=1.0)   # f(x): f32[2, 2]",
+        "vjp(f, wrt=x)(x, dy=ones([2, 2]))",
     ),
     "D0409": Page(
         "a derivative rule gives something else than it must",
         "A rule gives one value for each input that is a float, of the type of that input.",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = sum(dy)\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=1.0)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = 2 * dy\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=1.0)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
     ),
     # Loops and derivatives in model text.
     "D0421": Page(
@@ -112,9 +108,9 @@ PAGES: dict[str, Page] = {
         "`with vjp(x, dy)` names the parameters of the function, then one value for each of its results: "
         "the gradient that arrives there.",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x) = 2 * x\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=1.0)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = 2 * dy\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=1.0)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
     ),
     "D0425": Page(
         "a `next` that does not fit what is carried",
