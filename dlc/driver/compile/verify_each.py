@@ -16,13 +16,12 @@ import numpy as np
 
 from dlc.dialects import func, kernel, mem, weight
 from dlc.dialects.builtin import Module
-from dlc.dialects.loop.memory import BadAccess
 from dlc.driver.compile.build_artifact import EntryPoint
 from dlc.driver.source.weight_sources import Array, derive
 from dlc.errors import DlcError, NumbersDiffer
 from dlc.errors.options import option
 from dlc.evaluation.compare_levels import Compared, compare_loops, planned_copy
-from dlc.evaluation.plan import PlanConflict, evaluate_plan
+from dlc.evaluation.plan import MISUSE, evaluate_plan
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Evaluation, Op
 from dlc.ir.fingerprint import fingerprint
@@ -84,7 +83,7 @@ class EachPass:
                 continue
             try:
                 self._look(name, function, module, expected)
-            except (PlanConflict, BadAccess) as error:
+            except MISUSE as error:
                 raise NumbersDiffer(
                     f"pass {name} leaves @{function.sym_name} with wrong use of memory: {error}",
                     code="D0951",
