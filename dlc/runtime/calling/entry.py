@@ -7,8 +7,7 @@ defaults, lists, new sizes and errors take the slow path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +62,12 @@ class TraceRecord(NamedTuple):
     end: int
 
 
+Observe: TypeAlias = Callable[
+    [Artifact, Sequence[str], str, Mapping[str, object], int], dict[str, NDArray[np.generic]]
+]
+"""Inner values of a call: from the artifact, names, the entry point, its arguments, and threads."""
+
+
 class EntryPoint:
     """A function of a loaded model. Call it with arrays, by position or by name.
 
@@ -76,6 +81,9 @@ class EntryPoint:
     Raises CallError before anything runs if the arguments do not fit, or with the line of the model that
     failed.
     """
+
+    observers: ClassVar[list[Callable[[], Observe]]] = []
+    """One that gives what `values` asks, or none. The compiler stands above the runtime, so the package sets it."""
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
         self._entry = entry
@@ -324,9 +332,15 @@ class EntryPoint:
         }
         if len(args) > len(self.inputs) or given.keys() & named.keys():
             self._reader.read(args, named)  # says what is wrong
-        # By name, since the compiler stands above the runtime, which does without it elsewhere.
-        observe = import_module("dlc.driver.run.entry_values").values_of
-        return observe(self.artifact, names, self.name, {**given, **named}, self.threads)
+        if not self.observers:
+            raise CallError(
+                f"{self.name}: inner values need the compiler, and the runtime was imported alone",
+                code="D0811",
+                help="load the model with dlc.load",
+            )
+        values = {**given, **named}
+        observe = self.observers[0]()
+        return observe(self.artifact, names, self.name, values, self.threads)
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""
