@@ -83,7 +83,7 @@ class EntryPoint:
     """
 
     observers: ClassVar[list[Callable[[], Observe]]] = []
-    """One that gives what `values` asks, or none: the compiler is above the runtime, the package sets it."""
+    """One that gives what `values` asks, or none: the compiler stands above, so the package sets it."""
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
         self._entry = entry
