@@ -79,6 +79,8 @@ def _home(name: str) -> ModuleType:
     match name:
         case "compile" | "trainer" | "trainers":
             import dlc.driver.api as home
+
+            _offer_inner_values()
         case "from_jax":
             import dlc.driver.jax.from_jax as home
         case "from_torch":
@@ -87,6 +89,8 @@ def _home(name: str) -> ModuleType:
             import dlc.driver.jax.to_jax as home
         case "Model" | "load":
             import dlc.runtime.model as home
+
+            _offer_inner_values()
         case "Tensor":
             import dlc.runtime.arrays.tensor as home
         case "Trainer":
@@ -98,6 +102,18 @@ def _home(name: str) -> ModuleType:
         case _:
             import dlc.errors as home
     return home
+
+
+def _offer_inner_values() -> None:
+    """Let entry points give inner values, by the compiler, which is loaded when they are asked for."""
+    from dlc.runtime.calling.entry import EntryPoint
+
+    def observer():
+        from dlc.driver.run.entry_values import values_of
+
+        return values_of
+
+    EntryPoint.observers[:] = [observer]
 
 
 def load_ipython_extension(shell: object) -> None:

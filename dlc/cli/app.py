@@ -21,6 +21,7 @@ VERBS = (
     "opt",
     "bench",
     "profile",
+    "probe",
     "check",
     "gradcheck",
     "diff",
@@ -87,6 +88,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.bench import command
         case "profile":
             from dlc.cli.profile import command
+        case "probe":
+            from dlc.cli.probe import command
         case "check":
             from dlc.cli.check import command
         case "gradcheck":

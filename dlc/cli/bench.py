@@ -22,6 +22,7 @@ from dlc.cli.report import print_json, progress
     "conv",
     "matmul_precision",
     "disable_pass",
+    "kernel",
     "chosen",
     "module",
     "place",

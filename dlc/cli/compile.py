@@ -23,6 +23,7 @@ from dlc.runtime.system.counts import counted
     "conv",
     "matmul_precision",
     "disable_pass",
+    "kernel",
     "bisect",
     "chosen",
     "module",
@@ -49,6 +50,7 @@ def command(
     *,
     compilation: options.Compilation,
     timing: Annotated[bool, typer.Option("--timing", help="Print the time of each pass.")] = False,
+    print_op_stats: options.OpStats = False,
     as_json: options.Json = False,
 ) -> None:
     """Compile a model to a .dlc file."""
@@ -57,13 +59,17 @@ def command(
     output_path(path, ".dlc")
     began = time.perf_counter()
     with progress(f"compiling {model}"):
-        made = driver.make_artifact(compilation.of(model), stage=stage)
+        counts = driver.OpCounts() if print_op_stats else None
+        made = driver.make_artifact(compilation.of(model), stage=stage, counts=counts)
     made.artifact.write(path)
     spent = time.perf_counter() - began
     notes(made.report.notes)
     if as_json:
-        print_json({"out": str(path), "seconds": made.report.seconds, "passes": dict(made.passes)})
+        data = {"out": str(path), "seconds": made.report.seconds, "passes": dict(made.passes)}
+        print_json(data if counts is None else {**data, "ops": counts.data})
         return
+    if counts is not None:
+        print(counts.text)
     if timing:
         _print_times(made)
     note(f"{path}: {counted(path.stat().st_size, 'byte')}, {spent:.2f} s")

@@ -29,19 +29,24 @@ def command(
     short: Annotated[
         bool, typer.Option("--short", help="In the short spelling: types are inferred.")
     ] = False,
+    print_op_stats: options.OpStats = False,
     *,
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
-    """Run passes on IR and print the result."""
+    """Run passes on IR and print the result, or with --print-op-stats what changed."""
     if out is not None:
         check_kept([output_path(out, ".dlir")], [file])
     with progress(f"running passes on {file}"):
         settings = compilation.settings()
-    text, names = driver.optimise_file(file, passes, settings, short=short)
+    counts = driver.OpCounts() if print_op_stats else None
+    text, names = driver.optimise_file(file, passes, settings, short=short, counts=counts)
     if out is not None:
         driver.write_text(out, text)
     if as_json:
-        print_json({"file": file, "passes": names, "text": text})
+        data = {"file": file, "passes": names, "text": text}
+        print_json(data if counts is None else {**data, "ops": counts.data})
+    elif counts is not None:
+        print(counts.text)
     elif out is None:
         print_text(text)

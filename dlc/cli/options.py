@@ -116,6 +116,20 @@ Bisect: TypeAlias = Annotated[
         "--bisect", metavar="N", min=0, help="Do the first N optional rewrites of all passes only."
     ),
 ]
+OpStats: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--print-op-stats", help="Print how many operations each pass began with and left, by kind."
+    ),
+]
+Kernels: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--kernel",
+        metavar="NAME=FILE",
+        help="A kernel of your own (.ll or .dlir) in place of one, if it computes the same.",
+    ),
+]
 Chosen: TypeAlias = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the root module."),
@@ -180,6 +194,7 @@ class Compilation:
     fixed: Fixed = field(default_factory=list[str])
     trust_ir: TrustIr = False
     bisect: Bisect = None
+    kernel: Kernels = field(default_factory=list[str])
 
     def settings(self) -> driver.Settings:
         """The settings of the code. Raises UsageError (D0901, D0902)."""
@@ -195,6 +210,7 @@ class Compilation:
             matmul_precision=self.matmul_precision,
             conv=self.conv,
             bisect=self.bisect,
+            kernels=driver.read_kernels(pairs("--kernel", self.kernel)),
         )
 
     def of(self, path: str, *, trains: bool = False) -> driver.CompileRequest:

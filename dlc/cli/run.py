@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeAlias, cast
@@ -31,7 +32,10 @@ Interpret: TypeAlias = Annotated[
     bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
 ]
 Values: TypeAlias = Annotated[
-    str, typer.Option(metavar="NAME,...", help="Show these values, or all (evaluates).")
+    str,
+    typer.Option(
+        metavar="NAME,...", help="Show these values of the text, or all: h, blocks[7].h*."
+    ),
 ]
 OutputValues: TypeAlias = Annotated[
     str | None,
@@ -66,6 +70,7 @@ Top: TypeAlias = Annotated[
     "conv",
     "matmul_precision",
     "disable_pass",
+    "kernel",
     "bisect",
     "chosen",
     "module",
@@ -123,22 +128,23 @@ def command(
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
     request = _compile_request(compilation, call_request, grad)
-    if interpret or values or check_nan:
+    if interpret or check_nan:
         _check_evaluated(compilation, threads, max_memory)
         results = _evaluated(request, call_request, watch)
     else:
-        results = _compiled(request, call_request, threads, options.memory(max_memory))
+        results = _compiled(request, call_request, watch, threads, options.memory(max_memory))
     driver.save_results(results, call_request.files)
+    seen = watch.seen
     if output_values is not None:
-        driver.save_values(watch.steps, output_values)
-        watch.seen.clear()
+        driver.save_values(seen, output_values)
+        seen = {}
     best = None
     if names is not None or top is not None:
         best = driver.top_labels(results, names, top or TOP)
     if as_json:
-        print_json(driver.as_data(results, watch.seen, best))
+        print_json(driver.as_data(results, seen, best))
     else:
-        _print(results, watch, best, quiet=bool(call_request.files))
+        _print(results, seen, best, quiet=bool(call_request.files))
 
 
 def _compile_request(
@@ -192,19 +198,23 @@ def _check_evaluated(compilation: Compilation, threads: int | None, max_memory: 
         raise UsageError(
             f"{unsupported[0]} is about compiled code, and NumPy evaluates this",
             code="D0901",
-            help="leave it out, or --interpret, --values and --check-nan",
+            help="leave it out, or --interpret and --check-nan",
         )
 
 
 def _compiled(
     request: driver.CompileRequest,
     call_request: driver.CallRequest,
+    watch: driver.Watch,
     threads: int | None,
     max_memory: int | None,
 ) -> driver.Results:
-    doing = "running" if request.is_compiled else "compiling and running"
+    doing = "running" if request.is_compiled and not watch.watches else "compiling and running"
     with progress(f"{doing} {request.path}"):
-        results, remarks = driver.run_model(request, call_request, threads, max_memory)
+        if watch.watches:
+            results, remarks = driver.run_watched(request, call_request, watch, threads, max_memory)
+        else:
+            results, remarks = driver.run_model(request, call_request, threads, max_memory)
     notes(remarks)
     return results
 
@@ -219,7 +229,11 @@ def _evaluated(
 
 
 def _print(
-    results: driver.Results, watch: driver.Watch, best: driver.Ranking | None, *, quiet: bool
+    results: driver.Results,
+    seen: Mapping[str, driver.Seen],
+    best: driver.Ranking | None,
+    *,
+    quiet: bool,
 ) -> None:
     """The watched values; then all results, or the best labels alone where results went to files.
 
@@ -227,9 +241,9 @@ def _print(
     """
     ranked: set[str] = set() if best is None else {best.result}
     shown = {} if quiet else {k: v for k, v in results.named.items() if k not in ranked}
-    beside = watch.beside(shown)
+    beside = driver.beside(seen, shown)
     if beside:
-        print(driver.as_text(driver.named_values(beside)))
+        print(driver.seen_text(beside))
     if not quiet:
         print(driver.as_text(results, best))
     elif best is not None:

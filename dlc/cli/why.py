@@ -31,8 +31,8 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[WORD]...",
-            help="slow: the largest gaps to what the machine could do, measured. Else only where all these "
-            "words occur, as whole words: fuse, %scores, mlp.dlm:7.",
+            help="A question: slow (measured), fused A B, or copied, layout, kernel, alive, recomputed or "
+            "on-gpu A. Else only where all these words occur, as whole words: fuse, %scores, mlp.dlm:7.",
         ),
     ] = None,
     entry: options.Entry = None,
@@ -42,10 +42,22 @@ def command(
 ) -> None:
     """Say what each pass did with a model and what it refused, beside the lines of its text.
 
-    Of a text with a train block also for a step of training.
+    Of a text with a train block also for a step of training. A question is about values of the text, or
+    about the last value of a line: dlc why mlp.dlm fused h y, dlc why mlp.dlm kernel 7.
     """
     if words == ["slow"]:
         _say_slow(compilation.of(model), entry, as_json=as_json)
+        return
+    question = driver.question_of(words or ())
+    if question is not None:
+        asked = (words or ())[1:]
+        with progress(f"compiling {model}"):
+            name, answer = driver.answer_question(compilation.of(model), question, asked, entry)
+        if as_json:
+            data = {"model": model, "entry": name, "question": question.name, "about": list(asked)}
+            print_json({**data, **answer.data})
+        else:
+            print(visible(answer.text))
         return
     with progress(f"compiling {model}"):
         found = driver.decisions_of(compilation.of(model), words or (), entry)

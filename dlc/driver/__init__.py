@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from dlc.driver.compile.op_counts import OpCounts
+    from dlc.driver.compile.own_kernels import read_kernels
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
     from dlc.driver.diff.against import Comparison, compare_with, with_file
@@ -53,11 +55,13 @@ if TYPE_CHECKING:
     from dlc.driver.report.instances import PlacedInstance, place_instance
     from dlc.driver.report.loss_curve import write_curve
     from dlc.driver.report.questions.slow import explain_slow
+    from dlc.driver.report.questions.registry import answer_question, question_of
     from dlc.driver.report.show import Shown, show_stage
     from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
     from dlc.driver.run.auto_device import automatic
     from dlc.driver.run.calls import CallRequest, call, load_model, random_indices_told
+    from dlc.driver.run.inner_values import run_watched
     from dlc.driver.run.outputs import (
         Ranking,
         as_data,
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
         read_labels,
         save_results,
         save_values,
+        seen_text,
         top_labels,
         write_text,
     )
@@ -78,8 +83,9 @@ if TYPE_CHECKING:
         run_model,
     )
     from dlc.driver.run.results import Results, named_values
+    from dlc.driver.run.statistics import probe_data, probe_text
     from dlc.driver.run.train import check_last_step, make_trained, plan_training
-    from dlc.driver.run.watch import Watch
+    from dlc.driver.run.watch import Seen, Watch, beside
     from dlc.driver.source.importing import Imported, import_model
     from dlc.driver.source.new import new_model
 
@@ -98,6 +104,10 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 def _home(name: str) -> ModuleType | None:
     """The module that defines a name of this package; None for other names."""
     match name:
+        case "OpCounts":
+            import dlc.driver.compile.op_counts as home
+        case "read_kernels":
+            import dlc.driver.compile.own_kernels as home
         case "optimise_file":
             import dlc.driver.compile.run_passes as home
         case "Settings":
@@ -154,6 +164,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.report.loss_curve as home
         case "explain_slow":
             import dlc.driver.report.questions.slow as home
+        case "answer_question" | "question_of":
+            import dlc.driver.report.questions.registry as home
         case "Shown" | "show_stage":
             import dlc.driver.report.show as home
         case "stubs":
@@ -172,6 +184,7 @@ def _home(name: str) -> ModuleType | None:
             | "read_labels"
             | "save_results"
             | "save_values"
+            | "seen_text"
             | "top_labels"
             | "write_text"
         ):
@@ -187,9 +200,13 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.run.request as home
         case "Results" | "named_values":
             import dlc.driver.run.results as home
+        case "probe_data" | "probe_text":
+            import dlc.driver.run.statistics as home
         case "check_last_step" | "make_trained" | "plan_training":
             import dlc.driver.run.train as home
-        case "Watch":
+        case "run_watched":
+            import dlc.driver.run.inner_values as home
+        case "Seen" | "Watch" | "beside":
             import dlc.driver.run.watch as home
         case "Imported" | "import_model":
             import dlc.driver.source.importing as home

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from dlc.driver.compile.own_kernels import read_kernels
 from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import (
     CONV,
@@ -16,6 +17,7 @@ from dlc.driver.python_arguments import (
     names_of,
     of_kind,
     or_none,
+    paths_of,
     settings_of,
     weights_of,
     whole,
@@ -59,6 +61,7 @@ def compile(
     dims: Mapping[str, Bounds] | None = None,
     places: Mapping[str, str] | None = None,
     trust_ir: bool = False,
+    kernels: Mapping[str, str] | None = None,
 ) -> Model:
     """Compile a model, from a file (`.dlm`, `.dlir`, `.onnx`, `.pt2`, `.dlc`) or its text, to be called.
 
@@ -70,9 +73,11 @@ def compile(
     `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
     mantissa), `disable` names passes to leave out. `max_memory` is the most bytes that a call may need, as
     `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1, 64)}`; `places` puts submodules
-    on devices, such as `{"head": "cpu:1"}`. Kernels, plans and loops, of a `.dlir` or in a `.dlc`, may use
-    any memory and are compiled only with `trust_ir=True`. Raises ModelError with everything that is wrong
-    in the model, ArtifactError (D0616) for what nobody said to trust, Unsupported for what dlc cannot do.
+    on devices, such as `{"head": "cpu:1"}`; `kernels` has files with kernels of your own (`.ll`, `.dlir`)
+    by name, which are used if they compute the same. Kernels, plans and loops, of a `.dlir` or in a `.dlc`,
+    may use any memory and are compiled only with `trust_ir=True`. Raises ModelError with everything that is
+    wrong in the model, ArtifactError (D0616) for what nobody said to trust, Unsupported for what dlc cannot
+    do, NumbersDiffer for a kernel that computes something else.
     """
     request = CompileRequest(
         path=model_path(path, text, "dlc.compile"),
@@ -92,6 +97,7 @@ def compile(
             bounds_of(dims),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
             conv=of_kind("conv", conv, str, CONV),
+            kernels=read_kernels(paths_of("kernels", kernels)),
         ),
         trust_ir=of_kind("trust_ir", trust_ir, bool, "True or False"),
     )

@@ -119,6 +119,18 @@ def settings_of(settings: Mapping[str, Setting] | None) -> dict[str, Datum]:
     return {name: _datum(name, value) for name, value in mapping.items()}
 
 
+def paths_of(argument: str, value: object) -> dict[str, str]:
+    """Paths by name."""
+    mapping = _mapping(argument, value, 'a mapping of names to files, such as {"gemm_0": "own.ll"}')
+    return {name: _path(f"{argument}[{name!r}]", path) for name, path in mapping.items()}
+
+
+def _path(argument: str, value: object) -> str:
+    if isinstance(value, str | os.PathLike):
+        return str(cast("str | os.PathLike[str]", value))
+    raise _wrong(argument, "a path", value)
+
+
 def _mapping(argument: str, value: object, what: str) -> Mapping[str, object]:
     """A mapping by name; empty for None."""
     if value is None:

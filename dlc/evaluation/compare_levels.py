@@ -1,8 +1,9 @@
 """Comparing kernels with the loops that they are lowered to, on the memory that the plan assigns.
 
 The plan is evaluated kernel by kernel. Some tiles of the loops of each kernel run on a copy of its memory:
-they must write the elements that the kernel computes, and nothing else. If several calls run the same
-code, only the first are compared; a kernel with a tile that takes too long is skipped and listed.
+they must write the elements that the kernel computes, and nothing else, and where all tiles ran, all of
+them that change. If several calls run the same code, only the first are compared; a kernel with a tile that
+takes too long is skipped and listed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from dlc.dialects import kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.generic import array_type
-from dlc.dialects.loop.memory import MemoryRange, StepLimit
+from dlc.dialects.loop.memory import BadAccess, MemoryRange, StepLimit
 from dlc.evaluation.loop import run_tile
 from dlc.evaluation.plan import PlanRun, function_of
 from dlc.ir.clone import clone, clone_block
@@ -30,6 +31,10 @@ CALLS = 2
 
 Compare = Callable[[kernel.Kernel, Array, Array, DType], None]
 """Raises if the results of a kernel and of its loops differ by more than rounding."""
+
+
+class Unwritten(BadAccess):
+    """The loops of a kernel leave a part of its result as it was."""
 
 
 @dataclass(slots=True)
@@ -60,7 +65,8 @@ def compare_loops(
 ) -> Compared:
     """Compare the kernels of a program with the loops of its lowered form, for these inputs.
 
-    Raises what `compare` raises, and BadAccess if loops access memory outside their views.
+    Raises what `compare` raises, and BadAccess if loops access memory outside their views, or leave
+    elements of a result unwritten.
     """
     kernels = [op for op in planned.walk() if isinstance(op, kernel.Kernel)]
     plans = [op for op in kernels if isinstance(_around(op), mem.Wave)]
@@ -112,6 +118,11 @@ class _Lockstep(PlanRun):
         ]
         steps_left: float = self.steps
         tiles_done = 0
+        # A kernel that works in place leaves what it does not change.
+        untouched = [
+            wanted.data != memory.data
+            for wanted, memory in zip(expected, before[reads:], strict=True)
+        ]
         for tile in _sample(self.at.size(call.tiles)):
             views = [*before[:reads], *[_copy(memory) for memory in before[reads:]]]
             try:
@@ -119,8 +130,16 @@ class _Lockstep(PlanRun):
             except StepLimit:
                 break
             tiles_done += 1
-            for target, wanted, written in zip(op.targets, expected, views[reads:], strict=True):
+            for target, wanted, written, left in zip(
+                op.targets, expected, views[reads:], untouched, strict=True
+            ):
                 self._compare_written(op, target, written, wanted)
+                assert written.written is not None
+                left &= ~written.written
+        if tiles_done == self.at.size(call.tiles) and any(left.any() for left in untouched):
+            raise Unwritten(
+                f"{op.name} at {op.location.place} leaves elements of its result unwritten"
+            )
         self.compared.kernels += tiles_done > 0
         self.compared.tiles += tiles_done
         if not tiles_done and self.at.size(call.tiles):

@@ -14,7 +14,9 @@ import numpy as np
 
 from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
-from dlc.dialects.loop.memory import POISON, Bytes, MemoryRange
+from dlc.dialects.loop.memory import POISON, BadAccess, Bytes, MemoryRange
+from dlc.evaluation.gpu.shadow_memory import Race
+from dlc.evaluation.gpu.warp_memory import Divergence, PendingCopyAccess
 from dlc.evaluation.gpu.warps import Launch
 from dlc.evaluation.loop import run_tile
 from dlc.ir.core import Array, Block, Evaluation, Op, Value
@@ -28,6 +30,10 @@ from dlc.runtime.calling.status import failure
 
 class PlanConflict(Exception):
     """Two kernels of a wave use the same memory, and one of them writes it."""
+
+
+MISUSE = (PlanConflict, BadAccess, Race, Divergence, PendingCopyAccess)
+"""What evaluating raises for wrong use of memory: of the arena, of a view, or by threads of a GPU."""
 
 
 def evaluate_plan(

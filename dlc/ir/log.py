@@ -6,9 +6,9 @@ answer in the user's names and lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from dlc.ir.core import Op, Value
 
@@ -32,37 +32,52 @@ class Decision:
         return f"{self.pass_name}: {self.kind} {self.what}: {self.subject} at {self.place}{note}"
 
 
+Listener: TypeAlias = Callable[[Decision, "Op | Value", "Op | None"], None]
+
+
 class DecisionLog:
     """Decisions in the order they were taken."""
 
-    __slots__ = ("_decisions", "current_pass")
+    __slots__ = ("_decisions", "current_pass", "listener")
 
     def __init__(self) -> None:
         self._decisions: list[Decision] = []
         self.current_pass = ""
+        self.listener: Listener | None = None
+        """Hears each decision with its subject, and with the operation that it is about besides."""
 
-    def did(self, what: str, subject: Op | Value, **figures: float | str) -> None:
-        """Record something done."""
-        self._add("did", what, subject, figures)
+    def did(
+        self, what: str, subject: Op | Value, *, beside: Op | None = None, **figures: float | str
+    ) -> None:
+        """Record something done; `beside` is the other operation of a decision about two."""
+        self._add("did", what, subject, figures, beside)
 
-    def refused(self, what: str, subject: Op | Value, **figures: float | str) -> None:
+    def refused(
+        self, what: str, subject: Op | Value, *, beside: Op | None = None, **figures: float | str
+    ) -> None:
         """Record something looked at and not done; `what` says the reason."""
-        self._add("refused", what, subject, figures)
+        self._add("refused", what, subject, figures, beside)
 
     def add(self, decision: Decision) -> None:
         """Record what was decided before any pass."""
         self._decisions.append(decision)
 
     def _add(
-        self, kind: Literal["did", "refused"], what: str, subject: Op | Value, figures: Figures
+        self,
+        kind: Literal["did", "refused"],
+        what: str,
+        subject: Op | Value,
+        figures: Figures,
+        beside: Op | None,
     ) -> None:
         op = subject if isinstance(subject, Op) else subject.op
         place = op.location.place if op is not None else None
-        self._decisions.append(
-            Decision(
-                self.current_pass, kind, what, _name(subject), str(place) if place else "-", figures
-            )
+        decision = Decision(
+            self.current_pass, kind, what, _name(subject), str(place) if place else "-", figures
         )
+        self._decisions.append(decision)
+        if self.listener is not None:
+            self.listener(decision, subject, beside)
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(self._decisions)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.log import DecisionLog
-from dlc.ir.value_map import EQUAL, Equal, Gone, Relation, ValueMap
+from dlc.ir.value_map import EQUAL, Equal, Gone, Rearrangement, Relation, ValueMap
 
 
 @dataclass(slots=True)
@@ -91,6 +91,8 @@ class Rewriter:
         """Erase an operation whose results nothing uses."""
         if op.operands:  # not worth a word: a constant that was merged into another
             self.log.did("drop what nothing uses", op)
+        if isinstance(op, Rearrangement):
+            self.values.rearranged(op.results[0], op)
         self.erase(op, Gone("nothing uses it"))
 
     def _revisit(self, ops: Iterable[Op]) -> None:

@@ -8,9 +8,9 @@ a buffer, or learn that it is gone and from what it can be computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -79,11 +79,13 @@ EQUAL = Equal()
 class Gone:
     """The value no longer exists; `why` says which rewrite removed it.
 
-    The evaluator computes it again from the nearest values that are left (`sources`, their names).
+    The evaluator computes it again from the nearest values that are left (`sources`, their names). Where
+    the kernel of another value computes it on the way, that is `into`.
     """
 
     why: str
     sources: tuple[str, ...] = ()
+    into: Value | None = None
 
 
 Relation: TypeAlias = Step | Gone
@@ -111,15 +113,32 @@ class Origin:
         return array
 
 
+@runtime_checkable
+class Rearrangement(Protocol):
+    """An operation whose result has elements of its source alone, so that it can be had from that."""
+
+    @property
+    def source(self) -> Value: ...
+
+    def relation(self) -> Step | None:
+        """What the source is to the result; None where that has no name."""
+        ...
+
+
+def _named(origins: Iterable[Origin]) -> dict[str, Origin]:
+    return {origin.name: origin for origin in origins}
+
+
 class ValueMap:
     """All origins of a module, found by name or by what they are now."""
 
-    __slots__ = ("_by_value", "_counts", "origins")
+    __slots__ = ("_by_value", "_counts", "_inside", "origins")
 
     def __init__(self) -> None:
         self.origins: dict[str, Origin] = {}
         self._by_value: dict[Value, list[Origin]] = {}
         self._counts: dict[str, int] = {}
+        self._inside: dict[Value, dict[str, Origin]] = {}
 
     def track(self, value: Value, name: str, place: str = "-") -> None:
         """Follow a value under a name; a second value of the same name is numbered `name.1`."""
@@ -135,18 +154,42 @@ class ValueMap:
 
     def replaced(self, old: Value, new: Value | None, relation: Relation) -> None:
         """Note what became of a value; `new` is None exactly when it is gone."""
-        moved = self._by_value.pop(old, [])
+        moved, inside = self._by_value.pop(old, []), self._inside.pop(old, {})
         if isinstance(relation, Gone) or new is None:
             assert isinstance(relation, Gone) and new is None
             for origin in moved:
                 origin.value, origin.gone = None, relation
+            if relation.into is not None:
+                self._enter(relation.into, {**inside, **_named(moved)})
+                return
+            for origin in inside.values():
+                origin.gone = relation if origin.value is None else None
             return
+        self._enter(new, inside)
         for origin in moved:
             origin.value = new
             if not isinstance(relation, Equal):
                 origin.steps = (*origin.steps, relation)
         if moved:
             self._by_value.setdefault(new, []).extend(moved)
+
+    def shared(self, old: Value, by: Value) -> None:
+        """Note that the kernel of another value computes a value on its way, too; the old one may stay."""
+        self._enter(by, {**self._inside.get(old, {}), **_named(self.origins_of(old))})
+
+    def _enter(self, value: Value, origins: Mapping[str, Origin]) -> None:
+        if origins:
+            self._inside.setdefault(value, {}).update(origins)
+
+    def inside(self, value: Value) -> list[Origin]:
+        """The user's values that the kernel of this value computes on its way, and does not store."""
+        return list(self._inside.get(value, {}).values())
+
+    def rearranged(self, result: Value, op: Rearrangement) -> None:
+        """Note that the result of an operation is had from its source, which stays."""
+        relation = op.relation()
+        if relation is not None:
+            self.replaced(result, op.source, relation)
 
     def origins_of(self, value: Value) -> list[Origin]:
         """The user's values that this value now stands for."""

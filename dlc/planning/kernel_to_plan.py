@@ -19,7 +19,7 @@ from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.location import Location
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import ViewType
-from dlc.ir.value_map import EQUAL
+from dlc.ir.value_map import EQUAL, Rearrangement
 from dlc.passes.graph.check_first import CHECKS_FIRST, checks_name
 from dlc.passes.graph.device_placement import devices_of
 from dlc.planning.arena import align
@@ -154,6 +154,7 @@ class _Writer:
         self._divider = emit.place(mem.End())
         self._work(items, emit)
         self._copies(self.end, emit)
+        self._follow_rearranged()
         before = Builder(self.body, function.location, self._divider)
         for name, op in measured.items():
             before.place(mem.MeasuredSize(self.view(op.count), name))
@@ -284,6 +285,15 @@ class _Writer:
                 return is_slice and self._is_from_before(self.origins[scan.operands[passed]])
             case _:
                 return False
+
+    def _follow_rearranged(self) -> None:
+        """Tell the value map where values are that no kernel reads as they are, such as reshapes."""
+        values = self.context.values
+        for op in reversed(list(self.function.walk(formulas=False))):  # users before their sources
+            if isinstance(op, Rearrangement) and op.results[0] not in self._views:
+                values.rearranged(op.results[0], op)
+        for value, view in self._views.items():
+            values.replaced(value, view, EQUAL)
 
     # Work.
 

@@ -71,6 +71,11 @@ class Processor:
     def __init__(self, native: Native) -> None:
         self._native = native
 
+    @property
+    def code_base(self) -> int:
+        """Where the kernels are mapped."""
+        return self._native.code.base
+
     def threads(self, allowed: int) -> int:
         return allowed
 

@@ -298,3 +298,14 @@ def test_functions_and_operations_are_listed_and_documented(dlc: Command) -> Non
 def test_every_error_code_is_explained(capsys: pytest.CaptureFixture[str], code: str) -> None:
     assert main(["explain", code]) == 0
     assert PAGES[code].title in capsys.readouterr().out
+
+
+def test_the_operations_that_each_pass_leaves_are_counted(dlc: Command) -> None:
+    done = dlc("opt", "rows.dlm", "--passes", "decompose,lower_to_kernels,fuse", "--print-op-stats")
+    assert done.code == 0, done.err
+    assert done.out.startswith("before the first pass\n  array: ")
+    assert "\nlower_to_kernels: " in done.out and "  kernel.generic  0 -> " in done.out
+    assert "\nafter the last pass\n" in done.out
+    data = cast("dict[str, object]", dlc("compile", "rows.dlm", "--print-op-stats", "--json").data)
+    rows = cast("list[dict[str, object]]", data["ops"])
+    assert rows[0]["pass"] is None and rows[-1]["pass"] == "lower_to_loops"

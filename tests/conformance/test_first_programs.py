@@ -143,7 +143,9 @@ def test_every_named_value_can_be_seen() -> None:
     watch = Watch(names=("all",))
     evaluate_entry(program.opened(), CallRequest("first.dlm", entry="steps"), watch=watch)
     for name, values in expected.items():
-        np.testing.assert_allclose(as_list(watch.seen[name])[0], values, rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            as_list(watch.seen[name].value)[0], values, rtol=1e-6, err_msg=name
+        )
 
 
 def test_a_tensor_of_conditions_is_refused_with_a_way_out() -> None:

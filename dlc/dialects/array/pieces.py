@@ -29,6 +29,7 @@ from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Dim, Shape, Size, interval, maximum
 from dlc.ir.needs import Need
 from dlc.ir.types import BOOL, I64, TensorType
+from dlc.ir.value_map import Slice as Part
 from dlc.runtime.abi import Status
 from dlc.runtime.calling.status import failure
 
@@ -103,6 +104,11 @@ class Slice(Op):
 
     def fold(self) -> Value | Dense | None:
         return self.source if self.result.type is self.source.type else folded(self)
+
+    def relation(self) -> Part | None:
+        """What the source is to the result; None where it leaves out elements in between."""
+        ones = all(step == 1 for step in self.steps)
+        return Part(self.starts, tensor_type(self.result).shape) if ones else None
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         index: list[slice] = []

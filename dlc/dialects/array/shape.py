@@ -17,6 +17,7 @@ from dlc.ir.dims import Shape, Size, product
 from dlc.ir.equal_sizes import always_equal, never_equal
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, I64, DType, TensorType
+from dlc.ir.value_map import Permuted, Reshaped
 
 __all__ = [
     "Iota", "Reshape", "Reverse", "Transpose", "check_axis", "check_numbered", "inverse", "iota",
@@ -138,6 +139,9 @@ class Reshape(Op):
             case _:
                 return folded(self)
 
+    def relation(self) -> Reshaped:
+        return Reshaped(self.shape)
+
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return inputs[0].reshape(at.shape(self.shape))
 
@@ -169,6 +173,9 @@ class Transpose(Op):
                 return origin
             case _:
                 return folded(self)
+
+    def relation(self) -> Permuted:
+        return Permuted(inverse(self.axes))
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return inputs[0].transpose(self.axes)

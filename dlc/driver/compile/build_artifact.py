@@ -66,7 +66,6 @@ class _Target:
     """One target in the making."""
 
     name: str
-    roof: Roof
     programs: dict[str, manifest.Program] = field(default_factory=dict[str, manifest.Program])
     sections: dict[str, Data] = field(default_factory=dict[str, Data])
 
@@ -84,15 +83,18 @@ def build_artifact(
     """
     check_programs(module, sources.texts)
     made = code.make(module)
-    places, derived = _weight_places(module, weights)
-    target = _Target(made.name, made.roof)
+    places, derived = weight_places(module, weights.table)
+    target = _Target(made.name)
     prepare: manifest.Prepare | None = None
     for op in module.body:
         if not isinstance(op, mem.Program):
             continue
         results = list(derived.places.values()) if op.sym_name == PREPARE else ()
         compiled = compile_program(op, made.numbers, places, results)
-        record = _add_program(target, op.sym_name, compiled)
+        record, parts = program_parts(target.name, op.sym_name, compiled)
+        target.sections.update(parts)
+        records = KernelRecords(made.roof, compiled.kernels)
+        target.sections[kernels_section(target.name, op.sym_name)] = kernel_records_bytes(records)
         if op.sym_name == PREPARE:
             prepare = manifest.Prepare(record, derived.bytes)
         else:
@@ -125,16 +127,21 @@ def build_artifact(
 
 
 @dataclass(frozen=True, slots=True)
-class _Derived:
+class DerivedWeights:
     """The offset of each derived weight in the block that `prepare` writes, and the size of that block."""
 
     places: dict[str, RootOffset]
     bytes: int
 
 
-def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, RootOffset], _Derived]:
-    """Sources are read where they are stored; derived weights have a block of their own."""
-    places = {row.name: RootOffset(abi.Root.SOURCES, row.offset) for row in weights.table}
+def weight_places(
+    module: Module, table: Sequence[manifest.Weight]
+) -> tuple[dict[str, RootOffset], DerivedWeights]:
+    """Where programs read each weight.
+
+    Sources are read where they are stored; derived weights have a block of their own.
+    """
+    places = {row.name: RootOffset(abi.Root.SOURCES, row.offset) for row in table}
     program = module.symbol(PREPARE)
     derived: dict[str, RootOffset] = {}
     end = 0
@@ -151,7 +158,7 @@ def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, RootOffs
             starts[name] = end
             end += sizes[name]
         derived = {name: RootOffset(abi.Root.WEIGHTS, starts[name]) for name in sizes}
-    return {**places, **derived}, _Derived(derived, end)
+    return {**places, **derived}, DerivedWeights(derived, end)
 
 
 def _gpu_last(module: Module) -> Callable[[str], int]:
@@ -166,14 +173,12 @@ def _gpu_last(module: Module) -> Callable[[str], int]:
     return lambda name: (name in gpu) + (name not in host)
 
 
-def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifest.Program:
-    section, certificate = f"program/{target.name}/{name}", f"certificate/{target.name}/{name}"
-    target.sections[section] = compiled.words
-    target.sections[certificate] = certificate_bytes(compiled.certificate)
-    target.sections[values_section(target.name, name)] = arena_values_bytes(compiled.values)
-    kernels = KernelRecords(target.roof, compiled.kernels)
-    target.sections[kernels_section(target.name, name)] = kernel_records_bytes(kernels)
-    return manifest.Program(
+def program_parts(
+    target: str, name: str, compiled: CompiledEntry
+) -> tuple[manifest.Program, dict[str, Data]]:
+    """The record of a program in the manifest, and its sections."""
+    section, certificate = f"program/{target}/{name}", f"certificate/{target}/{name}"
+    record = manifest.Program(
         section,
         certificate,
         compiled.sizes,
@@ -182,6 +187,11 @@ def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifes
         compiled.ops,
         compiled.gpu_scratch,
     )
+    return record, {
+        section: compiled.words,
+        certificate: certificate_bytes(compiled.certificate),
+        values_section(target, name): arena_values_bytes(compiled.values),
+    }
 
 
 def _decisions(sources: Sources) -> bytes:

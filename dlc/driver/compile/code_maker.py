@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from dlc.codegen.engine.assemble import engine_image
@@ -59,6 +59,8 @@ class CodeMaker:
     cache: ObjectCache | None = None
     gpu: GpuTarget | None = None
     """The GPU for what is placed on one."""
+    own: Mapping[str, str] = field(default_factory=dict[str, str])
+    """LLVM texts in place of those of the kernels of these names."""
 
     def make(self, module: Module) -> Code:
         """The code of a module at loop level."""
@@ -80,7 +82,7 @@ class CodeMaker:
         return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu, one.roof)
 
     def _for_cpu(self, module: Module, processor: CpuTarget) -> Code:
-        texts = texts_of(module, loop.Func)
+        texts = {**texts_of(module, loop.Func), **self.own}
         image = compile_kernels(texts, processor, self.level, self.cache)
         if not image.code:  # all of it is on a GPU, and a section has bytes
             image = replace(image, code=b"\0")

@@ -16,6 +16,7 @@ from dlc.driver.compile.copied_updates import copied_updates
 from dlc.driver.compile.decisions import recorded
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
+from dlc.driver.compile.kernel_check import check_kernels, own_texts, plans_of
 from dlc.driver.compile.memory_limit import check_bounded, kept_within
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.reproduce import reproducer
@@ -57,6 +58,8 @@ class Report:
     compiled: int = 0
     recalled: bool = False
     """Whether the same graph was compiled before, and everything came from the cache."""
+    lowered: SourceModel | None = None
+    """The model at loop level, as the artifact was made from it; None if that was recalled."""
 
 
 # Lowering.
@@ -281,13 +284,18 @@ def _built(
     if model.stage != "loop":
         lower_to(job, "plan", after)
         sources = replace(sources, plan=print_module(model.module))
+    plans = plans_of(model.module) if settings.kernels else {}
     lower_to(job, "loop", after)
     sources = replace(sources, decisions=recorded(model.context.log))
     lowered = time.perf_counter()
     cache = open_cache()
-    code = CodeMaker(settings.processor, settings.level, cache, settings.gpu)
+    own = own_texts(settings.kernels, model.module)
+    if own:
+        check_kernels(own, plans, model.module, settings.processor, settings.level)
+    code = CodeMaker(settings.processor, settings.level, cache, settings.gpu, own)
     artifact = _linked(model, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
+    report.lowered = model
     if cache is not None:
         report.cached, report.compiled = cache.hits, cache.misses
     return artifact

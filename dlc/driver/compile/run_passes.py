@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.native_planner import machine_code
+from dlc.driver.compile.op_counts import BEFORE, OpCounts
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import Settings
 from dlc.driver.compile.verify_each import EachPass
@@ -38,13 +39,19 @@ def optimise_text(text: str, passes: str, *, file: str, verify_each: bool = Fals
 
 
 def optimise_file(
-    path: str, passes: str, settings: Settings, *, short: bool = False
+    path: str,
+    passes: str,
+    settings: Settings,
+    *,
+    short: bool = False,
+    counts: OpCounts | None = None,
 ) -> tuple[str, list[str]]:
     """The IR of a model in a file after passes such as `fuse{max_inputs=4},dce`, and these, one by one.
 
     It is in MLIR's generic form, or with `short` in the short spelling (`dlc.text.ir.short`). `settings`
-    are what passes are told. Raises UsageError: D0901 for a pass that does not exist, D0902 for an option
-    that it does not take, D0905 for a pass that the module is not ready for.
+    are what passes are told, `counts` receives the operations before and after each pass. Raises
+    UsageError: D0901 for a pass that does not exist, D0902 for an option that it does not take, D0905 for
+    a pass that the module is not ready for.
     """
     model = open_model(Path(path))
     steps = parse_passes(passes)
@@ -53,7 +60,9 @@ def optimise_file(
         assert isinstance(module, Module)
         _check_ready(name, module, model.name)
 
-    module = _after(model.module, model.context, steps, settings, check)
+    if counts is not None:
+        counts.see(BEFORE, model.module)
+    module = _after(model.module, model.context, steps, settings, check, counts)
     return print_short(module) if short else print_module(module), list(map(str, steps))
 
 
@@ -107,6 +116,7 @@ def _after(
     passes: Pipeline,
     settings: Settings,
     ready: Callable[[str, Op], None] | None = None,
+    counts: OpCounts | None = None,
 ) -> Op:
     """The module after the passes, verified."""
     context.options = settings.options()
@@ -119,7 +129,13 @@ def _after(
         if check is not None:
             check.before(name, module)
 
-    manager = Manager(context, before=before, after=None if check is None else check.after)
+    def after(name: str, module: Op) -> None:
+        if check is not None:
+            check.after(name, module)
+        if counts is not None:
+            counts.see(name, module)
+
+    manager = Manager(context, before=before, after=after)
     manager.run(module, passes)
     verify(module)
     return module

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dlc.codegen.kernels import Processor
 from dlc.dialects.limits import Limit
+from dlc.driver.compile.own_kernels import OwnKernel
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.errors.options import option
 from dlc.ir.dims import Bounds
@@ -58,6 +59,8 @@ class Settings:
     conv: str = "auto"
     bisect: int | None = None
     """The last optional rewrite that is done, counted over all passes; None for all."""
+    kernels: tuple[OwnKernel, ...] = ()
+    """Kernels that the user has written, in place of those of the same names."""
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
@@ -173,6 +176,7 @@ class Settings:
             further.append(f"--bisect={self.bisect}")
         if self.conv != "auto":
             further.append(f"--conv={self.conv}")
+        further += [f"--kernel={own.name}={own.digest}" for own in self.kernels]
         return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
 
     def keeping(self, limits: Sequence[Limit]) -> Settings:

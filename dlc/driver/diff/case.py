@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,11 @@ from dlc.driver.compile.entries import find_entry, interfaces, keep_entry, settl
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.tracking import track_all
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import derive, gather
 from dlc.evaluation.plan import evaluate_plan
 from dlc.ir.core import Array, Evaluation, Value
-from dlc.ir.types import TensorType
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder
@@ -48,7 +48,7 @@ class Case:
         keep_entry(model.module, self.entry)
         function = self.function(model)
         if isinstance(function, func.Func):
-            _track_all(model, function)
+            track_all(model.context.values, function)
         return model
 
     def function(self, model: SourceModel) -> EntryPoint:
@@ -89,20 +89,3 @@ def case_of(request: CompileRequest, call_request: CallRequest) -> tuple[Case, S
 def bits(value: object) -> Array:
     """The array of a tensor as it lies in memory."""
     return value.bits if isinstance(value, Tensor) else np.asarray(value)
-
-
-def _track_all(model: SourceModel, function: func.Func) -> None:
-    """Track the values that the frontend has given no name, and all those of IR that was read."""
-    values = model.context.values
-    for value in _tensors(function):
-        if not values.origins_of(value):
-            op = value.op
-            name = value.name or ("argument" if op is None else op.name.rpartition(".")[2])
-            values.track(value, name, "-" if op is None else str(op.location.place))
-
-
-def _tensors(function: func.Func) -> Iterator[Value]:
-    for op in function.walk():
-        for value in op.results:
-            if isinstance(value.type, TensorType):
-                yield value

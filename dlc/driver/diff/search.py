@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from dlc.dialects import func, kernel, mem
-from dlc.dialects.loop.memory import POISON, BadAccess
+from dlc.dialects.loop.memory import POISON
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.job import CompileJob
 from dlc.driver.compile.native_planner import machine_code
@@ -23,7 +23,7 @@ from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import derive
 from dlc.errors import DlcError, NumbersDiffer
 from dlc.evaluation.compare_levels import compare_loops, planned_copy
-from dlc.evaluation.plan import PlanConflict
+from dlc.evaluation.plan import MISUSE
 from dlc.ir.core import Array, Evaluation, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.log import Decision
@@ -46,7 +46,7 @@ LOWERINGS = ("lower_to_loops", "lower_to_simt", "lower_to_hetero")
 
 
 BROKEN = (
-    *(DlcError, PlanConflict, BadAccess),
+    *(DlcError, *MISUSE),
     *(ArithmeticError, AssertionError, LookupError, TypeError, ValueError),
 )
 """What evaluating or running a wrong program may raise."""
@@ -208,7 +208,7 @@ def _attempt(
         return _wrong_result(walk.case.evaluate(walk.model), expected)
     except NumbersDiffer as error:
         return Fault("", "", 0, str(error), op=_op_of(error), place=_place_of(error))
-    except (PlanConflict, BadAccess) as error:
+    except MISUSE as error:
         return Fault("", "", 0, f"wrong use of memory: {error}", op=_first_word(error))
     except DlcError as error:
         return Fault("", "", 0, f"it fails: {error}", place=_place_of(error))
@@ -380,7 +380,7 @@ def _in_loops(case: Case, fault: Fault, expected: Expectations) -> Fault:
         walk.advance(step)
     try:
         found = _wrong_result(case.evaluate(walk.model), expected)
-    except (BadAccess, DlcError, PlanConflict) as error:
+    except (DlcError, *MISUSE) as error:
         found = replace(fault, what=str(error))
     if found is None or not steps:
         return fault

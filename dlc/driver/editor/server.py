@@ -28,7 +28,7 @@ from dlc.version import VERSION
 
 __all__ = ["make_server"]
 
-PAUSE: Final = 0.15
+PAUSE: Final = 0.05
 """Seconds without a change after which a text is elaborated."""
 
 SEVERITIES: Final = {

@@ -5,14 +5,16 @@ So every value of the user's text can be seen (`dlc.driver.run.watch`).
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from dlc.dialects import mem
 from dlc.dialects.loop.memory import BadAccess
-from dlc.driver.compile.build_artifact import interface_of
+from dlc.driver.compile.build_artifact import EntryPoint, interface_of
 from dlc.driver.compile.entries import find_entry, interfaces, settle_interfaces
 from dlc.driver.run.calls import Arguments, CallRequest
 from dlc.driver.run.results import Results, outputs_of
@@ -21,14 +23,18 @@ from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import Weights, WeightsArgument, derive, gather
 from dlc.errors import ModelError, UsageError
 from dlc.evaluation.plan import evaluate_plan
-from dlc.ir.core import Array, Evaluation
+from dlc.ir.core import Array, Evaluation, Op
 from dlc.ir.passes import Manager
 from dlc.passes.graph.autodiff import autodiff
 from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Entry
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.calling.status import called
 from dlc.runtime.weights.model_weights import WeightViews
+
+Known: TypeAlias = Callable[[Op], "tuple[Array, ...] | None"]
+"""Gives the results of an operation that are known, or None."""
 
 
 def evaluate_entry(
@@ -44,7 +50,7 @@ def evaluate_entry(
     there are numbers.
     """
     watch = watch or Watch()
-    _check_watched(model, watch)
+    check_watched(model, watch)
     with model.quoting():
         settle_interfaces(model.module)
     arguments = request.arguments(interfaces(model.module))
@@ -56,7 +62,8 @@ def evaluate_entry(
     return results, (*gathered.notes, *watch.remarks)
 
 
-def _check_watched(model: SourceModel, watch: Watch) -> None:
+def check_watched(model: SourceModel, watch: Watch) -> None:
+    """Raises UsageError (D0905) where values of a plan are to be watched."""
     if watch.watches and model.stage in ("plan", "loop"):
         raise UsageError(
             f"{model.name} is at {model.stage} level, where memory has no values of its own to watch",
@@ -69,22 +76,13 @@ def evaluate_arguments(
     model: SourceModel, arguments: Arguments, weights: Weights, watch: Watch
 ) -> Results:
     """Evaluate an entry point, without derivatives any more, on arguments that were read."""
-    function = find_entry(model.module, arguments.entry)
-    entry = interface_of(function)
-    binder = DimBinder(entry, lambda: model.texts)
-    arrays, sizes = ArgumentReader(entry, binder.free).read((), arguments.named)
-    dims = binder.bind([array.shape for array in arrays], sizes)
-    views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
-    stored = derive(model.module, {row.name: _bits(views[row.name]) for row in weights.table})
+    bound = bind(model, arguments, weights)
+    function, entry, arrays = bound.function, bound.entry, bound.arrays
     with np.errstate(all="ignore"), model.quoting(), _told(model), called(entry.name):
         if isinstance(function, mem.Program):
-            results = evaluate_plan(function, arrays, dims, stored)
+            results = evaluate_plan(function, arrays, bound.dims, bound.weights)
         else:
-            evaluation = Evaluation(dims, stored)
-            inputs = dict(zip(function.body.arguments, entry.inputs, strict=True))
-            renamed = renamed_values(function, model.texts.values()) if watch.watches else {}
-            observer = observing(model.context.values, watch, evaluation, inputs, renamed)
-            results = Evaluation(dims, stored, observer).run(function.body, arrays)
+            results = evaluate_observed(model, bound, watch)
     shown = [
         array for output, array in zip(entry.outputs, results, strict=True) if not output.hidden
     ]
@@ -94,6 +92,41 @@ def evaluate_arguments(
     pairs = zip(outputs_of(entry), values, strict=True)
     found = [(output, Tensor.from_bits(array, output.dtype)) for output, array in pairs]
     return Results(entry.name, tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A call of an entry point with all that its evaluation takes: bits of arrays, and sizes."""
+
+    function: EntryPoint
+    entry: Entry
+    arrays: Sequence[Array]
+    dims: Mapping[str, int]
+    weights: Mapping[str, Array]
+
+
+def bind(model: SourceModel, arguments: Arguments, weights: Weights) -> Bound:
+    """The call that arguments and weights make. Raises CallError as a compiled entry point would."""
+    function = find_entry(model.module, arguments.entry)
+    entry = interface_of(function)
+    binder = DimBinder(entry, lambda: model.texts)
+    arrays, sizes = ArgumentReader(entry, binder.free).read((), arguments.named)
+    dims = binder.bind([array.shape for array in arrays], sizes)
+    views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
+    stored = derive(model.module, {row.name: _bits(views[row.name]) for row in weights.table})
+    return Bound(function, entry, arrays, dims, stored)
+
+
+def evaluate_observed(
+    model: SourceModel, bound: Bound, watch: Watch, known: Known | None = None
+) -> tuple[Array, ...]:
+    """The results of a graph or of kernels, watched. `known` has results that are not to be computed."""
+    body = bound.function.body
+    evaluation = Evaluation(bound.dims, bound.weights)
+    inputs = dict(zip(body.arguments, bound.entry.inputs, strict=True))
+    renamed = renamed_values(bound.function, model.texts.values()) if watch.watches else {}
+    observer = observing(model.context.values, watch, evaluation, inputs, renamed)
+    return Evaluation(bound.dims, bound.weights, observer, known).run(body, bound.arrays)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dlc.driver.run.pictures import write_picture
 from dlc.driver.run.results import TEXT, Results
+from dlc.driver.run.watch import Seen
 from dlc.errors import UsageError, visible
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.dtypes import DTYPES
@@ -38,6 +39,24 @@ def as_text(results: Results, best: Ranking | None = None) -> str:
     )
 
 
+def seen_text(values: Mapping[str, Seen]) -> str:
+    """Inner values, each with its type, how often it was computed, and whether NumPy computed it again."""
+    return "\n".join(
+        f"{visible(name)}: {seen_type(seen)}{_source_note(seen)}\n{seen.value.values()}"
+        for name, seen in values.items()
+    )
+
+
+def seen_type(seen: Seen) -> str:
+    """`f32[4, 8], 5 steps`: the type of a step, and the loops around it."""
+    type = type_text(Tensor.from_bits(seen.value.bits[(0,) * len(seen.loops)], seen.value.dtype))
+    return type + (f", {' by '.join(map(str, seen.loops))} steps" if seen.loops else "")
+
+
+def _source_note(seen: Seen) -> str:
+    return ", recomputed" if seen.source == "recomputed" else ""
+
+
 def ranking_text(results: Results, best: Ranking) -> str:
     """The result with the best labels alone."""
     value = results.named[best.result]
@@ -61,12 +80,12 @@ def type_text(value: Tensor) -> str:
 
 
 def as_data(
-    results: Results, seen: Mapping[str, Tensor] | None = None, best: Ranking | None = None
+    results: Results, seen: Mapping[str, Seen] | None = None, best: Ranking | None = None
 ) -> JSON:
     """The results as what JSON can say, NaN and infinities as texts; `values` and `labels` if any."""
     data: JSON = {"entry": results.entry, "results": _described(results.named)}
     if seen:
-        data["values"] = _described(seen)
+        data["values"] = {name: _seen_data(one) for name, one in seen.items()}
     if best is not None:
         data["labels"] = [
             [{"label": label, "score": score} for label, score in row] for row in best.rows
@@ -75,10 +94,16 @@ def as_data(
 
 
 def _described(values: Mapping[str, Tensor]) -> JSON:
-    return {
-        name: {"dtype": value.dtype, "shape": list(value.shape), "values": plain(value)}
-        for name, value in values.items()
-    }
+    return {name: _tensor_data(value) for name, value in values.items()}
+
+
+def _tensor_data(value: Tensor) -> JSON:
+    return {"dtype": value.dtype, "shape": list(value.shape), "values": plain(value)}
+
+
+def _seen_data(seen: Seen) -> JSON:
+    """An inner value; `loops` are the first axes of its shape, one for each loop around it."""
+    return {**_tensor_data(seen.value), "loops": list(seen.loops), "source": seen.source}
 
 
 def plain(value: Tensor) -> object:
@@ -94,16 +119,12 @@ def _spelled(number: float) -> float | str:
     return number if np.isfinite(number) else str(number)
 
 
-def save_values(steps: Mapping[str, Sequence[Tensor]], path: str) -> None:
-    """Write values to an `.npz`; one that was computed several times with a first axis for the steps.
+def save_values(values: Mapping[str, Seen], path: str) -> None:
+    """Write inner values to an `.npz`; one in loops with a first axis for the steps of each loop.
 
     Values of bf16 are written as f32. A value whose shape differs between steps is written as it was last.
     """
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for name, tensors in steps.items():
-        each = [one.values() for one in tensors]
-        alike = len({one.shape for one in each}) == 1
-        arrays[name] = np.stack(each) if alike and len(each) > 1 else each[-1]
+    arrays = {name: seen.value.values() for name, seen in values.items()}
     stream = io.BytesIO()
     cast("Callable[..., None]", np.savez)(stream, **arrays)
     write_file(Path(path), [stream.getvalue()])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dlc.driver.compile.compile import Report, compile_model
+from dlc.driver.compile.compile import Observer, Report, compile_model
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.gradient_entry import add_gradient, gradient_function
 from dlc.driver.compile.host_target import placed_here, to_run_here
+from dlc.driver.compile.op_counts import BEFORE, OpCounts
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import AUTO, Settings
 from dlc.driver.run.calls import CallRequest, call, call_with, load_model, random_indices_told
@@ -150,15 +151,20 @@ class CompileResult:
     """Seconds spent in each pass."""
 
 
-def make_artifact(request: CompileRequest, *, stage: str | None = None) -> CompileResult:
+def make_artifact(
+    request: CompileRequest, *, stage: str | None = None, counts: OpCounts | None = None
+) -> CompileResult:
     """Compile a model from the stage that it is at, which is `stage` where one is named.
 
+    `counts` receives the operations before and after each pass; nothing is recalled from the cache then.
     Raises UsageError: D0905 for a model at another stage, D0915 for what is not a stage of IR.
     """
     model = request.open()
     if stage is not None:
         _begin_at(model, stage)
-    return _compiled(request, model)
+    if counts is not None:
+        counts.see(BEFORE, model.module)
+    return _compiled(request, model, None if counts is None else counts.see)
 
 
 def make_model(request: CompileRequest, threads: int | None = None) -> tuple[Model, CompileResult]:
@@ -236,8 +242,10 @@ def _begin_at(model: SourceModel, stage: str) -> None:
     model.stage = model.read_at = stage
 
 
-def _compiled(request: CompileRequest, model: SourceModel) -> CompileResult:
+def _compiled(
+    request: CompileRequest, model: SourceModel, after: Observer | None = None
+) -> CompileResult:
     report = Report()
-    artifact = compile_model(model, request.settings, request.weights, report=report)
+    artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
     report.notes = (*model.remarks, *report.notes)
     return CompileResult(artifact, report, model.context.seconds)

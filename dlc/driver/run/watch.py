@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dlc.dialects import weight
+from dlc.dialects import flow, weight
 from dlc.errors import CallError, UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
+from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Input
 
@@ -24,52 +25,217 @@ Flaw: TypeAlias = Literal["NaN", "an infinity"]
 
 ALL = "all"
 
+Source: TypeAlias = Literal["machine code", "recomputed", "evaluated"]
+"""What computed a value: machine code; NumPy from operands of machine code; or NumPy from the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Values that a user asks for: a name, where `*` is any text and `?` any character.
+
+    `[3]` after a part of the name is a step of the loop that the value is in, of the outermost loop first.
+    """
+
+    text: str
+    pattern: re.Pattern[str]
+    steps: tuple[int, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Selection:
+        """The selection that a text says.
+
+        >>> Selection.of("blocks[7].h*").steps, Selection.of("blocks[7].h*").wants("blocks.h2")
+        ((7,), True)
+        """
+        steps = tuple([int(step) for step in _STEP.findall(text)])
+        letters = {"*": ".*", "?": "."}
+        name = _STEP.sub("", "*" if text == ALL else text)
+        pattern = "".join(letters.get(letter, re.escape(letter)) for letter in name)
+        return cls(text, re.compile(pattern), steps)
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it names one value."""
+        return self.text != ALL and not set("*?") & set(self.text)
+
+    def wants(self, name: str) -> bool:
+        """Whether the value of this name is among them."""
+        return self.pattern.fullmatch(name) is not None
+
+
+_STEP = re.compile(r"\[(\d+)\]")
+
+
+class Seen(NamedTuple):
+    """A value of a call. One in loops has all steps: an axis for each loop, the outermost first.
+
+    `loops` are the lengths of these axes. Where the shape differs between steps it is the last step's.
+    """
+
+    value: Tensor
+    loops: tuple[int, ...]
+    source: Source
+
 
 @dataclass(slots=True)
 class Watch:
     """The values to observe during an evaluation, and those observed.
 
-    `names` are values of the model's text, or `all`; with `check_nan` the first NaN ends the call, be it
-    in an input, and the first infinity that is computed from finite numbers.
+    `names` are values of the model's text as `Selection` has them, or `all`; with `check_nan` the first NaN
+    ends the call, be it in an input, and the first infinity that is computed from finite numbers.
     """
 
     names: Sequence[str] = ()
     check_nan: bool = False
-    seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    """Values by name; one in a loop is there as it was last."""
-    steps: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
-    """The same with all steps of values in loops, in order."""
-    known: set[str] = field(default_factory=set[str])
-    """Every name that came by."""
+    known: dict[str, str] = field(default_factory=dict[str, str])
+    """The place of every value that came by, by name."""
     remarks: list[str] = field(default_factory=list[str])
     """Warnings: inputs and weights that hold an infinity."""
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    """What computed each value, where that is not NumPy from the inputs alone."""
+    first: dict[Flaw, tuple[str, int]] = field(default_factory=dict["Flaw", "tuple[str, int]"])
+    """The first value that was asked for and holds NaN, or an infinity, and in which of its steps."""
+    hidden: set[str] = field(default_factory=set[str])
+    """Names that no user knows."""
+    _steps: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
+    _loops: dict[str, tuple[int | None, ...]] = field(
+        default_factory=dict[str, tuple[int | None, ...]]
+    )
+    _selections: list[Selection] | None = None
 
     @property
     def watches(self) -> bool:
         """Whether there is anything to look at."""
         return bool(self.names) or self.check_nan
 
+    @property
+    def selections(self) -> list[Selection]:
+        """What the user asked for."""
+        if self._selections is None:
+            self._selections = [Selection.of(name) for name in self.names]
+        return self._selections
+
     def wants(self, name: str) -> bool:
         """Whether the user asked for the value."""
-        return ALL in self.names or name in self.names
+        return name not in self.hidden and any(each.wants(name) for each in self.selections)
 
-    def beside(self, shown: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The observed values, without those that the results show under the same name."""
-        return {
-            name: value
-            for name, value in self.seen.items()
-            if name not in shown or not _is_same(value, shown[name])
-        }
+    def add(self, name: str, tensor: Tensor, loops: tuple[int | None, ...]) -> None:
+        """Note a value; in loops of these lengths (None where it is not known) the next step of it.
+
+        Of several values of one name the first counts. So does a constant of a loop, which has the name of
+        what it is; but the slices of a stacked weight are of more use than the whole.
+        """
+        if name in self._loops and len(loops) != len(self._loops[name]):
+            is_slice = len(loops) > len(self._loops[name])
+            if not is_slice or tensor.shape == self._steps[name][-1].shape:
+                return
+            self._steps.pop(name)
+        self._loops[name] = loops
+        steps = self._steps.setdefault(name, [])
+        for flaw in _flaws(tensor):
+            self.first.setdefault(flaw, (name, len(steps)))
+        steps.append(tensor)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.known.clear()
+        self.first.clear()
+        self._steps.clear()
+        self._loops.clear()
+
+    @property
+    def seen(self) -> dict[str, Seen]:
+        """The values that were asked for, in the order of the call; steps of a loop under their selection.
+
+        Raises UsageError (D0911) for steps that there are not.
+        """
+        found: dict[str, Seen] = {}
+        for name, steps in self._steps.items():
+            seen = self._stacked(name, steps)
+            for selection in self.selections:
+                if selection.wants(name):
+                    label = _with_steps(selection, name)
+                    found[label] = _step(seen, selection, name) if selection.steps else seen
+        return found
+
+    def loops_of(self, name: str) -> tuple[int, ...]:
+        """The lengths of the loops around a value, the outermost first."""
+        return _lengths(self._loops[name], len(self._steps[name]))
+
+    def _stacked(self, name: str, steps: Sequence[Tensor]) -> Seen:
+        source = self.sources.get(name, "evaluated")
+        loops = self.loops_of(name)
+        if not loops or len({step.shape for step in steps}) > 1:
+            return Seen(steps[-1], (), source)
+        bits = np.stack([step.bits for step in steps])
+        bits = bits.reshape((*loops, *bits.shape[1:]))
+        return Seen(Tensor.from_bits(bits, steps[-1].dtype), loops, source)
 
     def check_found(self) -> None:
         """Raises UsageError (D0911) for names that did not come by."""
-        missing = [name for name in self.names if name != ALL and name not in self.seen]
-        if missing:
-            raise UsageError(
-                f"no value of the call is called {missing[0]}",
-                code="D0911",
-                help=did_you_mean(missing[0], self.known) or "--values all shows every one",
-            )
+        known = [name for name in self.known if name not in self.hidden]
+        for selection in self.selections:
+            if selection.text != ALL and not any(selection.wants(name) for name in self._steps):
+                raise UsageError(
+                    f"no value of the call is called {selection.text}",
+                    code="D0911",
+                    help=did_you_mean(selection.text, known) or "--values all shows every one",
+                )
+
+
+def _flaws(tensor: Tensor) -> list[Flaw]:
+    if DTYPES[tensor.dtype].kind != "f":
+        return []
+    numbers = tensor.values()
+    found: list[tuple[Flaw, bool]] = [
+        ("NaN", bool(np.isnan(numbers).any())),
+        ("an infinity", bool(np.isinf(numbers).any())),
+    ]
+    return [flaw for flaw, is_there in found if is_there]
+
+
+def beside(seen: Mapping[str, Seen], shown: Mapping[str, Tensor]) -> dict[str, Seen]:
+    """Observed values without those that the results show under the same name."""
+    return {
+        name: one
+        for name, one in seen.items()
+        if name not in shown or not _is_same(one.value, shown[name])
+    }
+
+
+def _with_steps(selection: Selection, name: str) -> str:
+    """What a value is called whose steps are selected: as the user wrote it, if that is one name."""
+    if not selection.steps or selection.is_name:
+        return selection.text if selection.steps else name
+    return name + "".join(f"[{step}]" for step in selection.steps)
+
+
+def _step(seen: Seen, selection: Selection, name: str) -> Seen:
+    """A step of a value."""
+    steps = selection.steps
+    if len(steps) > len(seen.loops) or any(
+        step >= length for step, length in zip(steps, seen.loops, strict=False)
+    ):
+        loops = " by ".join(map(str, seen.loops))
+        there = f"is computed in {loops} steps, counted from 0" if loops else "is in no loop"
+        raise UsageError(
+            f"{name} {there}: there is no {selection.text}",
+            code="D0911",
+            help=f"--values {name} shows all of it",
+        )
+    bits = seen.value.bits[steps]
+    return Seen(Tensor.from_bits(bits, seen.value.dtype), seen.loops[len(steps) :], seen.source)
+
+
+def _lengths(loops: tuple[int | None, ...], count: int) -> tuple[int, ...]:
+    """The lengths of the loops around a value that was computed `count` times."""
+    known = [length for length in loops if length is not None]
+    product = int(np.prod(known))
+    if len(known) == len(loops) and product == count:
+        return tuple(known)
+    if len(known) == len(loops) - 1 and product and count % product == 0:
+        return tuple([count // product if length is None else length for length in loops])
+    return (count,)  # loops of which the length differs from round to round, or that were left
 
 
 def observing(
@@ -91,11 +257,10 @@ def observing(
         if not isinstance(value.type, TensorType):
             return
         for name, seen in _names_of(value, array, values, at, renamed):
-            watch.known.add(name)
+            watch.known.setdefault(name, _place_of(value))
             if watch.wants(name):
                 tensor = Tensor.from_bits(np.array(seen), value.type.dtype.name)
-                watch.seen[name] = tensor
-                watch.steps.setdefault(name, []).append(tensor)
+                watch.add(name, tensor, _loops_around(value, at))
         if watch.check_nan:
             check.see(value, value.type, array)
 
@@ -109,6 +274,27 @@ def _names_of(
     if origins:
         return [(origin.name, origin.recover(array, at)) for origin in origins]
     return [(renamed.get(value.name, value.name), array)] if value.name else []
+
+
+def _place_of(value: Value) -> str:
+    place = value.op.location.place if value.op is not None else None
+    return str(place) if place is not None else ""
+
+
+def _loops_around(value: Value, at: Evaluation) -> tuple[int | None, ...]:
+    """The lengths of the loops that a value is in, the outermost first; None for a `while`."""
+    found: list[int | None] = []
+    block = value.block
+    while block is not None and block.parent is not None:
+        match block.parent:
+            case flow.Scan(length=length):
+                found.append(at.size(length))
+            case flow.While():
+                found.append(None)
+            case _:
+                pass
+        block = block.parent.parent
+    return tuple(reversed(found))
 
 
 def renamed_values(function: Op, texts: Iterable[str]) -> dict[str, str]:

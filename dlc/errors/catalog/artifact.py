@@ -7,23 +7,31 @@ PAGES: dict[str, Page] = {
         "not a .dlc file",
         "The file does not begin with the eight bytes that every compiled artifact begins with. A model "
         "text (`.dlm`) must be compiled first.",
-        'dlc.load("mlp.dlm")',
-        'dlc.compile("mlp.dlm")',
+        'Path("text.dlc").write_text("dlc 1")\ndlc.load("text.dlc")',
+        'dlc.load("mlp.dlc")',
     ),
     "D0602": Page(
         "another version of the .dlc format",
         "The artifact was made by a newer dlc, or by one too old to be read. Update dlc, or compile the "
         "model again.",
+        'dlc.load("newer.dlc")',
+        'dlc.load("mlp.dlc")',
     ),
     "D0603": Page(
         "the header does not fit the file",
         "Lengths in the header and the length of the file disagree; the file was probably cut short, "
         "or something was written behind it. Copy it again.",
+        'dlc.load("half.dlc")',
+        'dlc.load("mlp.dlc")',
     ),
     "D0604": Page(
         "the manifest is invalid",
         "The manifest is the part that describes the artifact. It must have the SHA-256 that the header "
         "says, be JSON in its canonical spelling, and have exactly the known keys.",
+        'data = bytearray(Path("mlp.dlc").read_bytes())\n'
+        'data[data.index(b"predict")] += 1\n'
+        "dlc.Model.from_bytes(bytes(data))",
+        'dlc.load("mlp.dlc")',
     ),
     "D0605": Page(
         "sections out of place",
@@ -34,6 +42,10 @@ PAGES: dict[str, Page] = {
         "contents changed",
         "Some 4 MiB of a section have another SHA-256 than the manifest says: the file was damaged, or "
         "changed after it was made. Copy it again, or compile the model again.",
+        'data = bytearray(Path("mlp.dlc").read_bytes())\n'
+        "data[-70] ^= 1\n"
+        "dlc.Model.from_bytes(bytes(data))",
+        'dlc.load("mlp.dlc")',
     ),
     "D0607": Page(
         "the weights table is inconsistent",
@@ -67,11 +79,15 @@ PAGES: dict[str, Page] = {
     "D0612": Page(
         "another file than the pinned one",
         "`sha256=` pins an artifact: the file's SHA-256 is another one. `sha256sum FILE` prints it.",
+        'dlc.load("mlp.dlc", sha256="0" * 64)',
+        'dlc.load("mlp.dlc", sha256=hashlib.sha256(Path("mlp.dlc").read_bytes()).hexdigest())',
     ),
     "D0613": Page(
         "more memory than allowed",
         "A call needs more working memory than `max_memory` (`--max-memory`) allows, or than the system "
         "has. Raise the limit, use smaller sizes, or compile with `limit memory`.",
+        'dlc.load("mlp.dlc", max_memory=64).predict(np.zeros((32, 784), np.float32))',
+        'dlc.load("mlp.dlc", max_memory=1 << 20).predict(np.zeros((32, 784), np.float32))',
     ),
     "D0614": Page(
         "the artifact calls BLAS, and there is none",
@@ -89,7 +105,7 @@ PAGES: dict[str, Page] = {
         "may, so a `.dlir` that has them, and a `.dlc` that was made from such and is to be compiled "
         "again, are refused. Compile the text of the model or its graph. `--trust-ir` (`trust_ir=True`) "
         "compiles them all the same: it says that you trust the file as a program that you run.",
-        "dlc run kernels.dlir",
-        "dlc run graph.dlir",
+        "dlc run kernels.dlir --random-inputs 0",
+        "dlc run kernels.dlir --random-inputs 0 --trust-ir",
     ),
 }

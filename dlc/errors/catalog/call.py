@@ -20,6 +20,8 @@ PAGES: dict[str, Page] = {
     "D0803": Page(
         "an input has another shape",
         "The number of axes and every fixed size must be what the entry point declares.",
+        "model.predict(np.zeros((2, 28, 28), np.float32))",
+        "model.predict(np.zeros((2, 784), np.float32))",
     ),
     "D0804": Page(
         "sizes disagree or leave their bounds",
@@ -28,19 +30,23 @@ PAGES: dict[str, Page] = {
         "also not in a branch that the call does not take, because all values have their memory before "
         "it begins. `maximum(T - S, 0)` is 0 there, `x[minimum(S, T):]` is empty. An axis whose places are "
         "i32, such as that of an `argmax`, has at most 2147483647.",
-        "dim B = 1..64",
-        "dim B = 1..1024",
+        "model.predict(np.zeros((65, 784), np.float32))  # dim B = 1..64",
+        "model.predict(np.zeros((64, 784), np.float32))",
     ),
     "D0805": Page(
         "a value is not an array that dlc can read",
         "Inputs are NumPy arrays, dlc.Tensor, anything with DLPack in the memory of the CPU, Python "
         "numbers, or lists of numbers that all fit the input's dtype. A model on a GPU also takes arrays "
         "that lie on that GPU, and no other: `x.to(model.device)` makes a copy there.",
+        'model.predict("image.png")',
+        "model.predict(np.zeros((2, 784), np.float32))",
     ),
     "D0806": Page(
         "an output array does not fit",
         "`out=` takes arrays that are written in place: of the exact dtype and shape, C-contiguous, "
         "aligned, writable, and apart in memory from the inputs and from each other.",
+        "model.predict(image, out=np.empty((10, 2), np.float32).T)",
+        "model.predict(image, out=np.empty((2, 10), np.float32))",
     ),
     "D0820": Page(
         "an array that cannot be changed in place",
@@ -48,6 +54,8 @@ PAGES: dict[str, Page] = {
         "So these must be arrays that can be written, C-contiguous and aligned; a list, a number or a "
         "transposed view would be copied, and the change lost. A session (`model.session()`) holds such "
         "arrays itself.",
+        "total = np.ones(4, np.float32)[::2]\ncounter.f(total)",
+        "total = np.ones(2, np.float32)\ncounter.f(total)",
     ),
     "D0821": Page(
         "two calls of one session at once",
@@ -61,23 +69,40 @@ PAGES: dict[str, Page] = {
         "the call leave no room for an index, a slice or the best k that the text asks for. Only numbers "
         "in the text count from the end, as in `x[-1]`; what is computed counts from 0. dlc never "
         "clamps: the call fails and its outputs are not returned.",
+        'pick = dlc.compile(text="dlc 1\\nexport fn f(x: f32[4], i: i32) -> f32 = x[i]")\n'
+        "pick.f(np.ones(4, np.float32), 4)",
+        'pick = dlc.compile(text="dlc 1\\nexport fn f(x: f32[4], i: i32) -> f32 = x[i]")\n'
+        "pick.f(np.ones(4, np.float32), 3)",
     ),
     "D0808": Page(
         "a loop ran past its limit",
         "Every `while` states how many rounds it may take at most; this one wanted more.",
-        "while x > eps with x = a limit 10 { next x = x / 2 }",
-        "while x > eps with x = a limit 100 { next x = x / 2 }",
+        'dlc.compile(text="""dlc 1\n'
+        "export fn f(a: f32) -> f32 {\n"
+        "  let x = while x > 1 with x = a limit 10 { next x = x / 2 }\n"
+        "  return x\n"
+        '}""").f(1e6)',
+        'dlc.compile(text="""dlc 1\n'
+        "export fn f(a: f32) -> f32 {\n"
+        "  let x = while x > 1 with x = a limit 100 { next x = x / 2 }\n"
+        "  return x\n"
+        '}""").f(1e6)',
     ),
     "D0809": Page("the call was cancelled", "`model.cancel()` was called while the call ran."),
     "D0810": Page(
         "a computed size exceeds its bound",
         "An op whose result has a size that depends on values needs a bound for it; the values asked "
         "for more.",
+        'dlc.compile(text="""dlc 1\n'
+        "dim N = 0..4\n"
+        'export fn f(x: f32[4]) -> f32[N] = compress(x, x > 0, at_most=2)""").f(np.ones(4, np.float32))',
     ),
     "D0811": Page(
         "the model cannot be called",
         "It was closed: load it again. Or it was loaded with `untrusted=True`, which never runs foreign "
         "code: compile it again from the verified graph inside it, `dlc compile in.dlc -o mine.dlc`.",
+        "model.close()\nmodel.predict(image)",
+        "with model:\n    model.predict(image)",
     ),
     "D0818": Page(
         "the GPU's driver refuses",
@@ -123,17 +148,17 @@ PAGES: dict[str, Page] = {
         "`arena=` lends a call the memory that it works in: a contiguous, writable array of uint8, as long "
         "as the entry point's `working_memory(...)` says for these sizes, beginning at a multiple of 64, "
         "and apart from inputs and results. `new_arena(...)` makes one. It is the call's until that ends.",
-        "model.f(x, arena=np.empty(100, np.uint8))",
-        "arena = model.f.new_arena(B=8)\nmodel.f(x, arena=arena)",
+        "model.predict(image, arena=np.empty(100, np.uint8))",
+        "model.predict(image, arena=model.predict.new_arena(B=2))",
     ),
     "D0819": Page(
         "memory lent to two calls at once",
         "The memory that `arena=` lends is the call's until that ends: a call on another thread that is "
         "lent any of it meanwhile is refused before it writes anything. Calls that run at once need memory "
         "of their own, or none: then the model has some for each.",
-        "arena = model.f.new_arena(B=8)\n"
-        "with ThreadPoolExecutor() as pool:\n"
-        "    pool.map(lambda x: model.f(x, arena=arena), inputs)",
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    arena = model.predict.new_arena(B=2)\n"
+        "    list(pool.map(lambda _: model.predict(image, arena=arena), range(1000)))",
         "arenas = threading.local()\n"
         "def call(x):\n"
         "    if not hasattr(arenas, 'own'):\n"

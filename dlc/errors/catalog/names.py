@@ -50,8 +50,8 @@ PAGES: dict[str, Page] = {
         "an import from outside of the folder",
         "A model reads files beside it and below it, never above it, and no link changes that: so a "
         "folder that you were given can be read without reading anything else of yours.",
-        'import "../common.dlm" (norm)',
-        'import "common.dlm" (norm)',
+        'dlc 1\nimport "../common.dlm" (norm)\nexport fn f(x: f32) -> f32 = norm(x)',
+        'dlc 1\nimport "common.dlm" (norm)\nexport fn f(x: f32) -> f32 = norm(x)',
     ),
     # Modules.
     "D0207": Page(
@@ -187,8 +187,8 @@ PAGES: dict[str, Page] = {
         "a model without an entry point",
         "An artifact has one entry point for each `export fn`. A file that has none can be imported by "
         "another one and checked, but there is nothing to compile or to run.",
-        "fn double(x: f32[4]) -> f32[4] = 2 * x",
-        "export fn double(x: f32[4]) -> f32[4] = 2 * x",
+        "dlc 1\nfn double(x: f32[4]) -> f32[4] = 2 * x",
+        "dlc 1\nexport fn double(x: f32[4]) -> f32[4] = 2 * x",
     ),
     "D0212": Page(
         "a member that hides a builtin",

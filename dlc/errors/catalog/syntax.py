@@ -23,6 +23,8 @@ PAGES: dict[str, Page] = {
         "Model text is UTF-8. Null bytes and other control characters, carriage returns without a line "
         "feed, and the marks that reorder a line on the screen are refused: what is read must be what is "
         "seen. In a string, write such a character as `\\u{200b}`.",
+        "dlc 1\nexport fn f(x: f32) -> f32 = x \u202e+ 1",
+        "dlc 1\nexport fn f(x: f32) -> f32 = x + 1",
     ),
     "D0103": Page(
         "not a number",
@@ -153,49 +155,87 @@ PAGES: dict[str, Page] = {
         "value not defined",
         "An operand must be the result of an earlier operation of the same region or of one around it, or "
         "an argument of such a region. Functions use no values from outside.",
+        "func @f (%x: f32[4]) {\n  %y = array.negate %z\n  return %y\n}",
+        "func @f (%x: f32[4]) {\n  %y = array.negate %x\n  return %y\n}",
     ),
     "D0154": Page(
         "value defined twice",
         "Within a function each value has a name of its own, also in different regions inside each other.",
+        "func @f (%x: f32[4]) {\n  %x = array.negate %x\n  return %x\n}",
+        "func @f (%x: f32[4]) {\n  %y = array.negate %x\n  return %y\n}",
     ),
     "D0155": Page(
         "written types that do not agree",
         "IR text says the type of each operand and result again. They must be the types that the operands "
         "have where they are defined, and those that the operation gives.",
+        '"func.func"() <{sym_name = "f", function_type = (tensor<4xf32>) -> tensor<4xf32>}> ({\n'
+        "^bb0(%x: tensor<4xf32>):\n"
+        '  %y = "array.negate"(%x) : (tensor<8xf32>) -> tensor<4xf32>\n'
+        '  "func.return"(%y) : (tensor<4xf32>) -> ()\n'
+        "}) : () -> ()",
+        '"func.func"() <{sym_name = "f", function_type = (tensor<4xf32>) -> tensor<4xf32>}> ({\n'
+        "^bb0(%x: tensor<4xf32>):\n"
+        '  %y = "array.negate"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n'
+        '  "func.return"(%y) : (tensor<4xf32>) -> ()\n'
+        "}) : () -> ()",
     ),
     "D0156": Page(
         "not a type",
         "This is not the spelling of a type, or of a size. Sizes that are not numbers are named in an "
         "attribute of the tensor type.",
-        "tensor<?x64xf32>",
-        'tensor<?x64xf32, #dlc.dims<"B, 64">>',
+        '"func.func"() <{sym_name = "f", function_type = (tensor<?x2xf32>) -> tensor<2x?xf32>}> ({\n'
+        "^bb0(%x: tensor<?x2xf32>):\n"
+        '  %y = "array.transpose"(%x) <{axes = array<i64: 1, 0>}> : (tensor<?x2xf32>) -> tensor<2x?xf32>\n'
+        '  "func.return"(%y) : (tensor<2x?xf32>) -> ()\n'
+        "}) : () -> ()",
+        '"func.func"() <{sym_name = "f", function_type = (tensor<4x2xf32>) -> tensor<2x4xf32>}> ({\n'
+        "^bb0(%x: tensor<4x2xf32>):\n"
+        '  %y = "array.transpose"(%x) <{axes = array<i64: 1, 0>}> : (tensor<4x2xf32>) -> tensor<2x4xf32>\n'
+        '  "func.return"(%y) : (tensor<2x4xf32>) -> ()\n'
+        "}) : () -> ()",
     ),
     "D0157": Page(
         "not an attribute value",
         "Attributes are true and false, integers of 64 bits, f64 numbers, strings, @symbols, types, sizes, "
         "constants (dense<...>), integers in array<i64: ...>, and lists of these.",
-        "axes = array<i32: 1, 0>",
-        "axes = array<i64: 1, 0>",
+        '"func.func"() <{sym_name = "f", function_type = (tensor<4x2xf32>) -> tensor<2x4xf32>}> ({\n'
+        "^bb0(%x: tensor<4x2xf32>):\n"
+        '  %y = "array.transpose"(%x) <{axes = array<i32: 1, 0>}> : (tensor<4x2xf32>) -> tensor<2x4xf32>\n'
+        '  "func.return"(%y) : (tensor<2x4xf32>) -> ()\n'
+        "}) : () -> ()",
+        '"func.func"() <{sym_name = "f", function_type = (tensor<4x2xf32>) -> tensor<2x4xf32>}> ({\n'
+        "^bb0(%x: tensor<4x2xf32>):\n"
+        '  %y = "array.transpose"(%x) <{axes = array<i64: 1, 0>}> : (tensor<4x2xf32>) -> tensor<2x4xf32>\n'
+        '  "func.return"(%y) : (tensor<2x4xf32>) -> ()\n'
+        "}) : () -> ()",
     ),
     "D0158": Page(
         "parts that the operation does not declare",
         "An operation has the operands, regions and attributes that its class declares. Attributes with "
         "another purpose have a name with a dot in it, such as `dlc.doc`. `dlc doc NAME` shows the parts.",
+        "func @f (%x: f32[4]) {\n  %y = array.negate {axis=0} %x\n  return %y\n}",
+        "func @f (%x: f32[4]) {\n  %y = array.negate %x\n  return %y\n}",
     ),
     "D0159": Page(
         "parts that do not make an operation",
         "The operation cannot be computed from these operands, attributes and regions, or has another "
         "number of results than are named.",
+        "func @f (%x: f32[4]) {\n  %y, %z = array.negate %x\n  return %y\n}",
+        "func @f (%x: f32[4]) {\n  %y = array.negate %x\n  return %y\n}",
     ),
     "D0160": Page(
         "a region without its end",
         "The last operation of a region, and no other, hands its results over: `func.return`, "
         "`kernel.yield` and others. Only a module has none.",
+        "func @f (%x: f32[4]) {\n  %y = array.negate %x\n}",
+        "func @f (%x: f32[4]) {\n  %y = array.negate %x\n  return %y\n}",
     ),
     "D0162": Page(
         "a symbol that is missing or there twice",
         "Functions and weights of a module have names of their own, and `@name` refers to one of them. "
         "They stand in the module itself, not inside of other operations.",
+        "func @f (%x: f32[4]) {\n  return %x\n}\nfunc @f (%x: f32[4]) {\n  return %x\n}",
+        "func @f (%x: f32[4]) {\n  return %x\n}\nfunc @g (%x: f32[4]) {\n  return %x\n}",
     ),
     "D0163": Page(
         "operations that are not linked as they must be",
@@ -206,6 +246,8 @@ PAGES: dict[str, Page] = {
         "another operation than asked for",
         "The text is one operation; here it must be a module (`builtin.module`), or another kind that the "
         "message names.",
+        '"array.fill"() <{value = 2.0 : f64, type = tensor<f32>}> : () -> tensor<f32>',
+        '"builtin.module"() ({\n}) : () -> ()',
     ),
     "D0164": Page(
         "a plan or loops that no loader takes",
@@ -213,5 +255,13 @@ PAGES: dict[str, Page] = {
         "is checked as every artifact is when it is loaded: memory that overlaps, views outside of what "
         "they are views of, kernels and sizes that do not exist are refused. Evaluated, IR below the graph "
         "fails where it reaches memory or values that are not there.",
+    ),
+    "D0165": Page(
+        "a file without the kernel that it should have",
+        "`--kernel NAME=FILE` puts a kernel of yours in place of the one that dlc makes. The file has a "
+        "function of that name: in `.ll` a `define void @NAME(...)`, in `.dlir` a `loop.func`. Print the "
+        "kernel that dlc makes, change it, and name that file.",
+        "dlc compile mlp.dlm --kernel gemm_0=other.ll",
+        "dlc show mlp.dlm --stage llvm > own.ll\ndlc compile mlp.dlm --kernel gemm_0=own.ll",
     ),
 }

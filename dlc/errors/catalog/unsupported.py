@@ -160,6 +160,21 @@ PAGES: dict[str, Page] = {
         "that of `compress` or `nonzero`, has no such shape, so its entry point is not one for "
         "`dlc.to_jax`. Call the entry point itself with NumPy arrays.",
     ),
+    "D0729": Page(
+        "inner values of code that runs on a GPU",
+        "`--values`, `dlc probe` and `values` of an entry point read the memory of a call between its "
+        "waves. They do that for processors only. The values of the same model for the processor differ by "
+        "rounding; `--interpret` gives them without compiling.",
+        "dlc probe mlp.dlm --target cuda:sm_80",
+        "dlc probe mlp.dlm",
+    ),
+    "D0730": Page(
+        "a kernel of your own for a GPU",
+        "`--kernel` compares a kernel with NumPy before it is used. It runs it for that, which is done for "
+        "processors only.",
+        "dlc compile exp.dlm --target cuda:sm_80 --kernel generic_0=other.ll -o exp.dlc",
+        "dlc compile exp.dlm -o exp.dlc",
+    ),
     "D0740": Page(
         "no MPI",
         "Ranks are processes that MPI starts and that send to each other by it. dlc uses mpi4py, and "

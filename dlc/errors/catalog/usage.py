@@ -28,8 +28,8 @@ PAGES: dict[str, Page] = {
         "an ambiguous or unknown entry point",
         "A model with several entry points needs `--entry`; a model with one does not. An entry point is "
         "an `export fn` of the text.",
-        "dlc run poly.dlm",
-        "dlc run poly.dlm --entry dy",
+        "dlc run poly.dlm --random-inputs 0",
+        "dlc run poly.dlm --random-inputs 0 --entry y",
     ),
     "D0905": Page(
         "not possible at this level, or for this name",
@@ -37,8 +37,8 @@ PAGES: dict[str, Page] = {
         "are taken of graphs, and watched values are those of graphs and kernels: a plan has memory "
         "instead. `--grad y:x` names a result and an input of the entry point; a result without a name "
         "is called like its entry point.",
-        "dlc run model.dlm --grad los:x",
-        "dlc run model.dlm --grad loss:x",
+        "dlc compile exp.dlm --from plan -o exp.dlc",
+        "dlc compile exp.dlm -o exp.dlc",
     ),
     "D0906": Page(
         "inputs, sizes or results by name",
@@ -73,13 +73,15 @@ PAGES: dict[str, Page] = {
         "labels that fit no result",
         "The file of `--labels` has one label a line, as many as the last axis of a result is long. "
         "Without a file, `--top 5` shows the places of the highest numbers of a result of floats.",
+        "dlc run mlp.dlm --weights init:0 --random-inputs 0 --labels labels.txt",
+        "dlc run mlp.dlm --weights init:0 --random-inputs 0 --top 3",
     ),
     "D0911": Page(
         "a value that is not in the call",
         "`--values` names values of the model's text, or `all`. Values that only a derivative or another "
         "entry point computes are not there.",
-        "dlc run mlp.dlm --values hiden",
-        "dlc run mlp.dlm --values hidden",
+        "dlc run mlp.dlm --weights init:0 --random-inputs 0 --values hiden_values",
+        "dlc run mlp.dlm --weights init:0 --random-inputs 0 --values hidden_values",
     ),
     "D0912": Page(
         "a value is NaN or infinite",
@@ -87,8 +89,8 @@ PAGES: dict[str, Page] = {
         "or at the first operation that gives an infinity although all it works on is finite, or NaN "
         "although nothing of that is NaN. Inputs, weights and constants may be infinite, as masks are; "
         "of the former it is said.",
-        "log(p)",
-        "log(max(p, 1e-12))",
+        'dlc run exp.dlm --input "x=[1, 2, 3, nan, 5, 6, 7, 8]" --check-nan',
+        'dlc run exp.dlm --input "x=[1, 2, 3, 4, 5, 6, 7, 8]" --check-nan',
     ),
     "D0913": Page(
         "a name for a new model",
@@ -190,15 +192,15 @@ PAGES: dict[str, Page] = {
         "`--place PATH=DEVICE` runs a submodule on a device: the path is the one that its weights begin "
         "with (`dlc inspect` lists them), the device is written `cpu:1`.",
         "dlc run mlp.dlm --place haed=cpu:1",
-        "dlc run mlp.dlm --place head=cpu:1",
+        "dlc run mlp.dlm --weights init:0 --random-inputs 0 --place net=cpu:1",
     ),
     "D0932": Page(
         "a size to look for that is not clear",
         "`dlc memory --max` looks for the largest value of one named size, such as the batch, with which a "
         "call keeps within the memory. Where an entry point has several, `--dim NAME` says which one is to "
         "grow, and `--dim NAME=SIZE` how large another is; where no size has a name nothing can grow.",
-        "dlc memory gpt.dlm --max 1GiB",
-        "dlc memory gpt.dlm --max 1GiB --dim B --dim T=64",
+        "dlc memory mlp.dlm --max 1",
+        "dlc memory mlp.dlm --max 1MiB",
     ),
     "D0935": Page(
         "64-bit types in JAX",
@@ -226,22 +228,24 @@ PAGES: dict[str, Page] = {
         "two computations differ",
         "The same function gave different numbers before and after something that must not change them: "
         "a mistake in dlc. `--disable-pass` may be a way around it; please report the model.",
+        "dlc compile exp.dlm --kernel generic_0=other.ll -o exp.dlc",
+        "dlc compile exp.dlm -o exp.dlc",
     ),
     "D0927": Page(
         "a session of a model that changes nothing, or one name for two types or two first values",
         "A session holds an array for each `inout` parameter of the entry points, by name. So there must "
         "be one, and where two entry points have `inout` parameters of one name, these have one type, with "
         "the same names of sizes, and one first value.",
-        "model = dlc.compile('digits.dlm')\nmodel.session()",
-        "model = dlc.compile('digits.dlm')\nmodel.predict(image)",
+        "model.session()",
+        "counter.session()",
     ),
     "D0952": Page(
         "a gradient is wrong",
         "Differences of the function, evaluated in f64, give another slope than the compiled gradient. "
         "Either a rule is wrong, one of dlc's or a `with vjp` of the model, or the function jumps at that "
         "place, as `floor` does: other inputs (`--random-inputs 1`) tell.",
-        "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * x",
-        "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * 2 * x",
+        "dlc gradcheck cube.dlm  # cube(x) = x ** 3 with vjp(x, dy) = dy * 2 * x ** 2",
+        "dlc gradcheck right.dlm  # cube(x) = x ** 3 with vjp(x, dy) = dy * 3 * x ** 2",
     ),
     "D0960": Page(
         "a renaming that is refused",
@@ -251,6 +255,8 @@ PAGES: dict[str, Page] = {
     "D0961": Page(
         "no such entry of the cache",
         "`dlc cache explain` takes the beginning of a key that one entry has. `dlc cache ls` lists them.",
+        "dlc cache explain zzz",
+        "dlc cache ls",
     ),
     "D0962": Page(
         "there is no cache",

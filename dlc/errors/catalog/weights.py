@@ -17,33 +17,41 @@ PAGES: dict[str, Page] = {
         "The file does not exist, is a folder or a device, or you may not read it. Paths in a model's "
         "text are relative to the folder of that text; paths on the command line to the folder you are "
         "in.",
-        "dlc run mlp.dlm --weights mpl.safetensors",
-        "dlc run mlp.dlm --weights mlp.safetensors",
+        "dlc run mlp.dlm --random-inputs 0 --weights mpl.safetensors",
+        "dlc run mlp.dlm --random-inputs 0 --weights mlp.safetensors",
     ),
     "D0502": Page(
         "a file cannot be written",
         "The folder does not exist or you may not write there, or the disk is full. Files are written "
         "under a temporary name beside the old one and renamed at the end, so the old file is still "
         "whole.",
+        "dlc compile mlp.dlm -o gone/mlp.dlc",
+        "dlc compile mlp.dlm -o mlp.dlc",
     ),
     "D0503": Page(
         "a weight or data file is damaged",
         "safetensors, npy and npz files are read strictly: what the header says about sizes and places "
         "must agree with the file to the byte, and nothing that could run code (pickle) is read. The "
         "message names the file and the key. Most often the file was cut short: copy it again.",
+        "dlc run mlp.dlm --random-inputs 0 --weights half.safetensors",
+        "dlc run mlp.dlm --random-inputs 0 --weights init:0",
     ),
     "D0504": Page(
         "a weight is missing",
         "The file has no array of the name that the model asks for. Names follow the path of modules, "
         "such as `features.0.w`; a `key` on a param, or a `names` block, maps names that differ.",
-        "param w: f32[64, 10]",
-        'param w: f32[64, 10] key "fc.weight"',
+        "name = next(iter(weights))\n"
+        'np.savez("weights.npz", **{n: w for n, w in weights.items() if n != name})\n'
+        'dlc.compile("mlp.dlm", weights="weights.npz")',
+        'np.savez("weights.npz", **weights)\ndlc.compile("mlp.dlm", weights="weights.npz")',
     ),
     "D0505": Page(
         "a weight is of another type",
         "The array in the file has another dtype or shape than the model declares. Floats are widened, "
         "which is exact, and rounded where `narrow:FILE` asks for it. Nothing else is converted: transpose "
         "or cast it where the file is made, or in a `names` block.",
+        'weights["net.2.b"] = np.zeros(3, np.float32)\ndlc.compile("mlp.dlm", weights=weights)',
+        'weights["net.2.b"] = np.zeros(10, np.float32)\ndlc.compile("mlp.dlm", weights=weights)',
     ),
     "D0506": Page(
         "a path leaves its folder",
@@ -59,19 +67,25 @@ PAGES: dict[str, Page] = {
         "dlc knows f64 f32 f16 bf16, i64 i32 i16 i8, u64 u32 u16 u8 and bool, in the byte order of the "
         "machine. Arrays of text, objects, complex numbers, 8-bit floats or big-endian numbers must be "
         "converted where the file is made.",
+        "name = next(iter(weights))\n"
+        'np.savez("weights.npz", **{**weights, name: weights[name].astype(complex)})\n'
+        'dlc.compile("mlp.dlm", weights="weights.npz")',
+        'np.savez("weights.npz", **weights)\ndlc.compile("mlp.dlm", weights="weights.npz")',
     ),
     "D0510": Page(
         "an initialiser that dlc does not know",
         "The initialiser of a `param` is a call of one of the initialisers that `dlc ops` lists, with "
         "numbers that are known when the model is compiled.",
-        "module M() {\n  param w: f32[4, 4] = gaussian(0.1)\n}",
-        "module M() {\n  param w: f32[4, 4] = normal(0.1)\n}",
+        "param w: f32[4, 4] = gaussian(0.1)",
+        "param w: f32[4, 4] = normal(0.1)",
     ),
     "D0520": Page(
         "an ONNX file is damaged",
         "The bytes are not an ONNX model, or its sizes and positions do not agree with what is "
         "there: raw data of another length, external data beyond the end of its file or with a negative "
         "offset. Most often the file was cut short: copy it again.",
+        "dlc run half.onnx --random-inputs 0",
+        "dlc run mlp.dlm --random-inputs 0 --weights init:0",
     ),
     "D0521": Page(
         "an ONNX graph contradicts itself",
@@ -276,7 +290,15 @@ PAGES: dict[str, Page] = {
         "initial values that the dtype cannot hold",
         "An initialiser gives numbers in f64, and the weight's dtype has none so large: they would "
         "begin as infinity.",
-        "dlc 1\nmodule M { param w: f16[8] = normal(1e6)\n  fn call(x: f16[8]) -> f16[8] = x * w }",
-        "dlc 1\nmodule M { param w: f16[8] = normal(10)\n  fn call(x: f16[8]) -> f16[8] = x * w }",
+        "dlc 1\n"
+        "module M {\n"
+        "  param w: f16[8] = normal(1e6)\n"
+        "  export fn f(x: f16[8]) -> f16[8] = x * w\n"
+        "}",
+        "dlc 1\n"
+        "module M {\n"
+        "  param w: f16[8] = normal(1.0)\n"
+        "  export fn f(x: f16[8]) -> f16[8] = x * w\n"
+        "}",
     ),
 }

@@ -33,6 +33,8 @@ MAX_OPERATIONS = 160
 FREE_OPERATIONS = 2
 """The most arithmetic operations that are repeated rather than stored and loaded."""
 
+FUSED_WITH_READER = "fused with the kernel that reads it"
+
 CHEAP = (
     scalar.Add,
     scalar.Subtract,
@@ -153,11 +155,12 @@ class _Fusion:
             producer, consumer, argument, counts, self.limits
         )
         if reason:
-            self.log.refused(reason, value)
+            self.log.refused(reason, value, beside=consumer)
             return False
         if not self.rewriter.count.take():
             return False
-        self.log.did("fuse into its reader", value)
+        self.log.did("fuse into its reader", value, beside=consumer)
+        self.rewriter.values.shared(value, consumer.result)
         loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
         is_only_reader = len(loads) == 1 and len(value.uses) == 1 and value.uses[consumer] == 1
         if (
@@ -173,20 +176,29 @@ class _Fusion:
         self._facts[consumer] = replace(consumer_facts, count=count)
         if producer.is_unused:
             del self._facts[producer]
-            self.rewriter.erase(producer, Gone("fused into the kernel that reads it"))
+            self.rewriter.erase(producer, _into(consumer, "fused into the kernel that reads it"))
         return True
 
     # Consumers behind producers.
 
     def _append(self, consumer: kernel.Generic) -> None:
-        if not self.facts(consumer).is_map or len(consumer.results) != 1:
-            return
+        is_map = self.facts(consumer).is_map and len(consumer.results) == 1
         for argument, value in _inputs(consumer):
             producer = _origin(value).op
-            if isinstance(producer, Product | kernel.Generic) and self._append_to(
+            if not is_map:
+                self._note_no_epilogue(producer, consumer, value)
+            elif isinstance(producer, Product | kernel.Generic) and self._append_to(
                 producer, consumer, argument, value
             ):
                 return
+
+    def _note_no_epilogue(
+        self, producer: Op | None, consumer: kernel.Generic, value: Value
+    ) -> None:
+        """Record why a kernel is no epilogue of one that is not inlined into it either."""
+        is_map = isinstance(producer, kernel.Generic) and self.facts(producer).is_map
+        if isinstance(producer, Product | kernel.Generic) and not is_map:
+            self.log.refused("its reader is no formula of single elements", value, beside=consumer)
 
     def _append_to(
         self,
@@ -202,7 +214,7 @@ class _Fusion:
             or self.limits.too_large(self._count(producer) + self.facts(consumer).count)
         )
         if reason:
-            self.log.refused(reason, value)
+            self.log.refused(reason, value, beside=consumer)
             return False
         if not self.rewriter.count.take():
             return False
@@ -210,11 +222,11 @@ class _Fusion:
             # Only a reshape is between the two: regroup the consumer over the domain of the producer.
             regrouped = regroup_like(consumer, argument, producer.domain, self.rewriter)
             if regrouped is None:
-                self.log.refused("its reader iterates over other axes", value)
+                self.log.refused("its reader iterates over other axes", value, beside=consumer)
                 return False
             consumer, argument = regrouped
-            self._drop_reshapes(value)
-        self.log.did("fuse as epilogue", consumer, of=producer.name)
+            self._drop_reshapes(value, producer)
+        self.log.did("fuse as epilogue", consumer, beside=producer, of=producer.name)
         assert consumer.parent is not None
         consumer.parent.move(producer, consumer)
         _append_formula(producer, consumer, argument)
@@ -222,7 +234,7 @@ class _Fusion:
             if isinstance(fused_op, kernel.Generic):
                 self._facts.pop(fused_op, None)
         result = producer.result
-        self.rewriter.values.replaced(result, None, Gone("fused with the kernel that reads it"))
+        self.rewriter.values.replaced(result, None, _into(producer, FUSED_WITH_READER))
         result.type, result.name = kernel.array_type(consumer.result), None
         self.rewriter.replace(consumer, result, relation=EQUAL)
         return True
@@ -248,12 +260,17 @@ class _Fusion:
                 return "its reader also reads a product that can run beside it"
         return ""
 
-    def _drop_reshapes(self, value: Value) -> None:
+    def _drop_reshapes(self, value: Value, producer: Product | kernel.Generic) -> None:
         """Erase a chain of unused reshapes."""
         while isinstance(value.op, array.Reshape) and not value.uses:
             reshape = value.op
             value = reshape.source
-            self.rewriter.erase(reshape, Gone("fused with the kernel that reads it"))
+            self.rewriter.erase(reshape, _into(producer, FUSED_WITH_READER))
+
+
+def _into(kernel_op: Op, why: str) -> Gone:
+    """What becomes of a value that a kernel computes on its way."""
+    return Gone(why, into=kernel_op.results[0])
 
 
 def _inline_formula(

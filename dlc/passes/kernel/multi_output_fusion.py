@@ -190,7 +190,7 @@ def _merge(
         new.name = old.name
         rewriter.values.replaced(old, new, EQUAL)
         old.replace_by(new)
-    rewriter.erase(earlier, Gone("computed together with what reads it"))
+    rewriter.erase(earlier, Gone("computed together with what reads it", into=merged.results[0]))
     return merged
 
 

@@ -7,7 +7,7 @@ defaults, lists, new sizes and errors take the slow path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from dlc.runtime.abi import Root, TraceWord
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
-from dlc.runtime.artifact.spelling import dims_text
+from dlc.runtime.artifact.spelling import dims_text, python_name
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
@@ -63,6 +63,12 @@ class TraceRecord(NamedTuple):
     end: int
 
 
+Observe: TypeAlias = Callable[
+    [Artifact, Sequence[str], str, Mapping[str, object], int], dict[str, NDArray[np.generic]]
+]
+"""Inner values of a call: from the artifact, names, the entry point, its arguments, and threads."""
+
+
 class EntryPoint:
     """A function of a loaded model. Call it with arrays, by position or by name.
 
@@ -76,6 +82,9 @@ class EntryPoint:
     Raises CallError before anything runs if the arguments do not fit, or with the line of the model that
     failed.
     """
+
+    observers: ClassVar[list[Callable[[], Observe]]] = []
+    """One that gives what `values` asks, or none: the compiler stands above, so the package sets it."""
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
         self._entry = entry
@@ -351,6 +360,31 @@ class EntryPoint:
             traced,
         )
         return profiled.profile(subject, measured, rounds)
+
+    def values(
+        self, names: Sequence[str], /, *args: object, **named: object
+    ) -> dict[str, NDArray[np.generic]]:
+        """Inner values of a call, by their names in the text: `values(["h", "blocks[7].*"], x)`.
+
+        A value in loops has a first axis for each loop. The numbers are those of this machine code, the
+        results of the call the same to the bit; values that were fused away are `recomputed` from the
+        nearest ones. Arrays that a call changes stay as they are. Unlike calls it needs the compiler, and
+        takes as long as compiling. Raises UsageError (D0911) for values that there are not.
+        """
+        given = {
+            python_name(item.name): value for item, value in zip(self.inputs, args, strict=False)
+        }
+        if len(args) > len(self.inputs) or given.keys() & named.keys():
+            self._reader.read(args, named)  # says what is wrong
+        if not self.observers:
+            raise CallError(
+                f"{self.name}: inner values need the compiler, and the runtime was imported alone",
+                code="D0811",
+                help="load the model with dlc.load",
+            )
+        values = {**given, **named}
+        observe = self.observers[0]()
+        return observe(self.artifact, names, self.name, values, self.threads)
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""

@@ -29,6 +29,8 @@ def format_source(text: str, name: str) -> str:
     """
     parsed = _parsed(text, name)
     formatted, settled = _laid_out(parsed)
+    if formatted == text:
+        return text
     again = _parsed(formatted, name)
     if not same(again.file, parsed.file):
         raise InternalError(f"formatting {name} would change its meaning")

@@ -33,7 +33,26 @@ def walk(node: Node) -> Iterator[Node]:
 
 def same(one: Node, other: Node) -> bool:
     """Whether two trees say the same, wherever they stand."""
-    return dump(one) == dump(other)
+    waiting: list[tuple[object, object]] = [(one, other)]
+    while waiting:
+        left, right = waiting.pop()
+        ones, others = _items(left), _items(right)
+        if ones is not None and others is not None:
+            if len(ones) != len(others):
+                return False
+            waiting += zip(ones, others, strict=True)
+        elif isinstance(left, Node):
+            if type(left) is not type(right):
+                return False
+            names = _telling_fields(type(left))
+            waiting += [(getattr(left, name), getattr(right, name)) for name in names]
+        elif type(left) is not type(right) or repr(left) != repr(right):  # 0.0 and -0.0 differ
+            return False
+    return True
+
+
+def _items(value: object) -> tuple[object, ...] | None:
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
 
 
 def dump(node: Node) -> str:

@@ -15,12 +15,14 @@ import pytest
 from dlc.codegen.llvm.text import WRITERS, FunctionText
 from dlc.dialects import array, kernel
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.dialects.expr import Expr
+from dlc.dialects.expr import Expr, Pointer
 from dlc.ir.clone import changed
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.rewrite import EQUAL, Rewriter
+from dlc.ir.types import DType
 from dlc.lowering import math
 from dlc.lowering.cpu import generic as cpu_generic
+from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.graph_to_kernel.arrays import LOWERINGS
 from dlc.lowering.math.term import Term
 from dlc.passes.kernel import fold_operands, fuse
@@ -42,6 +44,7 @@ class Planted:
     level: str
     pass_name: str
     op: str
+    target: str = "cpu"
 
 
 def model(body: str, inputs: str = "x: f32[4, 6]", extra: str = "") -> str:
@@ -260,6 +263,25 @@ def instruction(cls: type[Op], old: str, new: str) -> Callable[[Patch], None]:
         patch.setitem(WRITERS, cls, wrong)
 
     return plant
+
+
+def without_barriers(patch: Patch) -> None:
+    """The threads of a block do not wait for each other."""
+
+    def wrong(self: GridWriter) -> None:
+        """No barrier."""
+
+    patch.setattr(GridWriter, "barrier", wrong)
+
+
+def with_little_shared_memory(patch: Patch) -> None:
+    """Buffers in shared memory have half of the elements that they should."""
+    right = GridWriter.shared
+
+    def wrong(self: GridWriter, elements: int, dtype: DType) -> Pointer:
+        return right(self, max(1, elements // 2), dtype)
+
+    patch.setattr(GridWriter, "shared", wrong)
 
 
 def misplaced_rows(patch: Patch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.fuzz.texts import random_case
 from dlc.driver.compile.entries import entry_points
+from dlc.driver.compile.settings import Settings
 from dlc.driver.diff.report import Departed, compare_levels
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
@@ -16,6 +17,7 @@ from dlc.driver.source.open import open_model
 from dlc.errors import CallError
 from tests.documents import ROOT
 from tests.driver.diff.planted import PLANTED, Planted
+from tests.driver.diff.planted_more import MORE
 
 QUICK = {
     "a transpose of a square is dropped",
@@ -24,13 +26,15 @@ QUICK = {
     "equal types count as equal inputs",
     "tanh is sigmoid",
     "fsub is fadd",
+    "a constant of exp is off by 0.1 per mille",
+    "a barrier of a sum is left out",
 }
 """The mistakes of the quick suite: one of each level."""
 MOST_LINES = 14
 
 
-def departed(text: str, folder: Path | None, *, seed: int = 0) -> Departed:
-    request = CompileRequest("model.dlm", text=text)
+def departed(text: str, folder: Path | None, *, seed: int = 0, target: str = "cpu") -> Departed:
+    request = CompileRequest("model.dlm", text=text, settings=Settings(target=target))
     call_request = CallRequest("model.dlm", seed=seed)
     return compare_levels(request, call_request, folder=folder, reduce=folder is not None)
 
@@ -39,14 +43,14 @@ def departed(text: str, folder: Path | None, *, seed: int = 0) -> Departed:
     "planted",
     [
         pytest.param(one, id=one.name, marks=[] if one.name in QUICK else pytest.mark.long)
-        for one in PLANTED
+        for one in (*PLANTED, *MORE)
     ],
 )
 def test_a_planted_mistake_is_named_and_reduced(
     planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted.plant(monkeypatch)
-    found = departed(planted.text, tmp_path)
+    found = departed(planted.text, tmp_path, target=planted.target)
     assert found.fault is not None
     assert (found.fault.level, found.fault.pass_name) == (planted.level, planted.pass_name)
     assert planted.op in found.fault.op

@@ -1,0 +1,79 @@
+"""The questions that `dlc why MODEL QUESTION` answers, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.driver.compile.flags import settings_of_flags
+from dlc.driver.memory.asked import models_of
+from dlc.driver.report.questions import alive, copied, fused, kernel, layout, on_gpu, recomputed
+from dlc.driver.report.questions.answers import Answer, Question
+from dlc.driver.report.questions.traced import Traced, entries_of, trace
+from dlc.driver.run.request import CompileRequest
+from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
+from dlc.runtime.artifact.contents import Artifact
+
+QUESTIONS = {
+    question.name: question
+    for question in (
+        Question("fused", ("A", "B"), "does one kernel compute both", fused.answer),
+        Question("copied", ("A",), "are its elements copied", copied.answer),
+        Question("layout", ("A",), "in which order do its elements lie in memory", layout.answer),
+        Question("kernel", ("A",), "which kernel computes it", kernel.answer),
+        Question("alive", ("A",), "how long is its memory in use", alive.answer),
+        Question("recomputed", ("A",), "is it computed more than once", recomputed.answer),
+        Question("on-gpu", ("A",), "does a GPU compute it", on_gpu.answer),
+    )
+}
+
+
+def question_of(words: Sequence[str]) -> Question | None:
+    """The question that the words of a command line ask; None where they are words to look for.
+
+    Raises UsageError (D0901) for a question about another number of values.
+    """
+    question = QUESTIONS.get(words[0]) if words else None
+    if question is None or len(words) == 1:
+        return None
+    if len(words) - 1 != len(question.about):
+        wanted = " ".join((question.name, *question.about))
+        raise UsageError(
+            f"{question.name} asks about {len(question.about)} values, found {len(words) - 1}",
+            code="D0901",
+            help=f"write dlc why MODEL {wanted}",
+        )
+    return question
+
+
+def answer_question(
+    request: CompileRequest, question: Question, names: Sequence[str], entry: str | None = None
+) -> tuple[str, Answer]:
+    """The entry point that has the values, and the answer.
+
+    It is compiled as the decisions of an artifact say it was, down to loops. Raises UsageError (D0911)
+    where no entry point has values of these names.
+    """
+    settings = request.settings
+    if request.is_compiled:
+        settings = settings_of_flags(Artifact.read(request.path).manifest.compiler.flags)
+    failure: UsageError | None = None
+    names_there: list[str] = []
+    for number, model in enumerate(models_of(request, entry)):
+        for name in entries_of(model) if entry is None else [entry]:
+            fresh = list(models_of(request, entry))[number]
+            traced: Traced = trace(fresh, settings, name)
+            try:
+                return name, question.answer(traced, [traced.node(each) for each in names])
+            except UsageError as error:
+                failure = failure or error
+                names_there += traced.nodes
+    if failure is None:
+        raise UsageError("the model has no entry point", code="D0904", help="write `export fn`")
+    unknown = next((each for each in names if each not in names_there), names[0])
+    hint = did_you_mean(unknown, names_there)
+    raise (
+        failure
+        if hint is None
+        else UsageError(f"no entry point has a value {unknown}", code="D0911", help=hint)
+    )

@@ -1,0 +1,120 @@
+"""`dlc why MODEL QUESTION`: answers with the reason, the figures and what would change it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlc.driver.compile.settings import Settings
+from dlc.driver.report.questions import fused
+from dlc.driver.report.questions.answers import Answer
+from dlc.driver.report.questions.registry import QUESTIONS, answer_question, question_of
+from dlc.driver.report.questions.traced import Traced, entries_of, trace
+from dlc.driver.run.request import CompileRequest
+from dlc.errors import UsageError
+from tests.example_models import FOLDER, NAMES, SMALLER
+from tests.suites import every
+
+NETWORKS = tuple(sorted(str(path.relative_to(FOLDER)) for path in FOLDER.glob("networks/**/*.dlm")))
+
+TEXT = """dlc 1
+export fn f(x: f32[64, 64], w: f32[64, 64]) -> f32[64, 64] {
+  let product = x @ w
+  let positive = relu(product)
+  let total = sum(positive, axis=1)
+  let other = exp(x)
+  let turned = other[::-1]
+  return positive * total[:, new] + other + turned
+}
+"""
+
+
+def requested(name: str) -> CompileRequest:
+    return CompileRequest(str(FOLDER / name), parameters=SMALLER.get(Path(name).stem, {}))
+
+
+def traces(request: CompileRequest) -> list[Traced]:
+    names = entries_of(request.open())
+    return [trace(request.open(), request.settings, name) for name in names]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> CompileRequest:
+    (tmp_path / "f.dlm").write_text(TEXT)
+    return CompileRequest(str(tmp_path / "f.dlm"))
+
+
+def ask(request: CompileRequest, *words: str) -> Answer:
+    question = question_of(words)
+    assert question is not None
+    return answer_question(request, question, words[1:])[1]
+
+
+@pytest.mark.parametrize("name", every(5, [*[f"{name}.dlm" for name in NAMES], *NETWORKS]))
+def test_two_neighbouring_operations_are_fused_or_there_is_a_reason(name: str) -> None:
+    for traced in traces(requested(name)):
+        for one, other in traced.neighbours():
+            answer = fused.answer(traced, [traced.nodes[one], traced.nodes[other]])
+            assert answer.verdict in ("yes", "no")
+            assert answer.reason, (one, other)
+            shared = traced.kernels.get(one, set()) & traced.kernels.get(other, set())
+            assert answer.verdict == "no" or shared
+
+
+def test_every_question_has_an_answer_about_every_value(model: CompileRequest) -> None:
+    (traced,) = traces(model)
+    for row in QUESTIONS.values():
+        for node in traced.nodes.values():
+            answer = row.answer(traced, [node] * len(row.about))
+            assert answer.verdict and answer.reason and answer.text.startswith(answer.verdict)
+
+
+def test_an_epilogue_is_fused_and_a_reduction_is_not(model: CompileRequest) -> None:
+    yes = ask(model, "fused", "product", "positive")
+    assert (yes.verdict, yes.evidence) == (
+        "yes",
+        ("+ fuse: fuse as epilogue (of kernel.gemm)",),
+    )
+    assert ask(model, "fused", "positive", "product") == yes
+    no = ask(model, "fused", "positive", "total")
+    assert (no.verdict, no.reason) == ("no", "its reader is no formula of single elements")
+
+
+def test_what_would_change_a_refusal_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "f.dlm"
+    path.write_text(
+        "dlc 1\nexport fn f(x: f32[8]) -> (f32[8], f32[8]) {\n"
+        "  let h = exp(x)\n  let a = sort(h)\n  let b = sum(h) * x\n  return (a, b)\n}\n"
+    )
+    none = ask(CompileRequest(str(path), settings=Settings(0)), "fused", "h", "a")
+    assert none.verdict == "no"
+    without = CompileRequest(str(path), settings=Settings(disabled=frozenset({"fuse"})))
+    assert ask(without, "fused", "h", "reduce_sum").change == "leave out --disable-pass=fuse"
+
+
+def test_memory_is_told_with_waves_bytes_and_readers(model: CompileRequest) -> None:
+    alive = ask(model, "alive", "positive")
+    assert "16384 bytes" in alive.reason and "waves" in alive.reason
+    assert any(line.startswith("read by generic") for line in alive.evidence)
+    assert ask(model, "alive", "x").verdict == "always"
+    assert ask(model, "alive", "product").verdict == "never"
+    assert ask(model, "layout", "positive").reason.startswith("f32[64, 64], row-major")
+    assert ask(model, "copied", "turned").verdict == "no"
+    assert ask(model, "on-gpu", "total").verdict == "no"
+
+
+def test_a_value_is_named_by_its_line_too(model: CompileRequest) -> None:
+    assert ask(model, "kernel", "4") == ask(model, "kernel", "f.dlm:4")
+    assert ask(model, "kernel", "4") == ask(model, "kernel", "positive")
+
+
+def test_wrong_questions_have_a_way_out(model: CompileRequest) -> None:
+    with pytest.raises(UsageError, match="did you mean positive") as caught:
+        ask(model, "kernel", "positve")
+    assert caught.value.diagnostics[0].code == "D0911"
+    with pytest.raises(UsageError, match="write dlc why MODEL fused A B"):
+        question_of(("fused", "a"))
+    assert question_of(("fuse", "a")) is None
+    assert question_of(("kernel",)) is None
+    assert question_of(()) is None
