@@ -1,0 +1,167 @@
+"""The module that each operation of a function belongs to, as a path: `("h.0", "attn", "query")`.
+
+Names of values and of weights begin with the path of their module, in texts as well as in files that other
+frameworks exported. An operation without a named value or a weight belongs to what its neighbours have in
+common: the sum of a residual block to the block, an activation to the module around the two layers that it
+stands between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlc.dialects import func, weight
+from dlc.ir.core import Block, Op, Value
+
+Path = tuple[str, ...]
+
+
+def module_paths(function: func.Func, layers: Collection[str] = ()) -> dict[Op, Path]:
+    """The path of each operation of a function and of the regions of its operations.
+
+    `layers` are the paths of the model's modules, as far as they are known: then no other path is given.
+    """
+    names = _Names({components(layer) for layer in layers if layer})
+    paths: dict[Op, Path] = {}
+    _walk(function.body, (), names, paths)
+    return paths
+
+
+def components(name: str) -> Path:
+    """The parts of a path; a number belongs to the name before it.
+
+    >>> components("h.0.attn.query"), components("/layer1/layer1.0/conv1")
+    (('h.0', 'attn', 'query'), ('layer1', 'layer1.0', 'conv1'))
+    """
+    if "/" in name:
+        return tuple(part for part in name.split("/") if part)
+    parts: list[str] = []
+    for part in name.split("."):
+        if part.isdecimal() and parts:
+            parts[-1] = f"{parts[-1]}.{part}"
+        else:
+            parts.append(part)
+    return tuple(parts)
+
+
+@dataclass(slots=True)
+class _Names:
+    """The paths that are known, and the names of weights by the values that hold them."""
+
+    known: Collection[Path]
+    weights: dict[Value, str] = field(default_factory=dict[Value, str])
+
+    def path(self, op: Op) -> Path | None:
+        """The path that the names of its results say, or the common one of its weights."""
+        names = [value.name for value in op.results if value.name]
+        named = [path for name in names if (path := self._module(name))]
+        if named:
+            return named[0]
+        weights = [self.weights[value] for value in op.operands if value in self.weights]
+        paths = [path for name in weights if (path := self._module(name)) is not None]
+        return common(paths) if paths else None
+
+    def _module(self, name: str) -> Path | None:
+        path = components(name)[:-1]
+        if self.known:
+            return next((path[:n] for n in range(len(path), 0, -1) if path[:n] in self.known), ())
+        return path or None
+
+
+def common(paths: Iterable[Path]) -> Path:
+    """The path that all have in common.
+
+    >>> common([("h.0", "attn", "query"), ("h.0", "attn", "key")])
+    ('h.0', 'attn')
+    """
+    first, *rest = [*paths] or [()]
+    length = len(first)
+    for path in rest:
+        length = min(length, len(path))
+        while first[:length] != path[:length]:
+            length -= 1
+    return first[:length]
+
+
+def _walk(block: Block, around: Path, names: _Names, paths: dict[Op, Path]) -> None:
+    """Settle the operations of a block, which stands in a module, and of the blocks in it."""
+    pending = [(block, around)]
+    while pending:
+        block, around = pending.pop()
+        _note_weights(block, names.weights)
+        named = {op: path for op in block if (path := names.path(op)) is not None}
+        later = _later(block, named)
+        for op in block:
+            before = [
+                paths[value.op]
+                for value in op.operands
+                if value.op in paths and value.op.operands and value not in names.weights
+            ]
+            path = named.get(op)
+            if path is None:
+                path = _settled(before, later.get(op), around)
+            paths[op] = path
+            if op.name.startswith("flow."):
+                for region in op.regions:
+                    _pass_on(op, region, names.weights)
+                    pending.append((region, path))
+
+
+def _note_weights(block: Block, weights: dict[Value, str]) -> None:
+    """Note what holds a weight, also in another shape."""
+    for op in block:
+        if isinstance(op, weight.Get):
+            weights[op.result] = op.symbol.name
+        elif len(op.operands) == 1 and len(op.results) == 1 and op.operands[0] in weights:
+            weights[op.result] = weights[op.operands[0]]
+
+
+def _pass_on(op: Op, region: Block, weights: dict[Value, str]) -> None:
+    """Note the arguments of a region that are weights: the last are the last operands."""
+    count = min(len(region.arguments), len(op.operands))
+    pairs = zip(region.arguments[-count:], op.operands[-count:], strict=True) if count else ()
+    for argument, operand in pairs:
+        if operand in weights:
+            weights[argument] = weights[operand]
+
+
+def _later(block: Block, named: Mapping[Op, Path]) -> dict[Op, Path]:
+    """The path of the first named operation that needs each one's results."""
+    later: dict[Op, Path] = {}
+    for op in reversed(list(block)):
+        path = named.get(op, later.get(op))
+        for value in op.operands:
+            if value.op is not None and path is not None:
+                later[value.op] = path
+    return later
+
+
+def _settled(before: Sequence[Path], after: Path | None, around: Path) -> Path:
+    """The path of an operation without one, from those of what it reads and of what reads it.
+
+    What reads nothing, such as a mask of positions, belongs to its reader.
+    """
+    if not before:
+        return around if after is None else after
+    if after is None:
+        return _between(before[-1], around)
+    nearest = max(reversed(before), key=lambda path: len(common([path, after])))
+    return _between(nearest, after)
+
+
+def _between(before: Path, after: Path) -> Path:
+    """The module of what stands between two others.
+
+    >>> _between(("h.0", "attn", "query"), ("h.0", "attn", "out")), _between(("conv",), ("head",))
+    (('h.0', 'attn'), ())
+
+    The end of a module of a sequence still belongs to it:
+
+    >>> _between(("h.0", "mlp"), ("h.1", "norm"))
+    ('h.0',)
+    """
+    length = len(common([before, after]))
+    if length + 1 < len(before) and before[length].rpartition(".")[2].isdecimal():
+        length += 1
+    return before[:length]
