@@ -51,8 +51,8 @@ class Box:
     """The box of one node: a title, small print, and below it a note for each value that leaves.
 
     `kind` is input, weight, constant, op or result; group, for a box with a graph `inside` it. Inside,
-    enter and leave are the places at which values cross the border, and name is the title, left of what enters.
-    `ports` is how many edges end at it; `key` is for who draws it.
+    enter and leave are the places at which values cross the border, and name is the title, left of what
+    enters. `ports` is how many edges end at it; `key` is for who draws it.
     """
 
     kind: str
