@@ -1,0 +1,70 @@
+"""The page as one HTML file: its style, its scripts and its data are inside, and it loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+
+from dlc.driver.report.page.data import page_data
+from dlc.driver.report.page.schema import JsonPage
+from dlc.driver.run.request import CompileRequest
+
+ASSETS = Path(__file__).parent / "assets"
+SCRIPTS = ("layout", "model", "code", "graph", "memory", "inspector", "search", "page")
+"""In the order in which they need each other."""
+LARGEST = 4_500_000
+"""Bytes of data from which on texts are left out, so that a page stays below 5 MB."""
+LEFT_OUT = ("llvm", "asm", "ptx", "loop")
+"""The levels whose texts are left out, in order."""
+
+
+def html_page(
+    request: CompileRequest,
+    entry: str | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> str:
+    """A page that shows a model at every level. Raises what `page_data` does."""
+    return page_of(page_data(request, entry, dims))
+
+
+def page_of(data: JsonPage) -> str:
+    """The page for this data. A text too long for a page is left out, which its level says."""
+    packed = _packed(data)
+    for name in LEFT_OUT:
+        if len(packed) <= LARGEST:
+            break
+        _leave_out(data, name)
+        packed = _packed(data)
+    parts = {
+        "title": escape(data["model"]),
+        "style": _asset("page.css"),
+        "data": packed,
+        "scripts": "\n".join(_asset(f"{name}.js") for name in SCRIPTS),
+    }
+    template = _asset("page.html")
+    return re.sub(r"\{(title|style|data|scripts)\}", lambda name: parts[name[1]], template)
+
+
+def _packed(data: JsonPage) -> str:
+    """JSON, compressed by zlib, in base 64: what a browser unpacks by itself."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _leave_out(data: JsonPage, name: str) -> None:
+    for level in data["levels"]:
+        if level["name"] == name:
+            size = len(level["text"])
+            level["text"] = f"{size} letters: too long for a page; dlc show --stage {name} prints it"
+            level["lines"] = []
+    for node in data["nodes"].values():
+        node["at"].pop(name, None)
+
+
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8").rstrip()
