@@ -8,11 +8,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias, cast
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+Answer: TypeAlias = Mapping[str, object]
+"""An answer of the browser, or an event."""
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
 """The sandbox needs rights that a container does not give; the page is our own."""
 
@@ -23,8 +26,10 @@ def find_browser() -> str | None:
 
 
 class Page:
-    """An open page. What its script throws or logs as an error is in `errors`, each address that it asked for
-    in `requests`."""
+    """An open page.
+
+    What its script throws or logs as an error is in `errors`, each address that it asked for in `requests`.
+    """
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from = to_browser, from_browser
@@ -38,11 +43,11 @@ class Page:
         """Make a page, and hear what happens in it."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
+        self._session = str(attached["sessionId"])
         for domain in ("Page", "Runtime", "Network"):
             self.call(f"{domain}.enable")
 
-    def call(self, method: str, **parameters: object) -> dict[str, object]:
+    def call(self, method: str, **parameters: object) -> Answer:
         """The result of a command of the protocol."""
         self._number += 1
         message: dict[str, object] = {"id": self._number, "method": method, "params": parameters}
@@ -54,10 +59,10 @@ class Page:
             if answer.get("id") == self._number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
-                return answer["result"]
+                return cast(Answer, answer["result"])
             self._hear(answer)
 
-    def _next(self) -> dict[str, object]:
+    def _next(self) -> Answer:
         while b"\0" not in self._read:
             data = os.read(self._from, 1 << 20)
             if not data:
@@ -66,12 +71,13 @@ class Page:
         message, _, self._read = self._read.partition(b"\0")
         return json.loads(message)
 
-    def _hear(self, event: dict[str, object]) -> None:
+    def _hear(self, event: Answer) -> None:
+        parameters = json.dumps(event.get("params"))
         match event:
-            case {"method": "Runtime.exceptionThrown", "params": {"exceptionDetails": details}}:
-                self.errors.append(json.dumps(details)[:2000])
-            case {"method": "Runtime.consoleAPICalled", "params": {"type": "error", "args": args}}:
-                self.errors.append(json.dumps(args)[:2000])
+            case {"method": "Runtime.exceptionThrown"}:
+                self.errors.append(parameters[:2000])
+            case {"method": "Runtime.consoleAPICalled", "params": {"type": "error"}}:
+                self.errors.append(parameters[:2000])
             case {"method": "Network.requestWillBeSent", "params": {"request": {"url": str(url)}}}:
                 self.requests.append(url)
             case _:
@@ -117,11 +123,7 @@ class Page:
         )
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:2000])
-        match answer["result"]:
-            case {"value": value}:
-                return value
-            case _:
-                return None
+        return cast(Answer, answer["result"]).get("value")
 
     def press(self, key: str) -> None:
         """Press a key, which is a letter or has a name such as `Enter`."""
@@ -134,9 +136,7 @@ class Page:
     def click(self, x: float, y: float) -> None:
         """Click at a point of the screen."""
         for kind in ("mousePressed", "mouseReleased"):
-            self.call(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
-            )
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, path: Path) -> None:
         """Write what is to be seen as a PNG file."""
@@ -146,25 +146,23 @@ class Page:
 
 
 @contextmanager
-def browser_page() -> Iterator[Page]:
+def browser_page() -> Generator[Page]:
     """A page in a browser of its own, which ends afterwards."""
     program = find_browser()
     assert program is not None
     to_read, to_write = os.pipe()
     from_read, from_write = os.pipe()
-
-    def as_chromium_expects() -> None:
-        os.dup2(to_read, 3)
-        os.dup2(from_write, 4)
-
+    as_it_expects = f'exec "$@" 3<&{to_read} 4>&{from_write}'
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [program, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}"],
+            [
+                *("sh", "-c", as_it_expects, "sh", program, *FLAGS),
+                *("--remote-debugging-pipe", f"--user-data-dir={profile}"),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(3, 4, to_read, from_write),
-            preexec_fn=as_chromium_expects,
+            pass_fds=(to_read, from_write),
         )
         os.close(to_read)
         os.close(from_write)

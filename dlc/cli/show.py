@@ -52,6 +52,12 @@ def command(
         bool,
         typer.Option("--svg", help="Draw --stage graph or kernel, without --after and --changed."),
     ] = False,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write a page that shows every level, and what came of what."
+        ),
+    ] = None,
     short: Annotated[
         bool, typer.Option("--short", help="IR in the short spelling: types are inferred.")
     ] = False,
@@ -61,8 +67,18 @@ def command(
 ) -> None:
     """Show a model at a stage between its text and machine code."""
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg, short)
+    request = replace(compilation.of(model), to_train=train)
+    if html is not None:
+        with progress(f"compiling {model}"):
+            size = driver.write_page(request, shown, html)
+        result = {"model": model, "page": html, "bytes": size}
+        if as_json:
+            print_json(result)
+        else:
+            print_text(f"{html}: {size:,} bytes\n")
+        return
     with progress(f"compiling {model}"):
-        text = driver.show_stage(replace(compilation.of(model), to_train=train), shown)
+        text = driver.show_stage(request, shown)
     if as_json:
         print_json({"model": model, "stage": stage, "text": text})
     else:

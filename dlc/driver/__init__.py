@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dlc.driver.report.inspect import Inspection, inspect_file
     from dlc.driver.report.instances import PlacedInstance, place_instance
     from dlc.driver.report.loss_curve import write_curve
+    from dlc.driver.report.page.page import write_page
     from dlc.driver.report.show import Shown, show_stage
     from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
@@ -136,6 +137,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.report.instances as home
         case "write_curve":
             import dlc.driver.report.loss_curve as home
+        case "write_page":
+            import dlc.driver.report.page.page as home
         case "Shown" | "show_stage":
             import dlc.driver.report.show as home
         case "stubs":

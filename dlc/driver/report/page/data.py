@@ -19,7 +19,7 @@ from dlc.driver.compile.entries import (
 )
 from dlc.driver.compile.job import CompileJob
 from dlc.driver.compile.pipelines import STAGES
-from dlc.driver.memory.asked import compile_for_plan, entry_plans
+from dlc.driver.memory.asked import EntryPlan, compile_for_plan, entry_plans
 from dlc.driver.report.graph_drawing import graph_of
 from dlc.driver.report.module_paths import Path, components, module_paths
 from dlc.driver.report.page.drawing import graph_data
@@ -43,6 +43,7 @@ from dlc.driver.report.page.schema import (
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
+from dlc.errors import CallError
 from dlc.ir.core import Op
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType
@@ -54,13 +55,11 @@ VERSION = 1
 """Of the data."""
 
 
-def page_data(
-    request: CompileRequest, entry: str | None = None, dims: Mapping[str, int] | None = None
-) -> JsonPage:
+def page_data(request: CompileRequest, entry: str | None = None) -> JsonPage:
     """Compile a model and describe it at every level, or one of its entry points.
 
-    `dims` are the sizes at which memory is shown; others are the largest. Raises what compiling does, and
-    UsageError (D0904) for an entry point that does not exist.
+    Memory is shown at the largest sizes. Raises what compiling does, and UsageError (D0904) for an entry
+    point that does not exist.
     """
     model = request.open()
     with model.quoting():
@@ -70,7 +69,7 @@ def page_data(
         find_entry(model.module, entry)
         if model.training is None:
             keep_entry(model.module, entry)
-    return _Collector(model, request, dims or {}).collect()
+    return _Collector(model, request).collect()
 
 
 @dataclass(slots=True)
@@ -79,7 +78,6 @@ class _Collector:
 
     model: SourceModel
     request: CompileRequest
-    dims: Mapping[str, int]
     levels: list[JsonLevel] = field(default_factory=list[JsonLevel])
     nodes: dict[str, JsonNode] = field(default_factory=dict[str, JsonNode])
     entries: dict[str, JsonEntry] = field(default_factory=dict[str, JsonEntry])
@@ -157,11 +155,21 @@ class _Collector:
                 self.nodes[id]["name"] = op.label
         self._add_level("loop", {op: codes[op.sym_name] for op in _codes(model.module)})
         self._add_code(codes)
-        for plan in entry_plans(artifact):
-            known = {name: size for name, size in self.dims.items() if name in plan.usual}
-            entry = self.entries.setdefault(plan.entry.name, {"name": plan.entry.name})
-            memory = plan.at(plan.dims(known))
-            entry["memory"] = memory_data(memory, self.files.line, self._steps_of(memory.name))
+        for planned in entry_plans(artifact):
+            self._add_memory(planned)
+
+    def _add_memory(self, planned: EntryPlan) -> None:
+        """Note the memory of an entry point; of sizes without an upper bound at the least ones."""
+        name = planned.entry.name
+        entry = self.entries.setdefault(name, {"name": name})
+        lower = {dim.name: dim.lower for dim in planned.entry.dims}
+        unbounded = {size: lower[size] for size, usual in planned.usual.items() if usual is None}
+        try:
+            memory = planned.at(planned.dims(unbounded))
+        except CallError as error:
+            entry["memory_error"] = error.diagnostics[0].message
+        else:
+            entry["memory"] = memory_data(memory, self.files.line, self._steps_of(name))
 
     def _steps_of(self, entry: str) -> list[str]:
         """The ids of the steps of an entry point, in order."""

@@ -6,13 +6,15 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
 from dlc.driver.report.page.data import page_data
 from dlc.driver.report.page.schema import JsonPage
+from dlc.driver.report.show import Shown
 from dlc.driver.run.request import CompileRequest
+from dlc.errors import UsageError
+from dlc.runtime.system.atomic_write import write_file
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("layout", "model", "code", "graph", "memory", "inspector", "search", "page")
@@ -22,14 +24,34 @@ LARGEST = 4_500_000
 LEFT_OUT = ("llvm", "asm", "ptx", "loop")
 """The levels whose texts are left out, in order."""
 
+OTHERS = {
+    "svg": "--svg",
+    "after": "--after",
+    "changed": "--changed",
+    "folder": "--dump-dir",
+    "short": "--short",
+    "stage": "--stage",
+}
+"""What else `dlc show` may be asked for, by the names of `Shown`."""
 
-def html_page(
-    request: CompileRequest,
-    entry: str | None = None,
-    dims: Mapping[str, int] | None = None,
-) -> str:
-    """A page that shows a model at every level. Raises what `page_data` does."""
-    return page_of(page_data(request, entry, dims))
+
+def write_page(request: CompileRequest, shown: Shown, path: str) -> int:
+    """Write a page that shows a model at every level, and give its bytes.
+
+    Raises what `page_data` does, UsageError (D0915) where `shown` asks for one level as well, and D0502
+    where the file cannot be written.
+    """
+    alone = Shown(entry=shown.entry)
+    if shown != alone:
+        asked = [name for name in OTHERS if getattr(shown, name) != getattr(alone, name)]
+        raise UsageError(
+            f"--html shows every level, and {OTHERS[asked[0]]} asks for one view of them",
+            code="D0915",
+            help="leave one of them out",
+        )
+    page = page_of(page_data(request, shown.entry)).encode()
+    write_file(Path(path), [page])
+    return len(page)
 
 
 def page_of(data: JsonPage) -> str:
@@ -60,7 +82,9 @@ def _leave_out(data: JsonPage, name: str) -> None:
     for level in data["levels"]:
         if level["name"] == name:
             size = len(level["text"])
-            level["text"] = f"{size} letters: too long for a page; dlc show --stage {name} prints it"
+            level["text"] = (
+                f"{size} letters: too long for a page; dlc show --stage {name} prints it"
+            )
             level["lines"] = []
     for node in data["nodes"].values():
         node["at"].pop(name, None)

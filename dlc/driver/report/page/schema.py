@@ -103,11 +103,12 @@ class JsonMemory(TypedDict):
 
 
 class JsonEntry(TypedDict):
-    """An entry point: its graph, and its memory if it has been planned."""
+    """An entry point: its graph, and its memory, or why it has none at the sizes that were tried."""
 
     name: str
     graph: NotRequired[JsonGraph]
     memory: NotRequired[JsonMemory]
+    memory_error: NotRequired[str]
 
 
 class JsonPage(TypedDict):

@@ -68,7 +68,7 @@ class App {
     if (name === "picture" && this.entry.graph) return this.kept(name, () => new GraphView(this, this.entry));
     if (name === "memory" && this.entry.memory) return new MemoryView(this, this.entry);
     if (this.model.levels.has(name)) return new CodeView(this, name);
-    return new EmptyView(`${this.entry.name} has none.`);
+    return new EmptyView(this.entry.memory_error ?? `${this.entry.name} has none.`);
   }
 
   /** The same picture again, with the modules that are open. */
