@@ -10,6 +10,7 @@ aside and nothing else, so the page of `dlc show --html` keeps them and does the
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -180,9 +181,9 @@ def _lean(table: list[list[_Node]]) -> None:
     """Put a title, the first of its row and without edges, above the left end of everything else."""
     linked = [node for row in table for node in row if node.above or node.below]
     left = min([node.x - node.left for node in linked], default=0.0)
-    for row in table:
-        if not (row[0].above or row[0].below) and len(row) > 1 and linked:
-            free = row[1].x - row[1].left - GAP - row[0].right
+    for row in table if linked else ():
+        if not (row[0].above or row[0].below):
+            free = row[1].x - row[1].left - GAP - row[0].right if len(row) > 1 else math.inf
             row[0].x = min(left + row[0].left, free)
 
 

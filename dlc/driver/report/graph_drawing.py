@@ -16,7 +16,8 @@ import numpy as np
 from dlc.dialects import array, flow, func, kernel, nn, scalar, weight
 from dlc.driver.layered_layout import Edge
 from dlc.driver.report.module_groups import Group, grouped
-from dlc.driver.report.module_paths import Path, components, module_paths
+from dlc.driver.report.module_paths import Path, common, components, module_paths
+from dlc.driver.report.sections import sections
 from dlc.driver.svg import Box, Graph, Line, page
 from dlc.errors import UsageError
 from dlc.ir.attributes import Dense, decode
@@ -162,7 +163,13 @@ class _Scope:
         """Draw the operations of a block."""
         reader = self.reader
         drawn = [op for op in block if reader.read(op)]
-        self.fill_in(grouped(drawn, reader.paths, reader.origin, self.depth))
+        paths = reader.paths
+        self.depth = max(self.depth, len(common(paths.get(op, ()) for op in drawn)))
+        if all(len(paths.get(op, ())) <= self.depth for op in drawn):
+            around = common(paths.get(op, ()) for op in drawn)
+            found = sections(drawn, reader.origin)
+            paths = {op: (*around, *found.get(op, ())) for op in drawn}
+        self.fill_in(grouped(drawn, paths, reader.origin, self.depth))
 
     def fill_in(self, items: Sequence[Op | Group]) -> None:
         for item in items:

@@ -22,7 +22,7 @@ def module_paths(function: func.Func, layers: Collection[str] = ()) -> dict[Op, 
 
     `layers` are the paths of the model's modules, as far as they are known: then no other path is given.
     """
-    names = _Names({components(layer) for layer in layers if layer})
+    names = _Names({components(layer) for layer in layers if layer}, _keys(function))
     paths: dict[Op, Path] = {}
     _walk(function.body, (), names, paths)
     return paths
@@ -47,10 +47,14 @@ def components(name: str) -> Path:
 
 @dataclass(slots=True)
 class _Names:
-    """The paths that are known, and the names of weights by the values that hold them."""
+    """The paths that are known, and the names of the weights that values hold or are computed from.
+
+    `keys` has them by symbol: as the weight is called in its file.
+    """
 
     known: Collection[Path]
-    weights: dict[Value, str] = field(default_factory=dict[Value, str])
+    keys: Mapping[str, tuple[str, ...]]
+    weights: dict[Value, tuple[str, ...]] = field(default_factory=dict[Value, tuple[str, ...]])
 
     def path(self, op: Op) -> Path | None:
         """The path that the names of its results say, or the common one of its weights."""
@@ -58,7 +62,7 @@ class _Names:
         named = [path for name in names if (path := self._module(name))]
         if named:
             return named[0]
-        weights = [self.weights[value] for value in op.operands if value in self.weights]
+        weights = [name for value in op.operands for name in self.weights.get(value, ())]
         paths = [path for name in weights if (path := self._module(name)) is not None]
         return common(paths) if paths else None
 
@@ -89,7 +93,7 @@ def _walk(block: Block, around: Path, names: _Names, paths: dict[Op, Path]) -> N
     pending = [(block, around)]
     while pending:
         block, around = pending.pop()
-        _note_weights(block, names.weights)
+        _note_weights(block, names)
         named = {op: path for op in block if (path := names.path(op)) is not None}
         later = _later(block, named)
         for op in block:
@@ -108,16 +112,31 @@ def _walk(block: Block, around: Path, names: _Names, paths: dict[Op, Path]) -> N
                     pending.append((region, path))
 
 
-def _note_weights(block: Block, weights: dict[Value, str]) -> None:
+def _keys(function: func.Func) -> dict[str, tuple[str, ...]]:
+    """The names of the weights that each symbol of the function's module stands for."""
+    keys: dict[str, tuple[str, ...]] = {}
+    for op in function.parent or ():
+        match op:
+            case weight.Source(sym_name=name, key=key):
+                keys[name] = (key or name,)
+            case weight.Derived(sym_name=name, sources=sources):
+                keys[name] = tuple([key for each in sources for key in keys.get(each.name, ())])
+            case _:
+                pass
+    return keys
+
+
+def _note_weights(block: Block, names: _Names) -> None:
     """Note what holds a weight, also in another shape."""
+    weights = names.weights
     for op in block:
         if isinstance(op, weight.Get):
-            weights[op.result] = op.symbol.name
+            weights[op.result] = names.keys.get(op.symbol.name, ())
         elif len(op.operands) == 1 and len(op.results) == 1 and op.operands[0] in weights:
             weights[op.result] = weights[op.operands[0]]
 
 
-def _pass_on(op: Op, region: Block, weights: dict[Value, str]) -> None:
+def _pass_on(op: Op, region: Block, weights: dict[Value, tuple[str, ...]]) -> None:
     """Note the arguments of a region that are weights: the last are the last operands."""
     count = min(len(region.arguments), len(op.operands))
     pairs = zip(region.arguments[-count:], op.operands[-count:], strict=True) if count else ()

@@ -147,6 +147,7 @@ class _Collector:
             self._add_level("plan", plan)
             self.lineage.from_kernels(tracked, kernels, plan)
         artifact = compile_for_plan(model, self.request)
+        self._lower_to("loop")  # an artifact that was compiled before comes from the cache
         codes = {op.sym_name: f"f{number}" for number, op in enumerate(_codes(model.module))}
         called = [codes.get(_called(op), "") for op in steps(model.module.body)]
         self.lineage.from_plan(numbered, called)

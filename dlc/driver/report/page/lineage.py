@@ -1,8 +1,9 @@
 """What became of each operation from level to level: graph, kernel, plan, and the code of a kernel.
 
 The value map follows every result from the graph to the kernels and from there into the plan. What a
-rewrite has fused into its reader has no value any more: it became what its readers became. A kernel that no
-value leads to, such as the transform before a product, belongs to what reads its result.
+rewrite has fused into its reader has no value any more: it became those kernels of its place in the text
+that its readers became, or what these became. A kernel that no value leads to, such as the transform before
+a product, belongs to what reads its result.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Lineage:
 
     def from_graph(self, graph: Tracked, ids: Ids, kernels: Ids) -> None:
         """Link the operations of the graph to the kernels that they became."""
-        became = graph.became(lambda value: _kernels_of(value, kernels))
+        became = graph.became(lambda value: _kernels_of(value, kernels), kernels)
         found: set[Op] = set()
         for op, targets in became.items():
             found |= targets
@@ -45,14 +46,14 @@ class Lineage:
 
     def from_kernels(self, tracked: Tracked, ids: Ids, plan: Ids) -> None:
         """Link kernels to the steps of the plan that write their results."""
-        became = tracked.became(lambda value: _writers_of(value, plan))
+        became = tracked.became(lambda value: _writers_of(value, plan), plan)
         for op, targets in became.items():
             self.links |= {(ids[op], plan[target]) for target in targets}
 
     def from_plan(self, steps: Sequence[str], codes: Sequence[str]) -> None:
         """Link each step to its code: the calls stand in the order of the steps that they replace."""
         if len(steps) == len(codes):
-            self.links |= set(zip(steps, codes, strict=True))
+            self.links |= {pair for pair in zip(steps, codes, strict=True) if all(pair)}
 
 
 @dataclass(slots=True)
@@ -85,7 +86,7 @@ class Tracked:
         for name in self.names[op]:
             yield self.values.origins[name]
 
-    def became(self, targets: Targets) -> dict[Op, set[Op]]:
+    def became(self, targets: Targets, level: Ids) -> dict[Op, set[Op]]:
         """The operations of a lower level that each one became."""
         became: dict[Op, set[Op]] = {}
         for op in reversed(self.names):
@@ -93,10 +94,18 @@ class Tracked:
             for origin in self.origins(op):
                 if origin.value is not None:
                     found |= set(targets(origin.value))
-            if not found:
-                found = found.union(*(became.get(reader, set()) for reader in self.readers[op]))
-            became[op] = found
+            became[op] = found or self._fused(op, became, level)
         return became
+
+    def _fused(self, op: Op, became: Mapping[Op, set[Op]], level: Ids) -> set[Op]:
+        """What an operation became that has no value any more."""
+        readers = {target for reader in self.readers[op] for target in became.get(reader, ())}
+        main = places(op)[:1]
+        here = {target for target in level if main and main[0] in places(target)}
+        if readers & here or not here:
+            return readers & here or readers
+        alone = sum(places(other)[:1] == main and other.name == op.name for other in self.names)
+        return here if alone == 1 else readers
 
 
 def _in_level(user: Op, ids: Ids) -> Op | None:

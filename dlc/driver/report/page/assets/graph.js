@@ -294,8 +294,7 @@ class GraphView {
   }
 
   select(selection) {
-    const keys = [...selection.ids, ...selection.relatives].filter(id => this.around.has(id));
-    const [key] = keys;
+    const key = this.drawnFor(selection);
     if (key && selection.from !== this) {
       const closed = this.around.get(key).filter(box => !this.open.has(box));
       for (const box of closed) this.open.add(box);
@@ -311,6 +310,13 @@ class GraphView {
     if (isSeen) return;
     this.canvas.scrollTop += to.top - frame.top - frame.height / 3;
     this.canvas.scrollLeft += to.left + to.width / 2 - frame.left - frame.width / 2;
+  }
+
+  /** The box to show: one of the selection, or of what is in one kernel with it. */
+  drawnFor(selection) {
+    const near = [...selection.ids, ...selection.relatives];
+    const found = near.find(id => this.around.has(id));
+    return found ?? near.flatMap(id => this.app.model.fusedWith(id)).find(id => this.around.has(id));
   }
 
   mark() {

@@ -34,7 +34,7 @@ class Inspector {
     if (seconds) facts.push(secondsText(seconds));
     parts.push(make("p", { class: "soft" }, facts.join(" · ")));
     parts.push(...this.part("Came from", [...this.lines(node.lines), ...this.byLevel(up, "gkp")]));
-    const fused = this.fusedWith(id);
+    const fused = model.fusedWith(id);
     if (fused.length) parts.push(...this.part("In one kernel with", [this.list(fused)]));
     parts.push(...this.part("Became", [...this.byLevel(down, "kpf"), ...this.code([id, ...down])]));
     parts.push(...this.memory(id));
@@ -76,15 +76,6 @@ class Inspector {
     }, make("span", { class: "level" }, LEVEL_OF[id[0]]), make("span", {}, model.titleOf(id))));
     const rest = ids.length - shown.length;
     return make("div", {}, ...shown, rest > 0 ? make("p", { class: "soft" }, `and ${rest} more`) : null);
-  }
-
-  /** The other operations of the graph that became the same kernel. */
-  fusedWith(id) {
-    const { model } = this.app;
-    if (id[0] !== "g") return [];
-    const kernels = (model.down.get(id) ?? []).filter(other => other[0] === "k");
-    const others = kernels.flatMap(kernel => model.up.get(kernel) ?? []);
-    return [...new Set(others)].filter(other => other !== id);
   }
 
   /** Where its code stands. */

@@ -154,8 +154,8 @@ function lean(graph, x, left, right) {
   }
   if (start === Infinity) return;
   for (const row of graph.rows) {
-    if (row.length < 2 || isLinked(row[0])) continue;
-    const free = x[row[1]] - left(row[1]) - SIZE.gap - right(row[0]);
+    if (isLinked(row[0])) continue;
+    const free = row.length > 1 ? x[row[1]] - left(row[1]) - SIZE.gap - right(row[0]) : Infinity;
     x[row[0]] = Math.min(start + left(row[0]), free);
   }
 }

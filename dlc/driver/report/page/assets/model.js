@@ -2,6 +2,7 @@
 // of a kernel; its id begins with the letter of its level.
 
 const LEVEL_OF = { g: "graph", k: "kernel", p: "plan", f: "loop" };
+const HOLDERS = /^(weight\.get|array\.(fill|constant|broadcast|reshape))\b/;
 const CODE_LEVELS = ["loop", "llvm", "asm", "ptx"];
 
 /** The data of the page: JSON, compressed by deflate, in base 64. */
@@ -124,6 +125,15 @@ class Model {
     let total = 0;
     for (const step of steps) total += this.nodes[step].seconds ?? 0;
     return total;
+  }
+
+  /** The other operations of the graph that became the same kernels, without what only holds numbers. */
+  fusedWith(id) {
+    if (id[0] !== "g") return [];
+    const kernels = (this.down.get(id) ?? []).filter(other => other[0] === "k");
+    const others = new Set(kernels.flatMap(kernel => this.up.get(kernel) ?? []));
+    others.delete(id);
+    return [...others].filter(other => !HOLDERS.test(this.nodes[other].name));
   }
 
   /** The name of a node for people: what it computes and where it belongs. */
