@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,14 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+WITH_PIPES = """
+import fcntl, os, sys
+pipes = [fcntl.fcntl(int(pipe), fcntl.F_DUPFD, 10) for pipe in sys.argv[1:3]]
+for number, pipe in enumerate(pipes, 3):
+    os.dup2(pipe, number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""A program that starts the browser with its pipes as descriptors 3 and 4, as it expects them."""
 Answer: TypeAlias = Mapping[str, object]
 """An answer of the browser, or an event."""
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
@@ -152,12 +161,11 @@ def browser_page() -> Generator[Page]:
     assert program is not None
     to_read, to_write = os.pipe()
     from_read, from_write = os.pipe()
-    as_it_expects = f'exec "$@" 3<&{to_read} 4>&{from_write}'
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [
-                *("sh", "-c", as_it_expects, "sh", program, *FLAGS),
-                *("--remote-debugging-pipe", f"--user-data-dir={profile}"),
+                *(sys.executable, "-c", WITH_PIPES, str(to_read), str(from_write)),
+                *(program, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}"),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

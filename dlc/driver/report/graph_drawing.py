@@ -7,6 +7,7 @@ are part of the edges; so the picture shows the way of the data and not a beard 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,7 +17,7 @@ import numpy as np
 from dlc.dialects import array, flow, func, kernel, nn, scalar, weight
 from dlc.driver.layered_layout import Edge
 from dlc.driver.report.module_groups import Group, grouped
-from dlc.driver.report.module_paths import Path, common, components, module_paths
+from dlc.driver.report.module_paths import Path, common, components, module_paths, trained
 from dlc.driver.report.sections import sections
 from dlc.driver.svg import Box, Graph, Line, page
 from dlc.errors import UsageError
@@ -29,6 +30,8 @@ from dlc.ir.types import INDEX, TensorType
 MAX_NODES = 3000
 SUMMARY = 5
 """The most operations of a region that its box names."""
+NAMED = 2
+"""The most weights that small print names."""
 LONGEST = 7
 """Letters of a computed size that is still written out."""
 REGIONS = {
@@ -81,7 +84,12 @@ def graph_of(
     `types` says what class a module is of; `key` gives the key of an operation's box.
     """
     scope = _Scope(_Reader(paths, types, key))
+    weights = trained(function, [".".join(path) for path in types])
+    for name, argument in weights.items():
+        scope.reader.parameters[argument] = Line("weight", f"{name}: {_type(argument)}")
     for name, argument in zip(function.input_names, function.body.arguments, strict=True):
+        if argument in scope.reader.parameters:
+            continue
         scope.add(Box("input", name, notes=(_type(argument),)), (), (argument,))
     scope.fill(function.body)
     for name, value in zip(_result_names(function), function.results_returned, strict=True):
@@ -113,16 +121,23 @@ class _Reader:
         elif kind == "constant":
             self.parameters[op.result] = Line(kind, _label(op))
         elif self._depends_on_parameters(op):
-            lines = [self.parameters[value] for value in op.operands]
-            weights = list(dict.fromkeys(line.text for line in lines if line.kind == "weight"))
-            text = f"from {', '.join(w.partition(':')[0] for w in weights)}" if weights else ""
-            line = Line("weight", text) if weights else Line("constant", _label(op))
+            line = self._derived(op)
             self.parameters.update((result, line) for result in op.results)
         elif isinstance(op, array.Reshape | array.Broadcast):
             self.same[op.result] = self.origin(op.operands[0])
         else:
             return True
         return False
+
+    def _derived(self, op: Op) -> Line:
+        """The small print of what is computed from parameters: the weights among them."""
+        lines = [self.parameters[value] for value in op.operands]
+        texts = [line.text.removeprefix("from ") for line in lines if line.kind == "weight"]
+        if not texts:
+            return Line("constant", _label(op))
+        names = list(dict.fromkeys(name.partition(":")[0] for t in texts for name in t.split(", ")))
+        more = ["…"] if len(names) > NAMED else []
+        return Line("weight", f"from {', '.join(names[:NAMED] + more)}")
 
     def _depends_on_parameters(self, op: Op) -> bool:
         if not op.operands or op.regions:
@@ -339,7 +354,7 @@ def _kind(op: Op) -> str:
 def _label(op: Op) -> str:
     match op:
         case weight.Get(symbol=symbol):
-            return symbol.name
+            return re.sub(r"(\.derived\d+)+$", "", symbol.name)
         case array.Fill(value=value):
             return f"{value:g}" if isinstance(value, float) else str(value)
         case array.Constant(value=dense):

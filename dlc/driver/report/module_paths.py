@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dlc.dialects import func, weight
+from dlc.dialects import array, func, weight
 from dlc.ir.core import Block, Op, Value
 
 Path = tuple[str, ...]
+KEPT = "$optimizer."
+"""With what the names of inputs begin that an optimizer keeps for a weight."""
 
 
 def module_paths(function: func.Func, layers: Collection[str] = ()) -> dict[Op, Path]:
@@ -23,6 +25,8 @@ def module_paths(function: func.Func, layers: Collection[str] = ()) -> dict[Op, 
     `layers` are the paths of the model's modules, as far as they are known: then no other path is given.
     """
     names = _Names({components(layer) for layer in layers if layer}, _keys(function))
+    for name, argument in trained(function, layers).items():
+        names.weights[argument] = (name,)
     paths: dict[Op, Path] = {}
     _walk(function.body, (), names, paths)
     return paths
@@ -45,6 +49,19 @@ def components(name: str) -> Path:
     return tuple(parts)
 
 
+def trained(function: func.Func, layers: Collection[str]) -> dict[str, Value]:
+    """The inputs of a training step that are weights, or what the optimizer keeps for one, by name.
+
+    `layers` are the paths of the model's modules.
+    """
+    arguments = zip(function.input_names, function.body.arguments, strict=True)
+    return {
+        name.removeprefix("$"): argument
+        for name, argument in arguments
+        if name.startswith(KEPT) or name.rpartition(".")[0] in set(layers) - {""}
+    }
+
+
 @dataclass(slots=True)
 class _Names:
     """The paths that are known, and the names of the weights that values hold or are computed from.
@@ -63,6 +80,9 @@ class _Names:
         if named:
             return named[0]
         weights = [name for value in op.operands for name in self.weights.get(value, ())]
+        kept = [name for name in weights if f"${name}".startswith(KEPT)]
+        if kept:
+            return common((KEPT.strip("$."), *components(name)[1:-2]) for name in kept)
         paths = [path for name in weights if (path := self._module(name)) is not None]
         return common(paths) if paths else None
 
@@ -127,13 +147,17 @@ def _keys(function: func.Func) -> dict[str, tuple[str, ...]]:
 
 
 def _note_weights(block: Block, names: _Names) -> None:
-    """Note what holds a weight, also in another shape."""
-    weights = names.weights
+    """Note what holds a weight, or is computed from weights and constants alone."""
+    weights, constants = names.weights, set[Value]()
     for op in block:
         if isinstance(op, weight.Get):
             weights[op.result] = names.keys.get(op.symbol.name, ())
-        elif len(op.operands) == 1 and len(op.results) == 1 and op.operands[0] in weights:
-            weights[op.result] = weights[op.operands[0]]
+        elif isinstance(op, array.Fill | array.Constant):
+            constants.add(op.result)
+        elif op.operands and all(v in weights or v in constants for v in op.operands):
+            read = [name for value in op.operands for name in weights.get(value, ())]
+            for result in op.results if read else ():
+                weights[result] = tuple(dict.fromkeys(read))
 
 
 def _pass_on(op: Op, region: Block, weights: dict[Value, tuple[str, ...]]) -> None:

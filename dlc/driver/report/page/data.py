@@ -84,8 +84,8 @@ class _Collector:
     lineage: Lineage = field(default_factory=Lineage)
     paths: dict[Op, Path] = field(default_factory=dict[Op, Path])
     files: _Files = field(init=False)
-    placed: dict[str, list[JsonNode]] = field(default_factory=dict[str, list[JsonNode]])
-    """The nodes that come from each place."""
+    placed: dict[int, list[JsonNode]] = field(default_factory=dict[int, list[JsonNode]])
+    """The nodes that come mainly from each line of the text."""
 
     def collect(self) -> JsonPage:
         """Walk down through the levels, and look at each."""
@@ -95,7 +95,7 @@ class _Collector:
         self._plan_and_code(ids)
         decisions = recorded(self.model.context.log).decisions
         for number, decision in enumerate(decisions):
-            for node in self.placed.get(decision.place, ()):
+            for node in self.placed.get(self.files.line(decision.place), ()):
                 node["decisions"].append(number)
         return {
             "version": VERSION,
@@ -249,8 +249,8 @@ class _Collector:
         sizes = [_bytes(type) for type in types]
         if sizes and None not in sizes:
             node["bytes"] = sum(size for size in sizes if size is not None)
-        for place in places(op):
-            self.placed.setdefault(str(place.place), []).append(node)
+        if node["lines"]:
+            self.placed.setdefault(node["lines"][0], []).append(node)
         return node
 
     def _decision(self, record: DecisionRecord) -> JsonDecision:

@@ -24,10 +24,10 @@ class GraphView {
     } }, ...choices.map(([name, text]) => make("option", { value: name }, text)));
     this.tools = [
       colours,
-      make("button", { type: "button", title: "Open all modules (o)", onclick: () => this.openAll() }, "open all"),
-      make("button", { type: "button", title: "Close all modules (c)", onclick: () => this.closeAll() }, "close all"),
-      make("button", { type: "button", title: "Zoom out (-)", onclick: () => this.zoom(1 / 1.25) }, "−"),
-      make("button", { type: "button", title: "Zoom in (+)", onclick: () => this.zoom(1.25) }, "+"),
+      make("button", { type: "button", title: "Open all modules (o)", onclick: () => this.openAll() }, "open"),
+      make("button", { type: "button", title: "Close all modules (c)", onclick: () => this.closeAll() }, "close"),
+      make("button", { type: "button", class: "zoom", title: "Zoom out (-)", onclick: () => this.zoom(1 / 1.25) }, "−"),
+      make("button", { type: "button", class: "zoom", title: "Zoom in (+)", onclick: () => this.zoom(1.25) }, "+"),
       make("button", { type: "button", title: "Fit the width (0)", onclick: () => this.fit() }, "fit"),
     ];
     this.legend = make("div", { class: "legend" });
