@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dlc.driver.report.page.data import page_data
 from dlc.driver.report.page.schema import JsonPage
+from dlc.driver.report.page.times import add_times
 from dlc.driver.report.show import Shown
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
@@ -35,10 +36,11 @@ OTHERS = {
 """What else `dlc show` may be asked for, by the names of `Shown`."""
 
 
-def write_page(request: CompileRequest, shown: Shown, path: str) -> int:
+def write_page(request: CompileRequest, shown: Shown, path: str, profile: str | None = None) -> int:
     """Write a page that shows a model at every level, and give its bytes.
 
-    Raises what `page_data` does, UsageError (D0915) where `shown` asks for one level as well, and D0502
+    `profile` is a file that `dlc profile --json` wrote, for the time of each step. Raises what `page_data`
+    and `add_times` do, UsageError (D0915) where `shown` asks for one level as well, and D0502
     where the file cannot be written.
     """
     alone = Shown(entry=shown.entry)
@@ -49,7 +51,10 @@ def write_page(request: CompileRequest, shown: Shown, path: str) -> int:
             code="D0915",
             help="leave one of them out",
         )
-    page = page_of(page_data(request, shown.entry)).encode()
+    data = page_data(request, shown.entry)
+    if profile is not None:
+        add_times(data, profile)
+    page = page_of(data).encode()
     write_file(Path(path), [page])
     return len(page)
 

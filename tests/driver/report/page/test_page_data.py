@@ -13,6 +13,7 @@ import pytest
 from dlc.driver.report.page import page
 from dlc.driver.report.page.data import page_data
 from dlc.driver.report.page.schema import JsonPage
+from dlc.driver.report.page.times import add_times
 from dlc.driver.report.show import Shown, show_stage
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
@@ -157,6 +158,39 @@ def test_texts_that_are_too_long_are_left_out(
     texts = {level["name"]: level["text"] for level in data["levels"]}
     assert "dlc show --stage llvm prints it" in texts["llvm"]
     assert not any("llvm" in node["at"] for node in data["nodes"].values())
+
+
+def test_times_of_a_profile_go_to_the_steps_of_the_same_code_and_line(
+    two_layers: JsonPage, tmp_path: Path
+) -> None:
+    data: JsonPage = json.loads(json.dumps(two_layers))
+    codes = {step: code for step, code in data["links"] if step[0] == "p"}
+    (up, down) = [s for s in codes if "gemm" in data["nodes"][s]["name"]][-2:]
+    rows = [
+        {"kernel": data["nodes"][codes[step]]["name"], "place": place(data, step), "ms": ms}
+        for step, ms in ((up, 2.0), (down, 1.0))
+    ]
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({"entry": "f", "kernels": rows}))
+    add_times(data, str(profile))
+    assert data["nodes"][up].get("seconds") == 0.002
+    assert data["nodes"][down].get("seconds") == 0.001
+
+
+def place(data: JsonPage, id: str) -> str:
+    """The place of a node as a profile writes it."""
+    line = data["nodes"][id]["lines"][0]
+    file = [file for file in data["files"] if file["line"] < line][-1]
+    return f"{file['name']}:{line - file['line']}:1"
+
+
+@pytest.mark.parametrize("text", ["no JSON", "{}", '{"entry": "other", "kernels": []}'])
+def test_another_file_is_no_profile(two_layers: JsonPage, tmp_path: Path, text: str) -> None:
+    profile = tmp_path / "profile.json"
+    profile.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        add_times(two_layers, str(profile))
+    assert caught.value.diagnostics[0].code == "D0907"
 
 
 @pytest.mark.parametrize(
