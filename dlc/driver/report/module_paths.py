@@ -118,9 +118,9 @@ def _walk(block: Block, around: Path, names: _Names, paths: dict[Op, Path]) -> N
         later = _later(block, named)
         for op in block:
             before = [
-                paths[value.op]
+                paths.get(value.op, around) if value.op is not None else around
                 for value in op.operands
-                if value.op in paths and value.op.operands and value not in names.weights
+                if value not in names.weights and (value.op is None or value.op.operands)
             ]
             path = named.get(op)
             if path is None:

@@ -183,7 +183,10 @@ class GraphView {
     const rect = { x: x - frame.width / 2, y, width: frame.width, height: frame.height, rx: radius };
     const shape = drawn("rect", rect);
     const colour = this.colourOf(box);
-    if (colour) shape.style.fill = colour;
+    if (colour) {
+      shape.style.fill = colour;
+      group.classList.add("coloured");
+    }
     group.append(shape);
     const anchor = isName ? {} : { "text-anchor": "middle" };
     const sign = isName ? "▾ " : box.inside ? "▸ " : "";
@@ -249,7 +252,7 @@ class GraphView {
     if (box.kind !== "op" && box.kind !== "group") return null;
     if (this.heat) {
       const share = this.amount(box) / this.heat.most;
-      return share > 0 ? `color-mix(in oklab, var(--hot) ${Math.round(8 + 82 * share)}%, var(--paper))` : null;
+      return share > 0 ? `color-mix(in oklab, var(--hot) ${Math.round(6 + 64 * share)}%, var(--paper))` : null;
     }
     if (this.colouring !== "kernel" || !box.key || box.inside) return null;
     const kernel = (this.app.model.down.get(box.key) ?? []).find(id => id[0] === "k");

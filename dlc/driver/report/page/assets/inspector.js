@@ -56,7 +56,7 @@ class Inspector {
     const { model } = this.app;
     const rows = model.levels.get("text").rows;
     return lines.slice(0, 12).map(line => make("button", {
-      type: "button", class: "row", onclick: () => this.app.selectLine("text", line, true),
+      type: "button", class: "row place", onclick: () => this.app.selectLine("text", line, true),
     }, make("span", { class: "level" }, model.placeOf(line)), make("code", {}, rows[line - 1]?.trim() ?? "")));
   }
 
