@@ -8,7 +8,9 @@ a product, belongs to what reads its result.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from dlc.dialects import func, kernel, mem
@@ -31,22 +33,21 @@ class Lineage:
 
     def from_graph(self, graph: Tracked, ids: Ids, kernels: Ids) -> None:
         """Link the operations of the graph to the kernels that they became."""
-        became = graph.became(lambda value: _kernels_of(value, kernels), kernels)
-        found: set[Op] = set()
-        for op, targets in became.items():
-            found |= targets
-            self.links |= {(ids[op], kernels[target]) for target in targets}
+        became, guessed = graph.became(lambda value: _kernels_of(value, kernels), kernels)
         origins = _inverse(became)
-        for op in reversed([op for op in kernels if op not in found]):
+        for op in reversed([op for op in kernels if op not in origins]):
             readers = {r for result in op.results for r in _reading_kernels(result, kernels)}
             sources = {source for reader in readers for source in origins.get(reader, ())}
             near = {source for source in sources if _share_place(source, op)}
             origins[op] = near or sources
-            self.links |= {(ids[source], kernels[op]) for source in origins[op]}
+            for source in origins[op]:
+                became[source].add(op)
+        graph.narrow(became, guessed, kernels)
+        self.links |= {(ids[op], kernels[to]) for op, found in became.items() for to in found}
 
     def from_kernels(self, tracked: Tracked, ids: Ids, plan: Ids) -> None:
         """Link kernels to the steps of the plan that write their results."""
-        became = tracked.became(lambda value: _writers_of(value, plan), plan)
+        became, _ = tracked.became(lambda value: _writers_of(value, plan), plan)
         for op, targets in became.items():
             self.links |= {(ids[op], plan[target]) for target in targets}
 
@@ -60,12 +61,13 @@ class Lineage:
 class Tracked:
     """Operations of a level whose results the value map follows from now on.
 
-    `readers` are the operations that read the results of each, in this level.
+    `readers` are the operations that read the results of each, in this level, `reads` what each reads.
     """
 
     values: ValueMap
     names: dict[Op, list[str]] = field(default_factory=dict[Op, list[str]])
     readers: dict[Op, list[Op]] = field(default_factory=dict[Op, list[Op]])
+    reads: dict[Op, list[Value]] = field(default_factory=dict[Op, list[Value]])
 
     @classmethod
     def of(cls, values: ValueMap, ids: Ids) -> Tracked:
@@ -80,32 +82,62 @@ class Tracked:
                     names.append(name)
             users = (_in_level(user, ids) for value in op.results for user in value.uses)
             tracked.readers[op] = [user for user in dict.fromkeys(users) if user is not None]
+            tracked.reads[op] = list(op.operands)
         return tracked
 
     def origins(self, op: Op) -> Iterator[Origin]:
         for name in self.names[op]:
             yield self.values.origins[name]
 
-    def became(self, targets: Targets, level: Ids) -> dict[Op, set[Op]]:
-        """The operations of a lower level that each one became."""
+    def became(self, targets: Targets, level: Ids) -> tuple[dict[Op, set[Op]], set[Op]]:
+        """The operations of a lower level that each one became, and those that only its readers tell."""
+        here: dict[FileLocation, set[Op]] = {}
+        for target in level:
+            for place in places(target):
+                here.setdefault(place, set()).add(target)
+        alike = Counter((op.name, *places(op)[:1]) for op in self.names)
         became: dict[Op, set[Op]] = {}
+        guessed: set[Op] = set()
         for op in reversed(self.names):
-            found: set[Op] = set()
-            for origin in self.origins(op):
-                if origin.value is not None:
-                    found |= set(targets(origin.value))
-            became[op] = found or self._fused(op, became, level)
-        return became
+            values = [origin.value for origin in self.origins(op) if origin.value is not None]
+            found = {target for value in values for target in targets(value)}
+            if not found:
+                readers = {to for reader in self.readers[op] for to in became.get(reader, ())}
+                placed = {target for place in places(op)[:1] for target in here.get(place, ())}
+                is_alone = alike[op.name, *places(op)[:1]] == 1
+                found = readers & placed or (placed if is_alone else set()) or readers
+                if not placed:
+                    guessed.add(op)
+            became[op] = found
+        return became, guessed
 
-    def _fused(self, op: Op, became: Mapping[Op, set[Op]], level: Ids) -> set[Op]:
-        """What an operation became that has no value any more."""
-        readers = {target for reader in self.readers[op] for target in became.get(reader, ())}
-        main = places(op)[:1]
-        here = {target for target in level if main and main[0] in places(target)}
-        if readers & here or not here:
-            return readers & here or readers
-        alone = sum(places(other)[:1] == main and other.name == op.name for other in self.names)
-        return here if alone == 1 else readers
+    def narrow(self, became: dict[Op, set[Op]], guessed: AbstractSet[Op], kernels: Ids) -> None:
+        """Of the kernels that the readers of an operation became, keep those that read what it reads.
+
+        Kernels that no value leads to are among them by now.
+        """
+        self._follow_readers([op for op in reversed(self.names) if op in guessed], became)
+        for op in (op for op in self.names if op in guessed):
+            fed = {to for value in self.reads[op] for to in self._fed(value, became, kernels)}
+            became[op] = became[op] & fed or became[op]
+        constants = [op for op in reversed(self.names) if op in guessed and not self.reads[op]]
+        self._follow_readers(constants, became)
+
+    def _follow_readers(self, ops: Iterable[Op], became: dict[Op, set[Op]]) -> None:
+        for op in ops:
+            readers = {to for reader in self.readers[op] for to in became.get(reader, ())}
+            became[op] = readers or became[op]
+
+    def _fed(self, value: Value, became: Mapping[Op, set[Op]], kernels: Ids) -> Iterable[Op]:
+        """The kernels that read a value, or that it is inside; a constant may be in any."""
+        if value.op in self.names and not self.reads[value.op]:
+            return ()
+        if value.op not in self.names:
+            return _reading_kernels(value, kernels)
+        live = [origin.value for origin in self.origins(value.op) if origin.value is not None]
+        if not live:
+            return became[value.op]
+        return [kernel for each in live for kernel in _reading_kernels(each, kernels)]
 
 
 def _in_level(user: Op, ids: Ids) -> Op | None:

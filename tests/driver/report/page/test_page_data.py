@@ -71,6 +71,23 @@ def test_what_is_fused_leads_to_one_kernel_and_layers_to_their_own(two_layers: J
     assert kernels[0] == kernels[1] and len(kernels[2]) == 1 and kernels[1] != kernels[2]
 
 
+def test_what_is_fused_into_one_of_several_kernels_of_its_reader_leads_to_that_one() -> None:
+    text = """\
+dlc 1
+import nn (Conv2d)
+module Net {
+  use conv = Conv2d(1, 16, kernel=3, padding=1)
+  export fn f(x: u8[1, 8, 8, 1]) -> f32[1, 8, 8, 16] = tanh(conv(f32(x) / 255))
+}
+"""
+    data = page_data(CompileRequest("net.dlm", text=text))
+    names = ("array.cast", "array.multiply", "array.tanh")
+    ops = [op for name in names for op in named(data, name, "graph")]
+    kernels = [{id for id in reached(data, op) if id[0] == "k"} for op in ops]
+    assert [len(each) for each in kernels] == [1, 1, 1]
+    assert kernels[0] == kernels[1] != kernels[2]
+
+
 def test_a_node_stands_at_its_lines_and_comes_from_the_users_line(two_layers: JsonPage) -> None:
     levels = {level["name"]: level["text"].splitlines() for level in two_layers["levels"]}
     assert list(levels) == ["text", "graph", "kernel", "plan", "loop", "llvm", "asm"]
