@@ -324,8 +324,9 @@ def _add_op(scope: _Scope, op: Op) -> None:
     module = " ".join(reader.paths.get(op, ())[scope.depth :])
     texts = [module, _axes(op), *_reshapes(reader, op), _summary(op)]
     lines = tuple(Line("op", text) for text in texts if text)
+    around = "".join(f"{part}." for part in reader.paths.get(op, ())[: scope.depth])
     lines += tuple(
-        _line(op, position, reader.parameters[value])
+        _line(op, position, reader.parameters[value], around)
         for position, value in enumerate(op.operands)
         if value in reader.parameters
     )
@@ -371,8 +372,12 @@ def _numbers(dense: Dense) -> str:
     return np.array2string(decode(dense.array, dense.type.dtype), separator=", ", precision=6)
 
 
-def _line(op: Op, position: int, line: Line) -> Line:
-    """A parameter, a constant with the name of the operand where places matter."""
+def _line(op: Op, position: int, line: Line, around: str) -> Line:
+    """A parameter: a constant with the name of the operand where places matter, a weight without what its
+    name has in common with the frame around.
+    """
+    if line.kind == "weight":
+        return Line(line.kind, line.text.removeprefix(around))
     names = [field.name for field in fields_of(type(op)) if field.kind == "operand"]
     says_more = position < len(names) > 1 and not op.commutative
     if line.kind == "constant" and says_more:

@@ -241,7 +241,7 @@ class _Collector:
         node: JsonNode = {
             "name": symbol or (f"{op.name} %{named}" if named else op.name),
             "type": ", ".join(show(value) for value in op.results),
-            "module": " ".join(self.paths.get(op, ())),
+            "module": ".".join(self.paths.get(op, ())),
             "at": {},
             "lines": self.files.lines(places(op)),
             "decisions": [],
