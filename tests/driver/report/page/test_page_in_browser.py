@@ -75,6 +75,22 @@ def test_the_page_fits_its_screen_and_loads_nothing(page: Page, path: Path) -> N
     assert page.requests == [path.as_uri()]
 
 
+def test_with_several_entry_points_the_page_fits_a_phone(browser: Page, tmp_path: Path) -> None:
+    path = tmp_path / "poly.html"
+    path.write_text(page_of(page_data(CompileRequest(str(EXAMPLES / "poly.dlm")))))
+    browser.resize(390, 844)
+    browser.open(path, "!!window.app")
+    assert browser.evaluate("document.getElementById('entry').options.length") == 3
+    right = browser.evaluate("document.getElementById('help-button').getBoundingClientRect().right")
+    assert isinstance(right, float | int) and right <= 390
+    browser.evaluate("""(() => {
+      const entry = document.getElementById("entry");
+      entry.value = 1;
+      entry.dispatchEvent(new Event("change"));
+    })()""")
+    assert {"x", "dy"} <= set(seen(browser))
+
+
 def test_modules_open_and_close(page: Page) -> None:
     page.press("c")
     closed = seen(page)
