@@ -84,24 +84,23 @@ class Listing:
 
 def list_short(op: Op) -> Listing:
     """What `print_short` gives, with the lines of each operation."""
-    roots = _roots(op)
     pieces: list[str] = []
-    lines: dict[Op, tuple[int, int]] = {}
+    firsts: dict[Op, int] = {}
     line = 1
-    for root in roots:
+    for root in _roots(op):
         printer = _ShortPrinter()
-        open_ops: list[tuple[Op, int]] = []
         for piece in printer.pieces(root):
-            for begun in printer.begun:
-                around = None if begun.parent is None else begun.parent.parent
-                while open_ops and around is not open_ops[-1][0]:
-                    ended, first = open_ops.pop()
-                    lines[ended] = first, line - 1 if ended.regions else first
-                open_ops.append((begun, line))
+            firsts.update(dict.fromkeys(printer.begun, line))
             printer.begun.clear()
             pieces.append(piece)
             line += piece.count("\n")
-        lines.update((ended, (first, line - 1)) for ended, first in open_ops)
+    lines: dict[Op, tuple[int, int]] = {}
+    for each in reversed(firsts):
+        last = firsts[each]
+        for region in each.regions:
+            # The line that closes a region is that after its last operation; the next one opens there.
+            last = (lines[region.last][1] if region.last is not None else last) + 1
+        lines[each] = firsts[each], last
     return Listing("".join(pieces), lines)
 
 
