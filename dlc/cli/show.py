@@ -10,6 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, print_text, progress
+from dlc.errors import UsageError
 
 
 @options.compiling(
@@ -52,6 +53,16 @@ def command(
         bool,
         typer.Option("--svg", help="Draw --stage graph or kernel, without --after and --changed."),
     ] = False,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write a page that shows every level, and what came of what."
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Times for the page, which dlc profile --json wrote."),
+    ] = None,
     short: Annotated[
         bool, typer.Option("--short", help="IR in the short spelling: types are inferred.")
     ] = False,
@@ -61,8 +72,24 @@ def command(
 ) -> None:
     """Show a model at a stage between its text and machine code."""
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg, short)
+    request = replace(compilation.of(model), to_train=train)
+    if html is not None:
+        with progress(f"compiling {model}"):
+            size = driver.write_page(request, shown, html, profile)
+        result = {"model": model, "page": html, "bytes": size}
+        if as_json:
+            print_json(result)
+        else:
+            print_text(f"{html}: {size:,} bytes\n")
+        return
+    if profile is not None:
+        raise UsageError(
+            "--profile gives the times of a page, and there is none",
+            code="D0915",
+            help="add --html FILE",
+        )
     with progress(f"compiling {model}"):
-        text = driver.show_stage(replace(compilation.of(model), to_train=train), shown)
+        text = driver.show_stage(request, shown)
     if as_json:
         print_json({"model": model, "stage": stage, "text": text})
     else:

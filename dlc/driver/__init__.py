@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from dlc.driver.report.loss_curve import write_curve
     from dlc.driver.report.questions.slow import explain_slow
     from dlc.driver.report.questions.registry import answer_question, question_of
+    from dlc.driver.report.page.page import write_page
     from dlc.driver.report.show import Shown, show_stage
     from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
@@ -166,6 +167,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.report.questions.slow as home
         case "answer_question" | "question_of":
             import dlc.driver.report.questions.registry as home
+        case "write_page":
+            import dlc.driver.report.page.page as home
         case "Shown" | "show_stage":
             import dlc.driver.report.show as home
         case "stubs":

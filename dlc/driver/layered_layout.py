@@ -3,13 +3,15 @@
 After K. Sugiyama, S. Tagawa and M. Toda (1981): a node's row is its longest path from a source; an edge
 over several rows passes through an empty place in each; rows are ordered by the mean position of
 neighbours, up and down a few times; then every node moves towards its neighbours as far as its row
-allows.
+allows. Rows and their order do not depend on the sizes of nodes: a node that grows moves its neighbours
+aside and nothing else, so the page of `dlc show --html` keeps them and does the last step alone.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 SWEEPS = 8
@@ -32,18 +34,28 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The row and the centre of each node, and through which (row, x) each edge passes."""
+    """The row and the centre of each node, and through which (row, x) each edge passes.
+
+    `order` has the numbers of each row from left to right; those after the last node are the places
+    through which edges pass, and `places` names those of each edge.
+    """
 
     rows: tuple[int, ...]
     centres: tuple[float, ...]
     routes: tuple[tuple[tuple[int, float], ...], ...]
     width: float
-    height: int
-    """The number of rows."""
+    order: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[int, ...], ...]
+
+    @property
+    def height(self) -> int:
+        """The number of rows."""
+        return len(self.order)
 
 
 @dataclass(slots=True)
 class _Node:
+    number: int
     row: int
     left: float
     right: float
@@ -52,31 +64,49 @@ class _Node:
     below: list[_Node] = field(default_factory=list["_Node"])
 
 
-def lay_out(extents: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Layout:
+def lay_out(
+    extents: Sequence[tuple[float, float]],
+    edges: Sequence[Edge],
+    first: Collection[int] = (),
+    last: Collection[int] = (),
+) -> Layout:
     """Places for nodes that reach so far to the left and to the right of their centres.
 
-    Edges lead from lower to higher numbers.
+    Edges lead from lower to higher numbers; nodes of `first` stand in the top row, of `last` in the bottom
+    row.
 
     >>> layout = lay_out([(5, 5), (5, 5), (5, 5)], [Edge(0, 2), Edge(1, 2)])
     >>> layout.rows, layout.centres
     ((0, 0, 1), (5.0, 39.0, 22.0))
     """
-    rows = _rows(len(extents), edges)
-    nodes = [_Node(row, *extent) for row, extent in zip(rows, extents, strict=True)]
+    rows = _rows(len(extents), edges, first, last)
+    nodes = [
+        _Node(number, row, *extent)
+        for number, (row, extent) in enumerate(zip(rows, extents, strict=True))
+    ]
     table: list[list[_Node]] = [[] for _ in range(max(rows, default=-1) + 1)]
     for node in nodes:
         table[node.row].append(node)
-    between = [_route(nodes[edge.source], nodes[edge.target], table) for edge in edges]
+    numbers = itertools.count(len(nodes))
+    between = [_route(nodes[edge.source], nodes[edge.target], table, numbers) for edge in edges]
     _order(table)
     _spread(table)
+    _lean(table)
     left = min((node.x - node.left for row in table for node in row), default=0.0)
     right = max((node.x + node.right for row in table for node in row), default=0.0)
-    routes = [tuple((node.row, node.x - left) for node in route) for route in between]
-    centres = tuple(node.x - left for node in nodes)
-    return Layout(tuple(rows), centres, tuple(routes), right - left, len(table))
+    return Layout(
+        tuple(rows),
+        tuple(node.x - left for node in nodes),
+        tuple(tuple((node.row, node.x - left) for node in route) for route in between),
+        right - left,
+        tuple(tuple(node.number for node in row) for row in table),
+        tuple(tuple(node.number for node in route) for route in between),
+    )
 
 
-def _rows(count: int, edges: Sequence[Edge]) -> list[int]:
+def _rows(
+    count: int, edges: Sequence[Edge], first: Collection[int], last: Collection[int]
+) -> list[int]:
     """The longest path to each node; a source stands just above the first that needs it."""
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
@@ -84,17 +114,24 @@ def _rows(count: int, edges: Sequence[Edge]) -> list[int]:
         above[edge.target].append(edge.source)
         below[edge.source].append(edge.target)
     rows = [0] * count
+    top = 1 if first else 0
     for node in range(count):
-        rows[node] = max([rows[other] + 1 for other in above[node]], default=0)
+        if node not in first:
+            rows[node] = max([rows[other] + 1 for other in above[node]], default=top)
     for node in range(count):
-        if not above[node] and below[node]:
-            rows[node] = min(rows[other] for other in below[node]) - 1
+        if node not in first and not above[node] and below[node]:
+            rows[node] = max(top, min(rows[other] for other in below[node]) - 1)
+    bottom = max([rows[node] for node in range(count) if node not in last], default=-1) + 1
+    for node in last:
+        rows[node] = bottom
     return rows
 
 
-def _route(source: _Node, target: _Node, table: list[list[_Node]]) -> list[_Node]:
+def _route(
+    source: _Node, target: _Node, table: list[list[_Node]], numbers: Iterator[int]
+) -> list[_Node]:
     """The empty places through which an edge passes, linked to each other."""
-    places = [_Node(row, 0.0, 0.0) for row in range(source.row + 1, target.row)]
+    places = [_Node(next(numbers), row, 0.0, 0.0) for row in range(source.row + 1, target.row)]
     for place in places:
         table[place.row].append(place)
     chain = [source, *places, target]
@@ -138,6 +175,16 @@ def _spread(table: list[list[_Node]]) -> None:
         for row in table if sweep % 2 == 0 else reversed(table):
             wanted = [_middle(node, sweep % 2 == 0) for node in row]
             _settle(row, wanted)
+
+
+def _lean(table: list[list[_Node]]) -> None:
+    """Put a title, the first of its row and without edges, above the left end of everything else."""
+    linked = [node for row in table for node in row if node.above or node.below]
+    left = min([node.x - node.left for node in linked], default=0.0)
+    for row in table if linked else ():
+        if not (row[0].above or row[0].below):
+            free = row[1].x - row[1].left - GAP - row[0].right if len(row) > 1 else math.inf
+            row[0].x = min(left + row[0].left, free)
 
 
 def _middle(node: _Node, from_above: bool) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import accumulate
@@ -11,6 +11,8 @@ from dlc.driver.layered_layout import Edge, Layout, lay_out
 
 MARGIN = 20.0
 TITLE = 32.0
+PADDING = 10.0
+"""Between the border of a group and what is in it."""
 
 _CHARACTER = 7.3
 """Width of a character at 12 px in the usual monospaced fonts."""
@@ -30,7 +32,10 @@ _COLOURS = {
     "constant": ("#6b7280", "#f3f4f6", "#9ca3af", "#262b33"),
     "op": ("#374151", "#ffffff", "#9ca3af", "#161b22"),
     "result": ("#15803d", "#dcfce7", "#4ade80", "#0a2e17"),
+    "group": ("#9ca3af", "#f8fafc", "#4b5563", "#11161d"),
 }
+CROSSING = ("enter", "leave")
+"""Kinds of boxes that are points: where values cross the border of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,9 @@ class Line:
 class Box:
     """The box of one node: a title, small print, and below it a note for each value that leaves.
 
-    `kind` is input, weight, constant, op or result; `ports` is how many edges end at it.
+    `kind` is input, weight, constant, op or result; group, for a box with a graph `inside` it. Inside,
+    enter and leave are the places at which values cross the border, and name is the title, left of what
+    enters. `ports` is how many edges end at it; `key` is for who draws it.
     """
 
     kind: str
@@ -53,27 +60,8 @@ class Box:
     lines: tuple[Line, ...] = ()
     notes: tuple[str, ...] = ()
     ports: int = 0
-
-    @property
-    def width(self) -> float:
-        small = max([len(line.text) * _SMALL for line in self.lines], default=0.0)
-        text = max(len(self.title) * _CHARACTER, small) + 20
-        return max(text, (max(self.ports, len(self.notes)) + 1) * _PORT)
-
-    @property
-    def height(self) -> float:
-        return _BOX + (len(self.lines) * _LINE + 5 if self.lines else 0)
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """Its extent from the middle, with its notes, which stand right of the outgoing edges."""
-        longest = max([len(note) * _SMALL for note in self.notes], default=0.0)
-        notes = self.leaves(len(self.notes) - 1) + 6 + longest
-        return self.width / 2, max(self.width / 2, notes)
-
-    def leaves(self, result: int) -> float:
-        """The offset from the middle at which the edges of a result leave."""
-        return self.width * ((result + 1) / (max(len(self.notes), 1) + 1) - 0.5)
+    inside: Graph | None = None
+    key: str = ""
 
 
 @dataclass(slots=True)
@@ -94,19 +82,11 @@ def page(graphs: Sequence[tuple[str, Graph]]) -> str:
     parts: list[str] = []
     top, widest = MARGIN, 0.0
     for title, graph in graphs:
-        layout = lay_out([box.extent for box in graph.boxes], graph.edges)
-        rows = _Rows.of(graph, layout, top + TITLE)
+        placed = place(graph)
         parts.append(f'<text class="title" x="{MARGIN:g}" y="{top + 12:g}">{escape(title)}</text>')
-        parts += [
-            _curve(graph.boxes, edge, layout, route, rows)
-            for edge, route in zip(graph.edges, layout.routes, strict=True)
-        ]
-        parts += [
-            _boxed(box, MARGIN + centre, rows.tops[row])
-            for box, centre, row in zip(graph.boxes, layout.centres, layout.rows, strict=True)
-        ]
-        top = rows.end + MARGIN
-        widest = max(widest, layout.width, len(title) * 9.0)
+        parts += _drawn(placed, MARGIN, top + TITLE)
+        top += TITLE + placed.height + MARGIN
+        widest = max(widest, placed.width, len(title) * 9.0)
     return document(widest + 2 * MARGIN, top, parts)
 
 
@@ -127,7 +107,7 @@ def _style() -> str:
     light = {kind: colours[:2] for kind, colours in _COLOURS.items()}
     return (
         "text{font:12px ui-monospace,Menlo,Consolas,monospace}\n"
-        ".small{font-size:11px}.title{font-weight:bold;font-size:14px}\n"
+        ".small{font-size:11px}.title{font-weight:bold;font-size:14px}.name{font-weight:bold}\n"
         "path{fill:none;stroke-width:1.3}\n"
         f"{_colours('#ffffff', '#111827', '#4b5563', '#9ca3af', light)}\n"
         "@media (prefers-color-scheme:dark){\n"
@@ -146,67 +126,190 @@ def _colours(paper: str, ink: str, small: str, edge: str, boxes: dict[str, tuple
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The start of each row, and the ends of its boxes and of their notes."""
+# Places -------------------------------------------------------------------------------------------
 
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The size of a box, with the places of what is inside it."""
+
+    box: Box
+    inside: Placed | None
+
+    @property
+    def width(self) -> float:
+        box = self.box
+        if box.kind in CROSSING:
+            return 0.0
+        if self.inside is not None:
+            return self.inside.width + 2 * PADDING
+        small = max([len(line.text) * _SMALL for line in box.lines], default=0.0)
+        text = max(len(box.title) * _CHARACTER, small) + (0 if box.kind == "name" else 20)
+        return max(text, (max(box.ports, len(box.notes)) + 1) * _PORT)
+
+    @property
+    def height(self) -> float:
+        if self.box.kind in CROSSING:
+            return 0.0
+        if self.inside is not None:
+            return self.inside.height + 2 * PADDING
+        return _BOX + (len(self.box.lines) * _LINE + 5 if self.box.lines else 0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is said below it; inside a group that is open it has been said already."""
+        return () if self.inside is not None else self.box.notes
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """Its extent from the middle, with its notes, which stand right of the outgoing edges."""
+        longest = max([len(note) * _SMALL for note in self.notes], default=0.0)
+        notes = self.leaves(len(self.notes) - 1) + 6 + longest if self.notes else 0.0
+        return self.width / 2, max(self.width / 2, notes)
+
+    def arrives(self, port: int) -> float:
+        """The offset from the middle at which the edge to a port ends."""
+        if self.inside is not None:
+            return self.inside.crossing("enter", port) - self.inside.width / 2
+        return self.width * ((port + 1) / (self.box.ports + 1) - 0.5)
+
+    def leaves(self, result: int) -> float:
+        """The offset from the middle at which the edges of a result leave."""
+        if self.inside is not None:
+            return self.inside.crossing("leave", result) - self.inside.width / 2
+        return self.width * ((result + 1) / (max(len(self.box.notes), 1) + 1) - 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A graph with a place for everything: the frames of its boxes, their centres, the tops of its rows."""
+
+    graph: Graph
+    frames: tuple[Frame, ...]
+    layout: Layout
     tops: tuple[float, ...]
     bottoms: tuple[float, ...]
-    end: float
+    """Where the boxes of each row and their notes end."""
 
-    @classmethod
-    def of(cls, graph: Graph, layout: Layout, top: float) -> _Rows:
-        heights = [0.0] * layout.height
-        for box, row in zip(graph.boxes, layout.rows, strict=True):
-            notes = len(box.notes) * _NOTE + 6 if box.notes else 0
-            heights[row] = max(heights[row], box.height + notes)
-        tops = tuple(accumulate((height + _BEND for height in heights), initial=top))[:-1]
-        bottoms = tuple(top + height for top, height in zip(tops, heights, strict=True))
-        return cls(tops, bottoms, bottoms[-1] if bottoms else top)
+    @property
+    def width(self) -> float:
+        return self.layout.width
+
+    @property
+    def height(self) -> float:
+        return self.bottoms[-1] if self.bottoms else 0.0
+
+    def crossing(self, kind: str, number: int) -> float:
+        """The x at which a value enters or leaves."""
+        found = [k for k, box in enumerate(self.graph.boxes) if box.kind == kind]
+        return self.layout.centres[found[number]]
+
+
+def place(graph: Graph) -> Placed:
+    """Places for the boxes of a graph and for what is inside them."""
+    frames = tuple(
+        Frame(box, None if box.inside is None else place(box.inside)) for box in graph.boxes
+    )
+    first = {number for number, box in enumerate(graph.boxes) if box.kind in ("name", "enter")}
+    last = {number for number, box in enumerate(graph.boxes) if box.kind == "leave"}
+    layout = lay_out([frame.extent for frame in frames], graph.edges, first, last)
+    heights = [0.0] * layout.height
+    for frame, row in zip(frames, layout.rows, strict=True):
+        notes = len(frame.notes) * _NOTE + 6 if frame.notes else 0
+        heights[row] = max(heights[row], frame.height + notes)
+    tops = tuple(accumulate((height + _BEND for height in heights), initial=0.0))[:-1]
+    bottoms = tuple(top + height for top, height in zip(tops, heights, strict=True))
+    return Placed(graph, frames, layout, tops, bottoms)
+
+
+# Drawing ------------------------------------------------------------------------------------------
+
+
+def _drawn(placed: Placed, left: float, top: float) -> Iterator[str]:
+    """Frames of groups, then edges, then what stands on them."""
+    for number, frame in enumerate(placed.frames):
+        if frame.inside is not None:
+            yield from _group(placed, number, left, top)
+    for edge, route in zip(placed.graph.edges, placed.layout.routes, strict=True):
+        yield _curve(placed, edge, route, left, top)
+    for number, frame in enumerate(placed.frames):
+        x, y = left + placed.layout.centres[number], top + placed.tops[placed.layout.rows[number]]
+        if frame.inside is None and frame.box.kind not in CROSSING:
+            yield _boxed(frame, x, y)
+        yield from _notes(frame, x, y)
+
+
+def _group(placed: Placed, number: int, left: float, top: float) -> Iterator[str]:
+    """The frame of a group and what is in it, with the ends of edges that cross its border."""
+    frame = placed.frames[number]
+    inside = frame.inside
+    assert inside is not None
+    x = left + placed.layout.centres[number] - frame.width / 2
+    y = top + placed.tops[placed.layout.rows[number]]
+    yield (
+        f'<rect class="group" x="{x:.1f}" y="{y:.1f}" '
+        f'width="{frame.width:.1f}" height="{frame.height:.1f}" rx="8"/>'
+    )
+    for at, box in enumerate(inside.graph.boxes):
+        if box.kind in CROSSING:
+            line = x + PADDING + inside.layout.centres[at]
+            start = y if box.kind == "enter" else y + frame.height - PADDING
+            yield f'<path d="M{line:.1f} {start:.1f}V{start + PADDING:.1f}"/>'
+    yield from _drawn(inside, x + PADDING, y + PADDING)
 
 
 def _curve(
-    boxes: Sequence[Box],
-    edge: Edge,
-    layout: Layout,
-    route: Sequence[tuple[int, float]],
-    rows: _Rows,
+    placed: Placed, edge: Edge, route: Sequence[tuple[int, float]], left: float, top: float
 ) -> str:
     """From below the source to a port above the target.
 
     Between boxes and notes an edge goes straight down, and it bends only where there are none, so that
     it crosses no letter.
     """
-    source, target = boxes[edge.source], boxes[edge.target]
+    source, target = placed.frames[edge.source], placed.frames[edge.target]
+    layout, tops, bottoms = placed.layout, placed.tops, placed.bottoms
     row = layout.rows[edge.source]
-    x = MARGIN + layout.centres[edge.source] + source.leaves(edge.result)
-    path = f"M{x:.1f} {rows.tops[row] + source.height:.1f}V{rows.bottoms[row]:.1f}"
-    arrival = target.width * ((edge.port + 1) / (target.ports + 1) - 0.5)
-    last = layout.rows[edge.target], layout.centres[edge.target] + arrival
+    x = left + layout.centres[edge.source] + source.leaves(edge.result)
+    path = f"M{x:.1f} {top + tops[row] + source.height:.1f}V{top + bottoms[row]:.1f}"
+    arrival = layout.centres[edge.target] + target.arrives(edge.port)
+    last = layout.rows[edge.target], arrival
     for following, at in [*route, last]:
-        y, next_x, next_y = rows.bottoms[row], MARGIN + at, rows.tops[following]
+        y, next_x, next_y = top + bottoms[row], left + at, top + tops[following]
         path += f"C{x:.1f} {y + _BEND / 2:.1f} {next_x:.1f} {next_y - _BEND / 2:.1f} "
         path += f"{next_x:.1f} {next_y:.1f}"
         if following != last[0]:
-            path += f"V{rows.bottoms[following]:.1f}"
+            path += f"V{top + bottoms[following]:.1f}"
         row, x = following, next_x
     return f'<path d="{path}"/>'
 
 
-def _boxed(box: Box, x: float, y: float) -> str:
+def _boxed(frame: Frame, x: float, y: float) -> str:
+    box = frame.box
     radius = 4 if box.kind == "op" else 13
-    parts = [
-        f'<rect class="{box.kind}" x="{x - box.width / 2:.1f}" y="{y:.1f}" '
-        f'width="{box.width:.1f}" height="{box.height:g}" rx="{radius}"/>',
-        f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{escape(box.title)}</text>',
-    ]
+    named = box.kind == "name"
+    parts: list[str] = []
+    if not named:
+        parts.append(
+            f'<rect class="{box.kind}" x="{x - frame.width / 2:.1f}" y="{y:.1f}" '
+            f'width="{frame.width:.1f}" height="{frame.height:g}" rx="{radius}"/>'
+        )
+    at = x - frame.width / 2 if named else x
+    anchor = "" if named else ' text-anchor="middle"'
+    style = ' class="name"' if named else ""
+    parts.append(f'<text{style} x="{at:.1f}" y="{y + 17:.1f}"{anchor}>{escape(box.title)}</text>')
     for number, line in enumerate(box.lines):
         parts.append(
-            f'<text class="small of-{line.kind}" x="{x:.1f}" y="{y + 33 + number * _LINE:.1f}" '
-            f'text-anchor="middle">{escape(line.text)}</text>'
+            f'<text class="small of-{line.kind}" x="{at:.1f}" y="{y + 33 + number * _LINE:.1f}"'
+            f"{anchor}>{escape(line.text)}</text>"
         )
-    left = x + box.leaves(len(box.notes) - 1) + 6
-    for number, note in enumerate(box.notes):
-        below = y + box.height + 14 + number * _NOTE
-        parts.append(f'<text class="small" x="{left:.1f}" y="{below:.1f}">{escape(note)}</text>')
     return "".join(parts)
+
+
+def _notes(frame: Frame, x: float, y: float) -> Iterator[str]:
+    """What is said of the values that leave, beside the edges."""
+    if not frame.notes:
+        return
+    left = x + frame.leaves(len(frame.notes) - 1) + 6
+    for number, note in enumerate(frame.notes):
+        below = y + frame.height + 14 + number * _NOTE
+        yield f'<text class="small" x="{left:.1f}" y="{below:.1f}">{escape(note)}</text>'

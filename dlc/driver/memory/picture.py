@@ -44,7 +44,7 @@ WIDEST, NARROWEST = 90.0, 1.0
 _PLOT_LEAST, _PLOT_MOST = 460.0, 1020.0
 _SEEN = 0.25
 """The least height that is drawn."""
-_LINE = 13.0
+_LINE = 11.0
 """The least height that has room for a label."""
 _LETTER = 6.7
 """Width of a letter of a label."""
@@ -370,8 +370,15 @@ def _steps() -> Iterator[int]:
 
 
 def _fitting(labels: Sequence[str], width: float) -> str:
-    """The first that is not too long."""
-    return next((label for label in labels if label and len(label) * _LETTER <= width), "")
+    """The first that is not too long, else the beginning of the last.
+
+    >>> _fitting(["hidden: f32[8, 64]", "hidden"], 60.0), _fitting(["hidden"], 30.0), _fitting(["h"], 5)
+    ('hidden', 'hid…', '')
+    """
+    room = int(width / _LETTER)
+    short = next((label for label in labels if label and len(label) <= room), "")
+    rest = next((label for label in reversed(labels) if label), "")
+    return short or (f"{rest[: room - 1]}…" if room > 2 else "")
 
 
 def _text(x: float, y: float, text: str, style: str = "", anchor: str = "start") -> str:

@@ -196,9 +196,10 @@ def _assembly(model: SourceModel, settings: Settings, shown: Shown) -> str:
 
 
 def _picture(model: SourceModel, shown: Shown) -> str:
+    layers = {layer.path: layer.type for layer in model.layers}
     if shown.entry is None and len(entry_functions(model.module)) > 1:
-        return draw(entry_functions(model.module))
-    return draw([find_function(model.module, shown.entry)])
+        return draw(entry_functions(model.module), layers)
+    return draw([find_function(model.module, shown.entry)], layers)
 
 
 @dataclass(slots=True)

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from dlc.ir.attributes import Attribute, Dense, exactly
 from dlc.ir.core import OPS, Block, Op, Value
@@ -63,9 +64,44 @@ def parse_short(text: str, file: str) -> list[Op]:
 
 def print_short(op: Op) -> str:
     """The text of an operation and all that is in it, with a line break at the end."""
+    return "".join(["".join(_ShortPrinter().pieces(root)) for root in _roots(op)])
+
+
+def _roots(op: Op) -> list[Op]:
+    """What is printed of an operation: of a module that says nothing itself, what is in it."""
     if op.name == "builtin.module" and not op.attributes and op.regions[0].first is not None:
-        return "".join("".join(_ShortPrinter().pieces(child)) for child in op.regions[0])
-    return "".join(_ShortPrinter().pieces(op))
+        return list(op.regions[0])
+    return [op]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A text, and the first and the last line, counted from 1, of each operation in it."""
+
+    text: str
+    lines: Mapping[Op, tuple[int, int]]
+
+
+def list_short(op: Op) -> Listing:
+    """What `print_short` gives, with the lines of each operation."""
+    pieces: list[str] = []
+    firsts: dict[Op, int] = {}
+    line = 1
+    for root in _roots(op):
+        printer = _ShortPrinter()
+        for piece in printer.pieces(root):
+            firsts.update(dict.fromkeys(printer.begun, line))
+            printer.begun.clear()
+            pieces.append(piece)
+            line += piece.count("\n")
+    lines: dict[Op, tuple[int, int]] = {}
+    for each in reversed(firsts):
+        last = firsts[each]
+        for region in each.regions:
+            # The line that closes a region is that after its last operation; the next one opens there.
+            last = (lines[region.last][1] if region.last is not None else last) + 1
+        lines[each] = firsts[each], last
+    return Listing("".join(pieces), lines)
 
 
 # Writing ----------------------------------------------------------------------------------------
@@ -74,6 +110,8 @@ def print_short(op: Op) -> str:
 class _ShortPrinter(Printer):
     def __init__(self) -> None:
         super().__init__(locations=False)
+        self.begun: list[Op] = []
+        """The operations whose first piece has been made since the list was cleared."""
 
     def _regions(self, op: Op) -> list[Op | Block | str]:
         todo: list[Op | Block | str] = []
@@ -87,6 +125,7 @@ class _ShortPrinter(Printer):
         return f"({arguments}) {{\n" if arguments else "{\n"
 
     def _head(self, op: Op, properties: str) -> str:
+        self.begun.append(op)
         self._forget_names(op)
         results = ", ".join([self._name(value) for value in op.results])
         parts = [SHORT_NAMES.get(op.name, op.name)]

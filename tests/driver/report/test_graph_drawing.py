@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import random
 import re
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,7 +19,7 @@ from dlc.driver.layered_layout import GAP, Edge, lay_out
 from dlc.driver.report.graph_drawing import graph_of
 from dlc.driver.report.show import Shown, show_stage
 from dlc.driver.run.request import CompileRequest
-from dlc.driver.svg import Graph
+from dlc.driver.svg import Graph, place
 from tests.suites import together
 
 PRODUCT = """\
@@ -78,7 +79,7 @@ def test_the_picture_names_operations_values_and_types() -> None:
     assert len(list(root.iter(f"{SPACE}path"))) == 6
 
 
-def test_constants_and_weights_of_one_operation_are_small_print_in_its_box() -> None:
+def test_constants_and_weights_are_small_print_in_the_boxes_that_need_them() -> None:
     text = """\
 dlc 1
 module M {
@@ -92,7 +93,6 @@ module M {
         ("input", "x"),
         ("op", "add"),
         ("op", "sin"),
-        ("weight", "twice"),
         ("op", "multiply"),
         ("op", "add"),
         ("op", "power"),
@@ -100,13 +100,29 @@ module M {
     ]
     small = {box.title: [line.text for line in box.lines] for box in graph.boxes[1:2]}
     assert small == {"add": ["once: f32[3]"]}
-    assert [line.text for line in graph.boxes[6].lines] == ["lhs 2"]
+    assert [line.text for line in graph.boxes[3].lines] == ["twice: f32[3]"]
+    assert [line.text for line in graph.boxes[5].lines] == ["lhs 2"]
 
 
-def test_an_operation_with_a_region_names_what_is_in_it() -> None:
+def test_the_body_of_a_loop_is_drawn_in_a_frame() -> None:
     text = "dlc 1\nexport fn f(x: f32[5]) -> f32 = scan a in x with s = 0 { next s = s + sin(a) }\n"
-    (scan,) = [box for box in drawn(text).boxes if box.title == "flow.scan"]
-    assert [line.text for line in scan.lines] == ["sin · add", "0"]
+    (scan,) = [box for box in drawn(text).boxes if box.title == "scan"]
+    assert scan.inside is not None
+    kinds = Counter(box.kind for box in scan.inside.boxes)
+    assert kinds == {"name": 1, "enter": 1, "input": 1, "op": 2, "leave": 1}
+    assert [line.text for line in scan.lines] == ["5 times"]
+
+
+def test_both_branches_of_a_choice_are_drawn_and_meet_where_they_leave() -> None:
+    text = "dlc 1\nexport fn f(x: f32[5]) -> f32[5] = if sum(x) > 0 then sin(x) else cos(x)\n"
+    (choice,) = [box for box in drawn(text).boxes if box.title == "if"]
+    assert choice.inside is not None
+    branches = [box for box in choice.inside.boxes if box.kind == "group"]
+    assert [box.title for box in branches] == ["then", "else"]
+    titles = [{b.title for b in box.inside.boxes} for box in branches if box.inside]
+    assert "sin" in titles[0] and "cos" in titles[1]
+    (leave,) = [n for n, box in enumerate(choice.inside.boxes) if box.kind == "leave"]
+    assert len([edge for edge in choice.inside.edges if edge.target == leave]) == 2
 
 
 def test_each_result_of_an_operation_leaves_at_a_place_of_its_own() -> None:
@@ -123,8 +139,28 @@ export fn f(x: f32[5]) -> (total: f32, sums: f32[5]) {
     graph = drawn(text)
     leaving = [edge.result for edge in graph.edges if graph.boxes[edge.target].kind == "result"]
     assert leaving == [0, 1]
-    (scan,) = [box for box in graph.boxes if box.title == "flow.scan"]
-    assert scan.leaves(0) < 0 < scan.leaves(1)
+    placed = place(graph)
+    (scan,) = [frame for frame in placed.frames if frame.box.title == "scan"]
+    assert abs(scan.leaves(0) - scan.leaves(1)) >= GAP
+
+
+def test_a_module_is_a_frame_around_its_operations() -> None:
+    text = """\
+dlc 1
+import nn (Linear)
+module Block(n) {
+  use up = Linear(n, n)
+  use down = Linear(n, n)
+  fn call(x: f32[2, n]) = x + down(relu(up(x)))
+}
+module M {
+  use blocks = chain(Block(3), Block(3))
+  export fn f(x: f32[2, 3]) -> f32[2, 3] = exp(blocks(x))
+}
+"""
+    root = ElementTree.fromstring(show_stage(CompileRequest("f.dlm", text=text), Shown(svg=True)))
+    names = [e.text for e in root.iter(f"{SPACE}text") if e.get("class") == "name"]
+    assert names == ["blocks.0", "blocks.1"]
 
 
 @pytest.mark.parametrize("name", ["poly", "lenet", "byte_lm", "tiny_gpt"])

@@ -1,0 +1,1 @@
+"""`dlc show --html`: a model at every level as one page that needs nothing else."""
