@@ -168,6 +168,7 @@ class FakeGpu:
         self.knows_conditions = True
         """Whether graphs may have conditions."""
         self.supports_conditions = True
+        self.condition_refusal = ""
         self.condition_kernels: ConditionKernels | None = None
         self._conditions: dict[int, int] = {}
         """Their values while a graph runs."""
