@@ -13,6 +13,8 @@ LOCKED := --require-hashes --only-binary :all: --requirement
 SUPPLY_CHAIN := .venv-supply-chain
 TORCH := .venv-torch
 JAX := .venv-jax
+# Other versions of cuda-python than the locked one, each a folder of packages: tests call a stub through all.
+BINDINGS := .venv-cuda
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
 
@@ -53,8 +55,13 @@ layers: $(INSTALLED)
 test: check ## the gate, then the quick suite: every test but the long ones
 	$(PYTEST)
 
-test-all: check ## the gate, then every test, the long ones too
+test-all: check $(BINDINGS)/installed ## the gate, then every test, the long ones too
 	$(PYTEST) -m ""
+
+$(BINDINGS)/installed: Makefile $(INSTALLED)
+	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/12.9 'cuda-bindings==12.9.10'
+	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/13.0 'cuda-bindings==13.0.3'
+	@touch $@
 
 oracles: ## make the environments of the other readers of IR that tests compare with
 	PYTHON=$(PYTHON) sh tests/oracles/make.sh

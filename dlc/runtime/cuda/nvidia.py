@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Self, cast
 
@@ -73,7 +74,8 @@ class _CudaDriver:
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
-        self.name = cast(bytes, name).rstrip(b"\0").decode(errors="replace")
+        # What cuda-python returns behind the end of the name is no part of it.
+        self.name = cast(bytes, name).partition(b"\0")[0].decode(errors="replace")
         major, minor = (
             self._attribute(f"COMPUTE_CAPABILITY_{which}") for which in ("MAJOR", "MINOR")
         )
@@ -138,9 +140,13 @@ class _CudaDriver:
             return self._do(name, *arguments)
 
     def _give_back(self, name: str, *arguments: object) -> None:
-        """`_do_in_context` for a function that frees something; not at exit, when the process frees all."""
+        """`_do_in_context` for a function that frees something.
+
+        Not at exit, when the process frees all. After an error that ends all work nothing can be freed.
+        """
         if not sys.is_finalizing():
-            self._do_in_context(name, *arguments)
+            with suppress(CallError):
+                self._do_in_context(name, *arguments)
 
     def __enter__(self) -> Self:
         self._do("cuCtxPushCurrent", self._context)
