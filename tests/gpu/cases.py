@@ -51,6 +51,10 @@ NO_WEIGHTS = "init:0"
 
 MOST = 64
 """The upper bound of each named size of an example."""
+SECONDS = 60.0
+"""How long the check of a case may take."""
+NETWORK_SECONDS = 150.0
+"""The same where the processor computes a network, too, beside processes that compile."""
 CALLS = 3
 """Kernel by kernel, as a graph that was just made, and as one that is kept."""
 PROGRAM_TOLERANCE = {"f64": 1e-12, "f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
@@ -66,6 +70,11 @@ class Case(Protocol):
 
     @property
     def title(self) -> str: ...
+
+    @property
+    def seconds(self) -> float:
+        """How long checking may take; a kernel that hangs takes longer."""
+        ...
 
     def compile(self, target: str) -> list[bytes]:
         """Artifacts for a GPU, and behind it perhaps one for the processor to compare with."""
@@ -87,6 +96,8 @@ class Operator:
     level: int
     most: int | None = None
     """Only so many examples."""
+
+    seconds: float = SECONDS
 
     @property
     def title(self) -> str:
@@ -120,6 +131,8 @@ class Derivatives:
     name: str
     order: int
     most: int | None = None
+
+    seconds: float = SECONDS
 
     @property
     def title(self) -> str:
@@ -212,6 +225,8 @@ class Program:
     path: str
     level: int = 2
 
+    seconds: float = SECONDS
+
     @property
     def title(self) -> str:
         return Path(self.path).stem
@@ -243,6 +258,7 @@ class Conditions:
     """
 
     title: str = "conditions"
+    seconds: float = SECONDS
 
     def compile(self, target: str) -> list[bytes]:
         opened = CompileRequest(str(ROOT / "tests/gpu/conditions.dlm")).open()
@@ -267,6 +283,8 @@ class Network:
     """A model whose functions are compared with the processor's."""
 
     name: str
+
+    seconds: float = NETWORK_SECONDS
 
     @property
     def title(self) -> str:
@@ -296,6 +314,8 @@ class Training:
 
     name: str
     steps: int = 3
+
+    seconds: float = NETWORK_SECONDS
 
     @property
     def title(self) -> str:
