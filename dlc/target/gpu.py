@@ -29,6 +29,7 @@ THREAD = CpuTarget(
     vector_registers=16,
     fma=True,
     converts_half=True,
+    converts_brain=True,
     rounds=True,
     triple=TRIPLE,
     products=AVX2,
