@@ -18,7 +18,7 @@ from dlc.dialects.kernel.attention import AttentionGradient
 from dlc.ir.dims import ceil_divide, interval, product
 from dlc.ir.types import BOOL, F32
 from dlc.lowering.gpu.attention.forward_tiles import MINUS_INFINITY
-from dlc.lowering.gpu.writer import GridWriter
+from dlc.lowering.gpu.writer import GridWriter, exponential
 from dlc.lowering.kernel_code.words import unravel, when
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.work import nanoseconds
@@ -127,7 +127,7 @@ class TiledAttentionGradient:
         product, weight_gradient = products
         logarithm, mean = statistics
         score = self._masked(batch, self._query_and_key(*position), product)
-        p = (score - logarithm).exp()
+        p = exponential(score - logarithm, kernel.array_type(self.op.query).dtype)
         ds = p * (weight_gradient - mean)
         within = position[1] < self.count_of_columns()
         return select(within, p, 0), select(within, ds, 0)

@@ -33,7 +33,7 @@ from dlc.lowering.gpu.attention.warp_matrices import (
     load_rows,
     tile_for,
 )
-from dlc.lowering.gpu.writer import shuffle_xor
+from dlc.lowering.gpu.writer import exponential, shuffle_xor
 from dlc.lowering.kernel_code.words import either, iterate
 from dlc.target.gpu import GpuTarget
 
@@ -179,10 +179,10 @@ class MatrixAttention(TiledAttention):
             most = self._row_reduce("maximum", [scores[k] for k in own])
             before, largest[row] = largest[row], maximum(largest[row], most)
             base = self.softmax_base(largest[row])
-            factor = (before - base).exp()
+            factor = exponential(before - base, self.dtype)
             total[row] = total[row] * factor
             for k in own:
-                exponentials[k] = (scores[k] - base).exp()
+                exponentials[k] = exponential(scores[k] - base, self.dtype)
                 total[row] = total[row] + exponentials[k]
             for k in range(len(sums)):
                 if k % 4 // 2 == row:
