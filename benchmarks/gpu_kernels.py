@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ with 128 features, whose threads have 254 registers."""
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = NETWORKS.parent
 OPTIONS = Options(target=Target.all_on(GpuTarget.named("")))
+_BLOCKS = re.compile(r"(?m)^train (\w+) for ")
+"""The names of the blocks that train a model, where it has several."""
 IN_BF16 = " in bf16"
 """Behind the name of a network whose weights and layers are of bf16."""
 
@@ -116,9 +119,11 @@ def models() -> Mapping[str, Open]:
         for form, settings in forms.items():
             found[f"{path.stem}{form}"] = partial(_open, path, settings)
             if "\ntrain " in text:
-                found[f"{path.stem}{form}, training"] = partial(
-                    open_training, path, settings=settings
-                )
+                for block in _BLOCKS.findall(text) or [None]:
+                    by = "" if block is None else f" by {block}"
+                    found[f"{path.stem}{form}{by}, training"] = partial(
+                        open_training, path, settings=settings, block=block
+                    )
     for path in sorted(LIGHT.glob("*.onnx")):
         found[path.stem] = partial(open_model, path)
     return found
