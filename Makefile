@@ -14,6 +14,7 @@ SUPPLY_CHAIN := .venv-supply-chain
 TORCH := .venv-torch
 JAX := .venv-jax
 # Other versions of cuda-python than the locked one, each a folder of packages: tests call a stub through all.
+# With them is the disassembler by which tests count instructions.
 BINDINGS := .venv-cuda
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
@@ -61,6 +62,7 @@ test-all: check $(BINDINGS)/installed ## the gate, then every test, the long one
 $(BINDINGS)/installed: Makefile $(INSTALLED)
 	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/12.9 'cuda-bindings==12.9.10'
 	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/13.0 'cuda-bindings==13.0.3'
+	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/nvdisasm 'nvidia-cuda-nvdisasm==13.5.37'
 	@touch $@
 
 oracles: ## make the environments of the other readers of IR that tests compare with
