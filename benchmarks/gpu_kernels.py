@@ -41,9 +41,9 @@ from dlc.target.gpu import GPUS, GpuTarget
 from tests import example_models
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120")
-SPILLED: Mapping[str, int] = {"sm_120": 16}
-"""Bytes that `ptxas` 12.9 spills of a kernel at most, where it does: of the gradient of attention in f16
-with 128 features, whose threads have 254 registers."""
+SPILLED: Mapping[str, int] = {"sm_120": 112}
+"""Bytes that `ptxas` 12.9 spills of a kernel at most, where it does: of products of bf16 whose threads have
+128 registers, so that two blocks share a multiprocessor, and of gradients of attention."""
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = NETWORKS.parent
 OPTIONS = Options(target=Target.all_on(GpuTarget.named("")))
