@@ -14,6 +14,9 @@ SUPPLY_CHAIN := .venv-supply-chain
 TORCH := .venv-torch
 JAX := .venv-jax
 DOCS := .venv-docs
+# Other versions of cuda-python than the locked one, each a folder of packages: tests call a stub through all.
+# With them is the disassembler by which tests count instructions.
+BINDINGS := .venv-cuda
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
 
@@ -54,8 +57,14 @@ layers: $(INSTALLED)
 test: check ## the gate, then the quick suite: every test but the long ones
 	$(PYTEST)
 
-test-all: check ## the gate, then every test, the long ones too
+test-all: check $(BINDINGS)/installed ## the gate, then every test, the long ones too
 	$(PYTEST) -m ""
+
+$(BINDINGS)/installed: Makefile $(INSTALLED)
+	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/12.9 'cuda-bindings==12.9.10'
+	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/13.0 'cuda-bindings==13.0.3'
+	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/nvdisasm 'nvidia-cuda-nvdisasm==13.5.37'
+	@touch $@
 
 oracles: ## make the environments of the other readers of IR that tests compare with
 	PYTHON=$(PYTHON) sh tests/oracles/make.sh
@@ -114,8 +123,8 @@ test-jax: $(JAX)/installed ## the tests of what is imported from JAX and called 
 	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo tests/driver/jax tests/benchmarks/test_jax_programs.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
-test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md
-	$(PYTHON) -m pytest -m gpu tests/gpu $(if $(SECONDS),--seconds $(SECONDS))
+test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md, and to OUT
+	$(PYTHON) -m pytest -m gpu tests/gpu $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out $(OUT))
 
 bench-gpu: ## the GPU timings, likewise
 	$(PYTHON) -m benchmarks.gpu

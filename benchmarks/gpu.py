@@ -1,14 +1,17 @@
 """Kernels, products, networks and their training on a GPU, side by side with PyTorch and JAX.
 
-    python3 -m benchmarks.gpu [--only kernels|products|inference|training]... [--precision f32|tf32|bf16]...
-        [--name NAME]... [--rounds 5] [--seconds 0.3] [--patience 120] [--quick] [--out out/gpu]
+    python3 -m benchmarks.gpu [--only kernels|products|convolutions|attention|inference|training]...
+        [--precision f32|tf32|f16|bf16]... [--name NAME]... [--rounds 5] [--seconds 0.3] [--patience 120]
+        [--limit SECONDS] [--quick] [--out out/gpu]
 
 It runs from a plain checkout, with the packages of the Python that runs it; a peer that is not installed,
 or not ready after `--patience` seconds, is left out and said to be. In each precision all contenders
 compute the same: f32 exactly (TF32 off), with factors rounded to tf32, or in bf16 (`benchmarks.gpu_table`
-says what is). Before anything is timed their results must agree with ours. Then they take turns. `--only`
-makes parts of a run, whose files go to the same folder: `bench-PARTS.md` for people, `bench-PARTS.json`
-with every single time. The exit code is 4 where there is no GPU, and 1 where ours did not run or results
+says what is). Peers are prepared one after the other, since they tune their kernels on the GPU. Before
+anything is timed their results must agree with ours. Then they take turns. `--only` makes parts of a run,
+whose files go to the same folder: `bench-PARTS.md` for people, `bench-PARTS.json` with every single time.
+With `--limit` no case begins after so many seconds, and the same command goes on from there as long as the
+files are kept. The exit code is 4 where there is no GPU, and 1 where ours did not run or results
 differ.
 """
 
@@ -19,18 +22,19 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from benchmarks.gpu_cases import KINDS, PRECISIONS, Array, GpuCase, Kind, Precision, cases
+from benchmarks.gpu_case import KINDS, PRECISIONS, Array, GpuCase, Kind, Precision
+from benchmarks.gpu_cases import cases
 from benchmarks.gpu_machine import facts
 from benchmarks.gpu_serve import NARROW
 from benchmarks.gpu_table import page
@@ -43,6 +47,8 @@ from dlc.errors import Unsupported
 PEERS = {"torch eager": "torch", "torch.compile": "torch", "jax": "jax"}
 """The peers, and the package that each needs."""
 DIFFERS = "differs"
+OWN_PATIENCE = 400.0
+"""Seconds for an answer of ours: a large network is compiled in less, a kernel that hangs takes longer."""
 SETTINGS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """JAX would take most of the GPU's memory at once, of which others need some."""
 
@@ -138,30 +144,44 @@ def measure(case: GpuCase, peers: Sequence[str], effort: Effort) -> list[Outcome
     with tempfile.TemporaryDirectory() as made, ExitStack() as alive:
         folder = Path(made)
         write_case(case, folder)
-        ours = alive.enter_context(Contender("dlc", case, folder, None))
+        ours = alive.enter_context(Contender("dlc", case, folder, OWN_PATIENCE))
         running: list[Contender] = []
-        # Beside each other, because compiling is what takes long; all are ready before any is timed.
-        with ThreadPoolExecutor(max(1, len(peers))) as threads:
-            starts = {
-                name: threads.submit(Contender, name, case, folder, effort.patience)
-                for name in peers
-            }
-        for name, start in starts.items():
+        for name in peers:
             try:
-                running.append(alive.enter_context(start.result()))
+                peer = Contender(name, case, folder, effort.patience)
             except NotReady:
                 missing[name] = f"not ready after {effort.patience:.0f} s"
             except SystemExit as error:
                 missing[name] = f"{error}"
+            else:
+                running.append(alive.enter_context(peer))
         errors = distances(ours.results(), {peer.name: peer.results() for peer in running})
         limit = allowed(case, [peer.results() for peer in running])
         missing |= {
             name: f"{DIFFERS} by {error:.1e}" for name, error in errors.items() if error > limit
         }
         timed = [ours, *[peer for peer in running if peer.name not in missing]]
-        take_turns(timed, effort.rounds, effort.seconds)
+        while late := _late_one(timed, effort):
+            missing[late.name] = f"no answer in {effort.patience:.0f} s"
+            timed.remove(late)
         found = [_outcome(case, one, errors.get(one.name, 0.0)) for one in timed]
     return [*found, *[_missing(case, name, why) for name, why in missing.items()]]
+
+
+def _late_one(running: Sequence[Contender], effort: Effort) -> Contender | None:
+    """Let the contenders take turns; the one that did not answer, if one did not.
+
+    Raises NotReady for ours, which is the first.
+    """
+    for one in running:
+        one.turns.clear()
+    try:
+        take_turns(running, effort.rounds, effort.seconds)
+    except NotReady as late:
+        if f"{late}" == running[0].name:
+            raise
+        return next(one for one in running if one.name == f"{late}")
+    return None
 
 
 def _outcome(case: GpuCase, one: Contender, error: float) -> Outcome:
@@ -198,6 +218,17 @@ def allowed(case: GpuCase, theirs: Sequence[Mapping[str, Array]]) -> float:
     return min(10 * case.limit, max([case.limit, *between]))
 
 
+def earlier(folder: Path, stem: str) -> list[Outcome]:
+    """What a run before has measured, of this commit, on this device and with these packages."""
+    file = folder / f"{stem}.json"
+    if not file.exists():
+        return []
+    data: dict[str, object] = json.loads(file.read_text("utf-8"))
+    if any(data.get(name) != value for name, value in facts().items() if name != "date"):
+        return []
+    return [Outcome(**each) for each in cast("list[dict[str, Any]]", data["outcomes"])]
+
+
 def write(folder: Path, stem: str, outcomes: Sequence[Outcome]) -> None:
     """Both files, as far as the run has come."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,11 +260,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given.name or case.name in given.name
     ]
     stem = "-".join(["bench", *(given.only or ()), *(given.precision or ()), *(given.name or ())])
-    found: list[Outcome] = []
-    is_wrong = False
-    for case in wanted:
+    end = float("inf") if given.limit is None else time.monotonic() + given.limit
+    found = [] if given.limit is None else earlier(ROOT / given.out, stem)
+    is_wrong = any(is_fault(one) for one in found)
+    known = {(one.kind, one.name, one.precision) for one in found}
+    left = [case for case in wanted if (case.kind, case.name, case.precision) not in known]
+    for number, case in enumerate(left):
+        rest = end - time.monotonic()
+        if rest <= 0:
+            print(f"{len(left) - number} cases are left for the next run", flush=True)
+            break
         try:
-            outcomes = measure(case, peers, effort)
+            outcomes = measure(case, peers, replace(effort, patience=min(effort.patience, rest)))
+        except NotReady:
+            outcomes = [_missing(case, "dlc", f"no answer in {OWN_PATIENCE:.0f} s")]
         except SystemExit as error:  # ours: the other cases can be measured all the same
             outcomes = [_missing(case, "dlc", f"{error}")]
         is_wrong |= any(is_fault(one) for one in outcomes)
@@ -266,6 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of a contender's turn")
     parser.add_argument("--patience", type=float, default=120, help="seconds that a peer may take")
+    parser.add_argument("--limit", type=float, help="seconds after which no case begins")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to try the benchmark")
     parser.add_argument("--out", default=os.path.join("out", "gpu"), help="folder for the files")
     return parser

@@ -23,7 +23,8 @@ from pathlib import Path
 
 from benchmarks.environment import TRAINING, python_with
 from benchmarks.gpu import Contender, allowed, furthest, write_case
-from benchmarks.gpu_cases import CALLED, NETWORKS, Array, GpuCase, Kind, Precision, cases
+from benchmarks.gpu_case import Array, GpuCase, Kind, Precision
+from benchmarks.gpu_cases import CALLED, NETWORKS, cases
 from benchmarks.turns import NotReady
 
 OURS = "dlc"

@@ -1,19 +1,14 @@
-"""What is measured on a GPU: kernels, products, networks at batch 1 and their training steps.
-
-A case is the same for every contender: arrays drawn from a seed, a precision, and what counts as equal.
-Large inputs are drawn once and repeated along their first axis, so that files stay small.
-"""
+"""What is measured on a GPU: kernels, products, networks at batch 1 and 32, and their training steps."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.gpu_case import Array, GpuCase, Kind, Precision
+from benchmarks.gpu_shapes import attention, convolutions, kernels, products
 from benchmarks.training_cases import (
     OPTIMIZERS,
     QUICK_STEPS,
@@ -25,143 +20,8 @@ from benchmarks.training_cases import (
 )
 from benchmarks.training_cases import Case as Step
 
-Array: TypeAlias = NDArray[np.generic]
-Kind = Literal["kernels", "products", "inference", "training"]
-Precision = Literal["f32", "tf32", "bf16"]
-
-KINDS: tuple[Kind, ...] = ("kernels", "products", "inference", "training")
-PRECISIONS: tuple[Precision, ...] = ("f32", "tf32", "bf16")
 NETWORKS = ("resnet50", "gpt", "lstm", "ncf", "mlp")
 """Those that are called and trained."""
-DRAWN_ROWS = 1024
-"""Rows that are drawn, compared, and repeated."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuCase:
-    """One thing to measure in one precision, on the text of a model of ours.
-
-    `amount` is the bytes that a kernel moves at least, or the operations of a product; `limit` is how far
-    results may be from ours, by their norm. The gradients that are compared are those of weights whose
-    names begin with `gradients`.
-    """
-
-    kind: Kind
-    name: str
-    precision: Precision
-    text: str
-    entry: str
-    arrays: Callable[[], Mapping[str, Array]]
-    limit: float
-    amount: float = 0
-    repeats: int = 1
-    settings: Mapping[str, int] = field(default_factory=dict[str, int])
-    optimizer: str = ""
-    gradients: str = ""
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} {self.precision}"
-
-    def spec(self) -> dict[str, object]:
-        """What a contender is told, besides the arrays."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "precision": self.precision,
-            "entry": self.entry,
-            "repeats": self.repeats,
-            "settings": dict(self.settings),
-            "optimizer": self.optimizer,
-        }
-
-
-# Kernels ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """A function of an array of rows: its body, how many arrays it reads, and what it gives."""
-
-    body: str
-    reads: int = 1
-    gives: str = "[R, C]"
-    module: str = ""
-
-
-KERNELS = {
-    "scale": _Kernel("x * 2 + 1"),
-    "add": _Kernel("x + y", 2),
-    "gelu": _Kernel("gelu(x)"),
-    "softmax": _Kernel("softmax(x, axis=-1)"),
-    "row_sum": _Kernel("sum(x, axis=-1)", gives="[R]"),
-}
-ROWS, COLUMNS = 1 << 16, 1 << 10
-
-
-def kernels(precision: Precision, *, quick: bool) -> list[GpuCase]:
-    """Element-wise and row kernels; there is nothing to multiply, so tf32 is no case of its own."""
-    if precision == "tf32":
-        return []
-    rows, columns = (8, 40) if quick else (ROWS, COLUMNS)
-    drawn = min(rows, DRAWN_ROWS)
-    size = rows * columns * (4 if precision == "f32" else 2)
-    found: list[GpuCase] = []
-    for name, kernel in KERNELS.items():
-        names = "xy"[: kernel.reads]
-        typed = f"{precision}[{rows}, {columns}]"
-        given = ", ".join(f"{each}: {typed}" for each in names)
-        gives = kernel.gives.replace("R", str(rows)).replace("C", str(columns))
-        written = size if "C" in kernel.gives else size // columns
-        found.append(
-            GpuCase(
-                "kernels",
-                name,
-                precision,
-                f"dlc 1\nexport fn f({given}) -> {precision}{gives} = {kernel.body}\n",
-                "f",
-                _drawn(dict.fromkeys(names, (drawn, columns))),
-                1e-5 if precision == "f32" else 1e-2,
-                kernel.reads * size + written,
-                rows // drawn,
-            )
-        )
-    return found
-
-
-def _drawn(shapes: Mapping[str, tuple[int, ...]]) -> Callable[[], Mapping[str, Array]]:
-    def draw() -> Mapping[str, Array]:
-        random = np.random.default_rng(1)
-        return {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
-
-    return draw
-
-
-# Products -----------------------------------------------------------------------------------------
-
-SIZE = 4096
-LIMITS: dict[Precision, float] = {"f32": 1e-5, "tf32": 2e-3, "bf16": 1e-2}
-
-
-def products(precision: Precision, *, quick: bool) -> list[GpuCase]:
-    """The product of two square matrices."""
-    size = 48 if quick else SIZE
-    dtype = "bf16" if precision == "bf16" else "f32"
-    typed = f"{dtype}[{size}, {size}]"
-    return [
-        GpuCase(
-            "products",
-            f"product_{size}",
-            precision,
-            f"dlc 1\nexport fn f(x: {typed}, y: {typed}) -> {typed} = x @ y\n",
-            "f",
-            _drawn({"x": (size, size), "y": (size, size)}),
-            LIMITS[precision],
-            2.0 * size**3,
-        )
-    ]
-
-
 # Networks -----------------------------------------------------------------------------------------
 
 SCORES = {
@@ -211,37 +71,57 @@ def _step(name: str, *, quick: bool) -> Step:
     return (small if quick else {**TABLE, **STEPS, **CALLED})[name]
 
 
+BATCHES = (1, 32)
+"""Examples of a call."""
+
+
 def inference(precision: Precision, *, quick: bool) -> list[GpuCase]:
-    """Networks on one example."""
-    return [_inference(name, precision, quick=quick) for name in (*NETWORKS, *CALLED)]
+    """Networks on one example, and on several."""
+    names, batches = (*NETWORKS, *CALLED), BATCHES[:1] if quick else BATCHES
+    if precision == "f16":
+        return []
+    return [_inference(name, precision, n, quick=quick) for n in batches for name in names]
 
 
-def _inference(name: str, precision: Precision, *, quick: bool) -> GpuCase:
+def _inference(name: str, precision: Precision, batch: int, *, quick: bool) -> GpuCase:
     step = _step(name, quick=quick)
-    # Compiled for one example, as a peer compiles for the shapes that it sees.
-    text = re.sub(r"(?m)^dim B = .*$", "dim B = 1..1", path_of(name).read_text("utf-8"))
+    # Compiled for so many examples, as a peer compiles for the shapes that it sees.
+    text = re.sub(
+        r"(?m)^dim B = .*$", f"dim B = {batch}..{batch}", path_of(name).read_text("utf-8")
+    )
     if name in SCORES:
         text = text.replace("\n  export fn ", f"\n  {SCORES[name]}\n\n  export fn ", 1)
 
     def draw() -> Mapping[str, Array]:
-        batch = step.batch(np.random.default_rng(1))
-        first = {key: batch[key][:1] for key in READS[name].split()}
-        return {key: x[:, :-1] if key == "ids" else x for key, x in first.items()}
+        drawn = step.batch(np.random.default_rng(1))
+        first = {key: drawn[key][:1] if batch == 1 else drawn[key] for key in READS[name].split()}
+        return {
+            key: np.resize(x[:, :-1] if key == "ids" else x, (batch, *_example(key, x)))
+            for key, x in first.items()
+        }
 
     return GpuCase(
         "inference",
-        name,
+        name if batch == 1 else f"{name}_{batch}",
         precision,
         text,
         ENTRIES[name],
         draw,
         NETWORK_LIMITS[precision],
         settings=step.settings,
+        function=name,
     )
+
+
+def _example(name: str, array: Array) -> tuple[int, ...]:
+    """The shape of one example: of a text the last token is only guessed."""
+    return (array.shape[1] - 1, *array.shape[2:]) if name == "ids" else array.shape[1:]
 
 
 def training(precision: Precision, *, quick: bool) -> list[GpuCase]:
     """Steps of training, of the size that they have on a processor's benchmark too."""
+    if precision == "f16":
+        return []
     return [_training(name, precision, quick=quick) for name in NETWORKS]
 
 
@@ -266,6 +146,8 @@ def cases(kind: Kind, precision: Precision, *, quick: bool = False) -> list[GpuC
     makers: Mapping[Kind, Callable[..., list[GpuCase]]] = {
         "kernels": kernels,
         "products": products,
+        "convolutions": convolutions,
+        "attention": attention,
         "inference": inference,
         "training": training,
     }

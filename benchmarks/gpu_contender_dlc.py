@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from benchmarks.gpu_serve import NARROW, Array, Spec, read_spec, serve, timed
+from benchmarks.gpu_serve import LAUNCHES, NARROW, Array, Spec, read_spec, serve, timed
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.host_target import to_run_here
 from dlc.driver.compile.settings import Settings
@@ -51,8 +51,9 @@ def settings_of(spec: Spec) -> Settings:
 
 def parameters_of(spec: Spec) -> dict[str, int | str]:
     """Those of a network's root module, of which `F` is the dtype of its weights and layers."""
-    is_narrow = spec.precision == "bf16" and spec.kind in ("inference", "training")
-    return {**spec.settings, **({"F": "bf16"} if is_narrow else {})}
+    if not spec.is_network:
+        return {}
+    return {**spec.settings, **({"F": "bf16"} if spec.precision == "bf16" else {})}
 
 
 def start_of(weights: WeightViews, names: Iterable[str]) -> dict[str, Array]:
@@ -75,13 +76,16 @@ def called(spec: Spec) -> Contender:
     ready = time.perf_counter() - begin
     point = model.entry_points[spec.entry]
     arrays = [
-        Tensor(array, "bf16" if spec.rounds_arrays else None) for array in spec.arrays().values()
+        Tensor(array, spec.dtype if spec.rounds(array) else None)
+        for array in spec.arrays().values()
     ]
     given = [array.to(spec.device) for array in arrays]
     found = point(*given)
-    values = found.values() if isinstance(found, Tensor) else found
+    several = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
     results = start_of(model.weights, model.weights)
-    results["result"] = spec.compared(np.asarray(values))
+    results |= spec.compared(
+        [np.asarray(one.values() if isinstance(one, Tensor) else one) for one in several]
+    )
     facts = {"ready_s": ready}
     if not isinstance(point, GpuEntryPoint):
         return Contender(results, timed(lambda: point(*given)), facts)
@@ -90,7 +94,9 @@ def called(spec: Spec) -> Contender:
         return Contender(results, timed(lambda: point(*given)), facts)
     if spec.kind == "kernels":
         facts["copy_gb_s"] = copy_rate(driver_of("cuda"), arrays[0].nbytes)
-    return Contender(results, lambda: point.timed(*given).compute_ms, facts)
+    return Contender(
+        results, lambda: point.timed(*given, launches=LAUNCHES).compute_ms / LAUNCHES, facts
+    )
 
 
 def transfers(point: GpuEntryPoint, arrays: list[Tensor]) -> dict[str, float]:
@@ -108,10 +114,11 @@ def copy_rate(driver: Driver, size: int) -> float:
     with driver:
         for _ in range(COPIES):
             driver.record(begin, driver.shared_stream)
-            driver.copy(other.address, one.address, size, driver.shared_stream)
+            for _ in range(LAUNCHES):
+                driver.copy(other.address, one.address, size, driver.shared_stream)
             driver.record(end, driver.shared_stream)
             driver.synchronize(driver.shared_stream)
-            best = min(best, driver.elapsed_ms(begin, end))
+            best = min(best, driver.elapsed_ms(begin, end) / LAUNCHES)
     return 2 * size / best / 1e6
 
 

@@ -12,7 +12,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -44,15 +44,44 @@ def row_sum(x: Tensor) -> Tensor:
     return x.sum(-1)
 
 
+def layer_norm(x: Tensor) -> Tensor:
+    return f.layer_norm(x, x.shape[-1:])
+
+
+def column_sum(x: Tensor) -> Tensor:
+    return x.sum(0)
+
+
+def transpose(x: Tensor) -> Tensor:
+    return x.t().contiguous()
+
+
+def embedding(x: Tensor, ids: Tensor) -> Tensor:
+    return f.embedding(ids, x)
+
+
+def adam(x: Tensor, y: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    m = 0.9 * m + 0.1 * y
+    v = torch.sqrt(0.999 * v**2 + 0.001 * y * y)
+    return x - 0.001 * m / (v + 1e-6), m, v
+
+
 KERNELS: dict[str, Callable[..., Tensor]] = {
     "scale": scale,
     "add": add,
     "gelu": f.gelu,
     "softmax": softmax,
+    "layer_norm": layer_norm,
     "row_sum": row_sum,
+    "column_sum": column_sum,
+    "transpose": transpose,
+    "embedding": embedding,
+    "adam": adam,
+    "product": torch.matmul,
+    "attention": f.scaled_dot_product_attention,
 }
 
-DTYPES = {"f32": "float32", "bf16": "bfloat16"}
+DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 CALLED: dict[str, Callable[..., Network]] = {"minilm": MiniLM}
 """Networks that are not trained here."""
 
@@ -78,6 +107,8 @@ def set_precision(precision: str) -> None:
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cudnn.benchmark = True
 
 
 def compiled(function: Network, how: str) -> Network:
@@ -91,9 +122,11 @@ def wait(device: str) -> None:
 
 def on_device(spec: Spec) -> list[Tensor]:
     """The arrays of the case; whole numbers as PyTorch wants its indices."""
-    found = [torch.from_numpy(array).to(spec.device) for array in spec.arrays().values()]
+    arrays = list(spec.arrays().values())
+    dtype = getattr(torch, DTYPES[spec.dtype])
+    found = [torch.from_numpy(array).to(spec.device) for array in arrays]
     found = [x.long() if x.dtype == torch.int32 else x for x in found]
-    return [x.bfloat16() if spec.rounds_arrays else x for x in found]
+    return [x.to(dtype) if spec.rounds(a) else x for x, a in zip(found, arrays, strict=True)]
 
 
 def network_of(spec: Spec) -> Network:
@@ -126,29 +159,63 @@ def rounded_for_good(network: Network, names: frozenset[str]) -> Network:
 def many(call: Callable[[], object], spec: Spec) -> Callable[[], float]:
     """Milliseconds of a launch, of several that are not waited for in between."""
 
-    def measure() -> float:
+    def by_processor() -> float:
         begin = time.perf_counter()
         for _ in range(LAUNCHES):
             call()
-        wait(spec.device)
         return (time.perf_counter() - begin) * 1e3 / LAUNCHES
 
-    return measure
+    def by_gpu() -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(LAUNCHES):
+            call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / LAUNCHES
+
+    return by_gpu if spec.device == "cuda" else by_processor
+
+
+def convolution(spec: Spec, given: list[Tensor]) -> tuple[Callable[..., Tensor], list[Tensor]]:
+    """A convolution, and its arrays as PyTorch names their axes; channels stay last in memory."""
+    x, w = given
+    weights = w.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
+    stride, padding = spec.settings["stride"], spec.settings["padding"]
+
+    def run(x: Tensor, w: Tensor) -> Tensor:
+        return f.conv2d(x, w, None, stride, padding).permute(0, 2, 3, 1)
+
+    return run, [x.permute(0, 3, 1, 2), weights]
+
+
+def attention_gradient(how: str) -> Callable[..., Tensor]:
+    """The gradients of attention, of which the forward pass is compiled, and so its backward pass."""
+    forward = compiled(f.scaled_dot_product_attention, how)
+
+    def run(q: Tensor, k: Tensor, v: Tensor, dy: Tensor) -> Tensor:
+        with torch.inference_mode(False), torch.enable_grad():
+            return torch.autograd.grad(forward(q, k, v), (q, k, v), dy)
+
+    return run
 
 
 def called(spec: Spec, how: str) -> tuple[dict[str, Array], Callable[[], float], float]:
     """A kernel, a product, or a network."""
     begin = time.perf_counter()
     given = on_device(spec)
-    match spec.kind:
-        case "kernels":
-            function = KERNELS[spec.name]
-        case "products":
-            function = torch.matmul
-        case _:
+    match spec.name:
+        case "convolution":
+            function, given = convolution(spec, given)
+            run = compiled(function, how)
+        case "attention_gradient":
+            run = attention_gradient(how)
+            given = [*[x.requires_grad_() for x in given[:3]], given[3]]
+        case _ if spec.is_network:
             network = network_of(spec).eval()
-            function = rounded_for_good(network, narrow_of(network, spec)).scores
-    run = compiled(function, how)
+            run = compiled(rounded_for_good(network, narrow_of(network, spec)).scores, how)
+        case _:
+            run = compiled(KERNELS[spec.name], how)
 
     def call() -> Tensor:
         with torch.inference_mode():
@@ -158,10 +225,12 @@ def called(spec: Spec, how: str) -> tuple[dict[str, Array], Callable[[], float],
         call()
         wait(spec.device)
 
-    found = call().float().cpu().numpy()
+    found = call()
+    several = cast("tuple[Tensor, ...]", found if isinstance(found, tuple) else (found,))
+    results = spec.compared([one.detach().float().cpu().numpy() for one in several])
     ready = time.perf_counter() - begin
     measure = timed(waited) if spec.kind == "inference" else many(call, spec)
-    return {"result": spec.compared(found)}, measure, ready
+    return results, measure, ready
 
 
 def trained(spec: Spec, how: str) -> tuple[dict[str, Array], Callable[[], float], float]:

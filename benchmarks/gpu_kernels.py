@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,10 +40,15 @@ from dlc.target import Target
 from dlc.target.gpu import GPUS, GpuTarget
 from tests import example_models
 
-ARCHITECTURES = ("sm_80", "sm_90a")
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120")
+SPILLED: Mapping[str, int] = {"sm_120": 112}
+"""Bytes that `ptxas` 12.9 spills of a kernel at most, where it does: of products of bf16 whose threads have
+128 registers, so that two blocks share a multiprocessor, and of gradients of attention."""
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = NETWORKS.parent
 OPTIONS = Options(target=Target.all_on(GpuTarget.named("")))
+_BLOCKS = re.compile(r"(?m)^train (\w+) for ")
+"""The names of the blocks that train a model, where it has several."""
 IN_BF16 = " in bf16"
 """Behind the name of a network whose weights and layers are of bf16."""
 
@@ -113,9 +119,11 @@ def models() -> Mapping[str, Open]:
         for form, settings in forms.items():
             found[f"{path.stem}{form}"] = partial(_open, path, settings)
             if "\ntrain " in text:
-                found[f"{path.stem}{form}, training"] = partial(
-                    open_training, path, settings=settings
-                )
+                for block in _BLOCKS.findall(text) or [None]:
+                    by = "" if block is None else f" by {block}"
+                    found[f"{path.stem}{form}{by}, training"] = partial(
+                        open_training, path, settings=settings, block=block
+                    )
     for path in sorted(LIGHT.glob("*.onnx")):
         found[path.stem] = partial(open_model, path)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -37,13 +38,21 @@ def device() -> str:
 
 
 def commit() -> str:
-    """The commit of the checkout, and whether files differ from it."""
+    """The commit of the checkout, and whether files differ from it; what is known without a repository."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        return "unknown: no repository"
+        return f"unknown, sources {_sources()}"
     return done.stdout.strip()
+
+
+def _sources() -> str:
+    """A number that says whether two checkouts have the same compiler."""
+    found = hashlib.sha256()
+    for path in sorted((ROOT / "dlc").rglob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def _version(name: str) -> str:

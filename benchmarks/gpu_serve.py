@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -33,7 +33,7 @@ class Spec:
     name: str
     precision: str
     entry: str
-    repeats: int
+    repeats: dict[str, int]
     settings: dict[str, int]
     optimizer: str
     given: str
@@ -46,23 +46,27 @@ class Spec:
         """The arrays of the case, as large as they are to be."""
         with np.load(self.given) as file:
             found = {key: file[key] for key in file.files}
-        if self.repeats == 1:
-            return found
-        return {key: np.tile(x, (self.repeats, *[1] * (x.ndim - 1))) for key, x in found.items()}
+        return {key: _repeated(x, self.repeats.get(key, 1)) for key, x in found.items()}
 
     @property
     def dtype(self) -> str:
         """Of what a kernel reads and writes, of a network's weights and layers."""
-        return "bf16" if self.precision == "bf16" else "f32"
+        return "f32" if self.precision == "tf32" else self.precision
 
     @property
-    def rounds_arrays(self) -> bool:
-        """Whether arrays of f32 are bf16 here. A network takes them as they are and rounds them itself."""
-        return self.precision == "bf16" and self.kind in ("kernels", "products")
+    def is_network(self) -> bool:
+        return self.kind in ("inference", "training")
 
-    def compared(self, array: Array) -> Array:
-        """The part of a result that is compared."""
-        return array[: len(array) // self.repeats]
+    def rounds(self, array: Array) -> bool:
+        """Whether an array of f32 has fewer bits here; a network takes it as it is and rounds it itself."""
+        return self.dtype != "f32" and not self.is_network and array.dtype == np.float32
+
+    def compared(self, arrays: Sequence[Array]) -> dict[str, Array]:
+        """The parts of results that are compared: those of what was drawn, by their numbers."""
+        repeats = next(iter(self.repeats.values()), 1)
+        return {
+            f"result{k or ''}": array[: -(-len(array) // repeats)] for k, array in enumerate(arrays)
+        }
 
     def weights(self) -> dict[str, Array]:
         """The weights that ours has begun with, under our names."""
@@ -78,6 +82,10 @@ class Spec:
     def write(self, results: Mapping[str, Array]) -> None:
         """Keep results for the comparison."""
         np.savez(self.results, allow_pickle=False, **results)
+
+
+def _repeated(array: Array, times: int) -> Array:
+    return array if times == 1 else np.tile(array, (times, *[1] * (array.ndim - 1)))
 
 
 def read_spec() -> Spec:

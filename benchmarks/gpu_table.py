@@ -35,8 +35,10 @@ class Measured(Protocol):
 CONTENDERS = ("dlc", "torch eager", "torch.compile", "jax")
 TITLES = {
     "kernels": "Kernels, as share of the bandwidth of a copy on the device",
-    "products": "Products of matrices, in TFLOP/s",
-    "inference": "Networks on one example, from call to result, arrays on the device",
+    "products": "Products of matrices, and in TFLOP/s",
+    "convolutions": "Convolutions of 32 pictures, and in TFLOP/s",
+    "attention": "Attention of 16,384 tokens and 2048 features, forward or also backward, and in TFLOP/s",
+    "inference": "Networks on one example and on 32, from call to result, arrays on the device",
     "training": "Steps of training, arrays on the device",
 }
 
@@ -46,7 +48,8 @@ def page(machine: Mapping[str, str], outcomes: Sequence[Measured]) -> str:
     lines = ["# Measured on a GPU", "", *[f"- {what}: {value}" for what, value in machine.items()]]
     lines += [
         "",
-        "Milliseconds, the best of all calls and in brackets the median; contenders took turns. f32 is "
+        "Milliseconds, the best of all calls and in brackets the median; contenders took turns. What is no "
+        "network is the mean of 10 launches, by events of the GPU (JAX: by the processor's clock). f32 is "
         "multiplied exactly (TF32 off), tf32 rounds the factors of products and convolutions, and all "
         "contenders do the same. torch.compile is `max-autotune` with CUDA graphs.",
         "",
@@ -60,7 +63,7 @@ def page(machine: Mapping[str, str], outcomes: Sequence[Measured]) -> str:
 
 
 def _table(kind: str, outcomes: Sequence[Measured]) -> list[str]:
-    extra = {"kernels": ["dlc / copy"], "products": ["dlc / best"], "inference": ["there, back"]}
+    extra = {"kernels": ["dlc / copy"], "inference": ["there, back"]}
     columns = ["case", *CONTENDERS, *extra.get(kind, ["dlc / best"])]
     lines = [f"| {' | '.join(columns)} |", f"| :-- |{' --: |' * (len(columns) - 1)}"]
     cases = groupby(outcomes, lambda one: (one.name, one.precision))
@@ -77,7 +80,8 @@ def _cell(kind: str, one: Measured | None) -> str:
     if one.missing:
         return one.missing
     times = f"{one.best:.4g} ({one.median:.4g})"
-    return f"{times}, {one.amount / one.best / 1e9:.1f}" if kind == "products" else times
+    counts = kind in ("products", "convolutions", "attention")
+    return f"{times}, {one.amount / one.best / 1e9:.1f}" if counts else times
 
 
 def _last(kind: str, by_name: Mapping[str, Measured]) -> str:

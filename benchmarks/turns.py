@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from types import TracebackType
 from typing import IO, Self, cast
 
@@ -18,15 +20,21 @@ TURN_SECONDS = 0.7
 """How long one contender runs before the next has its turn."""
 REST_SECONDS = 0.05
 """Until the threads of the one before have stopped spinning."""
+GRACE_SECONDS = 10.0
+"""How long a contender may take to end by itself."""
 
 
 class NotReady(Exception):
-    """A contender did not come to its first turn in the time that it was given."""
+    """A contender did not answer in the time that it was given."""
 
 
 class Process:
     """A running contender: `facts` is what it says about itself, `turns` the milliseconds of its calls,
-    turn by turn."""
+    turn by turn.
+
+    It leads a process group, which ends with it: workers that a compiler has started would go on using the
+    device that the others are timed on.
+    """
 
     def __init__(
         self,
@@ -37,19 +45,21 @@ class Process:
     ) -> None:
         """Start it and wait until it is ready. Ends the program if it fails.
 
-        Raises NotReady if that takes more than `patience` seconds.
+        Raises NotReady if that, or a later answer, takes more than `patience` seconds.
         """
         self.name = name
+        self._patience = patience
         # The peers' choice of kernels is left to them; ours must not be crippled either.
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
         self._process = subprocess.Popen(
             command,
-            env={**environment, "PYTHONPATH": str(ROOT), **settings},
+            env={**environment, "PYTHONPATH": python_path(), **settings},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
-        self.facts = cast("dict[str, float]", self._first_line(patience))
+        self.facts = cast("dict[str, float]", self._answer())
         self.turns: list[list[float]] = []
 
     def __enter__(self) -> Self:
@@ -61,7 +71,18 @@ class Process:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.__exit__(kind, error, trace)
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                cast("IO[str]", pipe).close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_SECONDS)
+        self._end()
+
+    def _end(self) -> None:
+        """End the whole process group, of which others may live on when its leader has ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     @property
     def times(self) -> list[float]:
@@ -73,28 +94,37 @@ class Process:
         given = cast("IO[str]", self._process.stdin)
         given.write(f"{calls}\n")
         given.flush()
-        return cast("list[float]", self._line())
+        return cast("list[float]", self._answer())
 
-    def _first_line(self, patience: float | None) -> object:
-        if patience is None:
-            return self._line()
-        impatient = Timer(patience, self._process.kill)
-        impatient.start()
-        try:
-            return self._line()
-        except SystemExit:
-            if impatient.is_alive():
-                raise
-            raise NotReady(self.name) from None
-        finally:
-            impatient.cancel()
+    def _answer(self) -> object:
+        """The next line that it prints, read as JSON. Ends the program if there is none.
 
-    def _line(self) -> object:
+        Raises NotReady if it takes longer than the patience.
+        """
+        late = Event()
+
+        def end() -> None:
+            late.set()
+            self._end()
+
+        impatient = None if self._patience is None else Timer(self._patience, end)
+        if impatient is not None:
+            impatient.start()
         line = cast("IO[str]", self._process.stdout).readline()
-        if not line:
-            with self._process:
-                sys.exit(f"{self.name} ended with status {self._process.wait()}")
-        return json.loads(line)
+        if impatient is not None:
+            impatient.cancel()
+            impatient.join()
+        if line:
+            return json.loads(line)
+        self.__exit__(None, None, None)
+        if late.is_set():
+            raise NotReady(self.name)
+        sys.exit(f"{self.name} ended with status {self._process.returncode}")
+
+
+def python_path() -> str:
+    """What PYTHONPATH is for a process that imports from this checkout: it comes before what was set."""
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def take_turns(

@@ -109,6 +109,25 @@ class ShuffleXor(Op):
         return inputs[0][np.arange(WARP) ^ self.distance]
 
 
+@op("simt.exp2")
+class Exp2(Op):
+    """2 to the power of an f32, by the special function unit: `ex2.approx.ftz.f32`.
+
+    Its relative error is at most 2**-22 (PTX ISA, "ex2"); results below 2**-126 are 0.
+    """
+
+    value: Value = operand()
+
+    def infer(self) -> Type:
+        if self.value.type is not F32:
+            raise self.fail(f"{self.name} takes f32, not {self.value.type}")
+        return F32
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        powers = np.exp2(inputs[0])
+        return np.where(powers < np.float32(2**-126), np.float32(0), powers)
+
+
 # Vectorized accesses.
 
 

@@ -65,6 +65,8 @@ class CpuTarget:
     """Whether it converts between f16 and f32 in one instruction."""
     rounds: bool
     """Whether it rounds floats to integers in one instruction."""
+    converts_brain: bool = False
+    """Whether it rounds f32 to bf16, denormal numbers too, in one instruction."""
     dot_pairs: bool = False
     """Whether one instruction multiplies i16 and adds the products in pairs, in the widest register."""
     triple: str = TRIPLE

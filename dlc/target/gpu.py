@@ -29,6 +29,7 @@ THREAD = CpuTarget(
     vector_registers=16,
     fma=True,
     converts_half=True,
+    converts_brain=True,
     rounds=True,
     triple=TRIPLE,
     products=AVX2,
@@ -135,10 +136,15 @@ class GpuTarget:
 
 
 def _architecture(
-    name: str, multiprocessors: int, shared_bytes: int, memory_byte: float, cpu_threads: int
+    name: str,
+    multiprocessors: int,
+    shared_bytes: int,
+    memory_byte: float,
+    cpu_threads: int,
+    ptx: int = 80,
 ) -> GpuTarget:
     costs = GpuCosts(memory_byte=memory_byte, cpu_threads=cpu_threads)
-    return GpuTarget(name, 80, multiprocessors, shared_bytes, costs=costs)
+    return GpuTarget(name, ptx, multiprocessors, shared_bytes, costs=costs)
 
 
 GPUS: Mapping[str, GpuTarget] = MappingProxyType(
@@ -150,6 +156,10 @@ GPUS: Mapping[str, GpuTarget] = MappingProxyType(
             _architecture("sm_89", 142, 99 * KIB, memory_byte=1.2, cpu_threads=150),
             _architecture("sm_90", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300),
             _architecture("sm_90a", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300),
+            # PTX knows these since 8.6 and 8.7, "PTX ISA Notes", table of targets of `.target`.
+            _architecture("sm_100", 148, 227 * KIB, memory_byte=0.2, cpu_threads=350, ptx=86),
+            _architecture("sm_100a", 148, 227 * KIB, memory_byte=0.2, cpu_threads=350, ptx=86),
+            _architecture("sm_120", 170, 99 * KIB, memory_byte=0.9, cpu_threads=190, ptx=87),
         )
     }
 )

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks import gpu_agreement
 from benchmarks.gpu_agreement import compare, line, main
-from benchmarks.gpu_cases import NETWORK_LIMITS, Array, GpuCase, Kind, cases
+from benchmarks.gpu_case import Array, GpuCase, Kind
+from benchmarks.gpu_cases import NETWORK_LIMITS, cases
 from benchmarks.turns import NotReady
 
 FURTHER = 1.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import Self
 import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
+from numpy.typing import NDArray
 
 import dlc
 from benchmarks import gpu, gpu_contender_dlc
 from benchmarks.gpu import DIFFERS, Outcome, allowed, furthest, is_compared, is_fault, write
-from benchmarks.gpu_cases import KINDS, NETWORK_LIMITS, PRECISIONS, GpuCase, cases
+from benchmarks.gpu_case import KINDS, PRECISIONS, GpuCase
+from benchmarks.gpu_cases import NETWORK_LIMITS, cases
 from benchmarks.gpu_contender_dlc import contender
-from benchmarks.gpu_serve import NARROW, Spec
+from benchmarks.gpu_serve import LAUNCHES, NARROW, Spec
+from benchmarks.gpu_shapes import KERNELS
 from benchmarks.training_cases import NETWORKS
 from benchmarks.turns import NotReady
 from dlc.dialects import func
@@ -44,13 +48,7 @@ def spec_of(case: GpuCase, folder: Path) -> Spec:
     np.savez(folder / "given.npz", allow_pickle=False, **case.arrays())
     (folder / "model.dlm").write_text(case.text, encoding="utf-8")
     return Spec(
-        kind=case.kind,
-        name=case.name,
-        precision=case.precision,
-        entry=case.entry,
-        repeats=case.repeats,
-        settings=dict(case.settings),
-        optimizer=case.optimizer,
+        **case.spec(),  # pyright: ignore[reportArgumentType]
         given=str(folder / "given.npz"),
         text=str(folder / "model.dlm"),
         start=str(folder / "dlc.npz"),
@@ -58,23 +56,69 @@ def spec_of(case: GpuCase, folder: Path) -> Spec:
     )
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("name", ["scale", "add", "row_sum"])
+def computed(name: str, given: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """What a kernel gives, by its definition."""
+    x, y = given[0], given[-1]
+    match name:
+        case "scale":
+            return [x * 2 + 1]
+        case "add":
+            return [x + y]
+        case "gelu":
+            return [x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2]
+        case "softmax":
+            powers = np.exp(x - x.max(-1, keepdims=True))
+            return [powers / powers.sum(-1, keepdims=True)]
+        case "layer_norm":
+            return [(x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)]
+        case "row_sum" | "column_sum":
+            return [x.sum(-1 if name == "row_sum" else 0)]
+        case "transpose":
+            return [x.T]
+        case "embedding":
+            return [x[y.astype(int)]]
+        case _:
+            x, y, m, v = given
+            m, v = 0.9 * m + 0.1 * y, np.sqrt(0.999 * v**2 + 0.001 * y * y)
+            return [x - 0.001 * m / (v + 1e-6), m, v]
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_is_right_and_timed(
     name: str, precision: gpu.Precision, fake: FakeGpu, tmp_path: Path
 ) -> None:
     case = case_of("kernels", name, precision)
     made = contender(spec_of(case, tmp_path))
-    arrays = list(case.arrays().values())
-    x = np.asarray(arrays[0], np.float64)
-    wanted = {
-        "scale": x * 2 + 1,
-        "add": x + np.asarray(arrays[-1], np.float64),
-        "row_sum": x.sum(-1),
-    }[name]
-    assert furthest({"result": made.results["result"]}, {"result": wanted}) <= case.limit
+    wanted = computed(name, [np.asarray(x, np.float64) for x in case.arrays().values()])
+    names = ["result", "result1", "result2"][: len(wanted)]
+    results = {each: made.results[each] for each in names}
+    assert furthest(results, dict(zip(names, wanted, strict=True))) <= case.limit
+    before = len(fake.launched)
     assert made.measure() > 0
+    assert len(fake.launched) >= before + LAUNCHES
     assert made.facts["copy_gb_s"] > 0
+
+
+@pytest.mark.parametrize("kind", ["convolutions", "attention"])
+def test_convolutions_and_attention_are_right(
+    kind: gpu.Kind, fake: FakeGpu, tmp_path: Path
+) -> None:
+    for case in cases(kind, "bf16", quick=True):
+        spec = spec_of(case, tmp_path)
+        found, wanted = (contender(replace(spec, device=each)).results for each in ("cuda", "cpu"))
+        results = [name for name in found if name.startswith("result")]
+        assert len(results) == (3 if "gradient" in case.name else 1)
+        pair = ({name: each[name] for name in results} for each in (found, wanted))
+        assert furthest(*pair) <= case.limit
+
+
+def test_each_kernel_moves_at_least_what_goes_in_and_out() -> None:
+    amounts = {case.name: case.amount for case in cases("kernels", "bf16")}
+    array = 2.0 * (1 << 26)
+    assert amounts["transpose"] == amounts["scale"] == 2 * array
+    assert amounts["adam"] == 7 * array
+    assert amounts["embedding"] == 2 * array + 4 * (1 << 16)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -177,11 +221,11 @@ def test_a_step_in_bf16_is_that_of_a_processor(name: str, fake: FakeGpu, tmp_pat
 def test_large_arrays_are_drawn_once_and_repeated(tmp_path: Path) -> None:
     (large,) = [each for each in cases("kernels", "f32") if each.name == "scale"]
     rows, columns = next(iter(large.arrays().values())).shape
-    assert 2 * 4 * large.repeats * rows * columns == large.amount
-    spec = spec_of(replace(case_of("kernels", "scale"), repeats=3), tmp_path)
+    assert 2 * 4 * large.repeats["x"] * rows * columns == large.amount
+    spec = spec_of(replace(case_of("kernels", "scale"), repeats={"x": 3}), tmp_path)
     (array,) = spec.arrays().values()
     assert array.shape == (24, 40)
-    np.testing.assert_array_equal(spec.compared(array), array[-8:])
+    np.testing.assert_array_equal(spec.compared([array])["result"], array[-8:])
 
 
 def test_every_precision_says_what_it_compares() -> None:
@@ -194,6 +238,11 @@ def test_every_precision_says_what_it_compares() -> None:
     assert len(titles) == len(set(titles))
     for expected in (
         "products product_4096 bf16",
+        "products product_30000 f32",
+        "products gpt_logits f16",
+        "convolutions conv5_3x3 bf16",
+        "attention attention_gradient_16384x128 bf16",
+        "inference resnet50_32 bf16",
         "products product_4096 tf32",
         "inference resnet50 f32",
         "inference minilm tf32",
@@ -206,6 +255,7 @@ def test_every_precision_says_what_it_compares() -> None:
 
 
 def test_networks_are_compiled_for_the_one_example_that_they_are_called_with() -> None:
+    assert {case.name.endswith("_32") for case in cases("inference", "f32")} == {True, False}
     for case in cases("inference", "f32", quick=True):
         opened = open_model(f"{case.name}.dlm", text=case.text, settings=case.settings)
         (function,) = [
@@ -357,5 +407,29 @@ def test_the_precision_of_products_is_a_setting(fake: FakeGpu, tmp_path: Path) -
         gpu_contender_dlc.settings_of(spec_of(case_of("products", "product_48", each), tmp_path))
         for each in PRECISIONS
     ]
-    assert [settings.matmul_precision for settings in found] == ["ieee", "tf32", "ieee"]
+    assert [settings.matmul_precision for settings in found] == ["ieee", "tf32", "ieee", "ieee"]
     assert {settings.target for settings in found} == {"cuda:sm_80"}
+
+
+def test_a_run_with_a_limit_goes_on_from_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    fake: FakeGpu,
+) -> None:
+    measured: list[str] = []
+
+    def measure(case: GpuCase, peers: Sequence[str], effort: gpu.Effort) -> list[Outcome]:
+        measured.append(case.name)
+        return [Outcome(case.kind, case.name, case.precision, "dlc", 1, [[1.0]], {})]
+
+    monkeypatch.setattr(gpu, "measure", measure)
+    command = ["--only", "products", "--precision", "f32", "--out", str(tmp_path)]
+    wanted = [case.name for case in cases("products", "f32")]
+    assert gpu.main([*command, "--limit", "0"]) == 0
+    assert f"{len(wanted)} cases are left for the next run" in capsys.readouterr().out
+    for _ in range(2):
+        assert gpu.main([*command, "--limit", "100"]) == 0
+        assert measured == wanted
+    gpu.main([*command, "--name", wanted[0]])
+    assert measured == [*wanted, wanted[0]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ from benchmarks.training_cases import (
     with_optimizer,
 )
 from benchmarks.training_table import row, speed
-from benchmarks.turns import NotReady, Process, take_turns
+from benchmarks.turns import ROOT, NotReady, Process, take_turns
 from dlc.driver.source.open import open_training
 
 CASES = {**TABLE, **STEPS}
@@ -113,6 +115,38 @@ def test_a_contender_that_fails_ends_the_program() -> None:
 def test_a_contender_that_is_not_ready_in_time_is_ended() -> None:
     with pytest.raises(NotReady, match="late"):
         Process("late", [sys.executable, "-c", "input()"], {}, patience=0.2)
+
+
+WITH_A_WORKER = """
+import json, subprocess
+print(json.dumps({"pid": subprocess.Popen(["sleep", "100"]).pid}), flush=True)
+input()
+"""
+
+
+def test_what_a_contender_has_started_ends_with_it() -> None:
+    with Process("one", [sys.executable, "-c", WITH_A_WORKER], {}) as one:
+        state = Path(f"/proc/{one.facts['pid']}/stat")
+        assert state.exists()
+    end = time.monotonic() + 10
+    while runs(state) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not runs(state)
+
+
+def runs(state: Path) -> bool:
+    """Whether a process has not ended; one that has stays until its parent has waited for it."""
+    try:
+        return state.read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_contenders_find_what_this_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "packages")
+    code = "import os; print('\"' + os.environ['PYTHONPATH'] + '\"', flush=True); input()"
+    with Process("one", [sys.executable, "-c", code], {}) as one:
+        assert one.facts == os.pathsep.join([str(ROOT), "packages"])
 
 
 def test_contenders_are_no_benchmarks() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 from benchmarks import gpu_kernels
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
-from dlc.dialects.interface import bounds_attribute
 from dlc.dialects.measured import measuring
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
@@ -51,8 +49,12 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests/conformance/programs"
 NO_WEIGHTS = "init:0"
 
-WITH_LOOPS = 12040
-"""The version of a driver's interface that has loops in graphs: CUDA 12.4."""
+MOST = 64
+"""The upper bound of each named size of an example."""
+SECONDS = 60.0
+"""How long the check of a case may take."""
+NETWORK_SECONDS = 150.0
+"""The same where the processor computes a network, too, beside processes that compile."""
 CALLS = 3
 """Kernel by kernel, as a graph that was just made, and as one that is kept."""
 PROGRAM_TOLERANCE = {"f64": 1e-12, "f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
@@ -68,6 +70,11 @@ class Case(Protocol):
 
     @property
     def title(self) -> str: ...
+
+    @property
+    def seconds(self) -> float:
+        """How long checking may take; a kernel that hangs takes longer."""
+        ...
 
     def compile(self, target: str) -> list[bytes]:
         """Artifacts for a GPU, and behind it perhaps one for the processor to compare with."""
@@ -89,6 +96,8 @@ class Operator:
     level: int
     most: int | None = None
     """Only so many examples."""
+
+    seconds: float = SECONDS
 
     @property
     def title(self) -> str:
@@ -122,6 +131,8 @@ class Derivatives:
     name: str
     order: int
     most: int | None = None
+
+    seconds: float = SECONDS
 
     @property
     def title(self) -> str:
@@ -164,9 +175,7 @@ def _compiled(blocks: Sequence[tuple[Block, Example]], settings: Settings) -> by
         for place, argument in enumerate(block.arguments):
             argument.name = f"x{place}"
         made = func.Func(block, f"f{number}", func.signature(block, block.terminator.operands))
-        if example.dims:
-            bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(example.dims, (0, 64))
-            made.attributes["dlc.dims"] = bounds_attribute(bounds)
+        example.bound(made, MOST)
         Builder(module.body, HERE).place(made)
     opened = SourceModel(module, Context(), "examples.dlm", {"examples.dlm": "dlc 1\n"}, Path())
     return bytes(compile_model(opened, settings).to_bytes())
@@ -216,6 +225,8 @@ class Program:
     path: str
     level: int = 2
 
+    seconds: float = SECONDS
+
     @property
     def title(self) -> str:
         return Path(self.path).stem
@@ -247,6 +258,7 @@ class Conditions:
     """
 
     title: str = "conditions"
+    seconds: float = SECONDS
 
     def compile(self, target: str) -> list[bytes]:
         opened = CompileRequest(str(ROOT / "tests/gpu/conditions.dlm")).open()
@@ -263,13 +275,7 @@ class Conditions:
                 np.testing.assert_allclose(found, wanted, rtol=1e-5)
             with pytest.raises(CallError, match="limit of 100"):
                 model.root(np.float32(1e30))
-            assert driver_of(model.device).supports_conditions or _version() < WITH_LOOPS
-
-
-def _version() -> int:
-    """That of the driver's interface."""
-    _, version = import_module("cuda.bindings.driver").cuDriverGetVersion()
-    return int(version)
+            assert driver_of(model.device).condition_refusal == ""
 
 
 @dataclass(frozen=True)
@@ -277,6 +283,8 @@ class Network:
     """A model whose functions are compared with the processor's."""
 
     name: str
+
+    seconds: float = NETWORK_SECONDS
 
     @property
     def title(self) -> str:
@@ -306,6 +314,8 @@ class Training:
 
     name: str
     steps: int = 3
+
+    seconds: float = NETWORK_SECONDS
 
     @property
     def title(self) -> str:

@@ -1,14 +1,15 @@
-"""A workshop for the tests on a GPU, and files with what they found.
+"""What tests on a GPU are given, and files with what they found.
 
 A machine may be lent for some minutes only: with `--seconds` a run stops after so many, and the next one
-goes on where it stopped. What was found is written down meanwhile, too.
+goes on where it stopped: with the tests that were not run yet, then with those that failed. What was found
+is written down meanwhile, too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
-from typing import cast
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeAlias, cast
 
 import pytest
 
@@ -18,28 +19,39 @@ from dlc.errors import Unsupported
 from tests.gpu import report
 from tests.gpu.cases import Case
 from tests.gpu.report import Found
-from tests.gpu.workshop import Workshop
+from tests.gpu.worker import CaseFailed, Worker
+from tests.gpu.workshop import PATIENCE, NotCompiled, Workshop
 
 TESTS = "tests/gpu/test_on_a_gpu.py"
 EVERY = 20.0
 """Seconds after which what was found is written down again."""
+OVER = "the seconds are over; the next run goes on from here"
+
+Check: TypeAlias = Callable[[Case], None]
 
 
 class Findings:
     """What was found so far, and until when tests are begun."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._root = config.rootpath
+        out = cast("str | None", config.getoption("out", default=None))
+        self._folders = [config.rootpath / folder for folder in (report.OUT, out) if folder]
         seconds = cast("float | None", config.getoption("seconds", default=None))
         self.end = None if seconds is None else time.monotonic() + seconds
-        before = [] if seconds is None else report.earlier(config.rootpath)
+        before = [] if seconds is None else report.earlier(self._folders[0])
         self._found = {each.name: each for each in before if each.outcome != "skipped"}
         self._written = time.monotonic()
         self._is_new = False
 
-    def has(self, node: str) -> bool:
-        """Whether a run before has a test."""
-        return node.startswith(TESTS) and node.partition("::")[2] in self._found
+    def before(self, node: str) -> str | None:
+        """What a run before has found of a test, if it has."""
+        found = self._found.get(node.partition("::")[2]) if node.startswith(TESTS) else None
+        return None if found is None else found.outcome
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end."""
+        return float("inf") if self.end is None else max(0.0, self.end - time.monotonic())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember what came of each test on a GPU."""
@@ -47,6 +59,8 @@ class Findings:
         if not told or not report.nodeid.startswith(TESTS):
             return
         found = Found.of(report)
+        if found.outcome == "skipped" and found.name in self._found:
+            return  # it was tried again, and there was no time
         self._found[found.name] = found
         self._is_new |= found.outcome != "skipped"
         if time.monotonic() - self._written > EVERY:
@@ -54,8 +68,8 @@ class Findings:
 
     def write(self) -> None:
         """Write it down, if there was a GPU."""
-        if self._is_new:
-            report.write(self._root, list(self._found.values()))
+        for folder in self._folders if self._is_new else ():
+            report.write(folder, list(self._found.values()))
         self._written = time.monotonic()
 
 
@@ -63,12 +77,13 @@ FINDINGS = pytest.StashKey[Findings]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seconds`, for machines that are lent for a while."""
+    """`--seconds` and `--out`, for machines that are lent for a while."""
     parser.addoption(
         "--seconds",
         type=float,
-        help="begin no more GPU tests after so many seconds; the next run with it does those that are left",
+        help="stop the GPU tests after so many seconds; the next run with it does those that are left",
     )
+    parser.addoption("--out", help=f"a folder for what the GPU tests find, besides {report.OUT}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,6 +105,31 @@ def workshop(request: pytest.FixtureRequest) -> Generator[Workshop]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def worker(workshop: Workshop) -> Generator[Worker]:
+    """A process that runs what was compiled."""
+    with Worker() as made:
+        yield made
+
+
+@pytest.fixture
+def check(workshop: Workshop, worker: Worker, request: pytest.FixtureRequest) -> Check:
+    """Compiles a case and checks it, in other processes."""
+    findings = request.config.stash[FINDINGS]
+
+    def checked(case: Case) -> None:
+        try:
+            artifacts = workshop.artifacts(case, min(PATIENCE, findings.left))
+            seconds = min(case.seconds, findings.left)
+            worker.check(case, artifacts, seconds)
+        except (NotCompiled, CaseFailed) as error:
+            if not findings.left:
+                pytest.skip(OVER)
+            pytest.fail(f"{error}", pytrace=False)
+
+    return checked
+
+
 def chosen(items: list[pytest.Item]) -> Iterator[Case]:
     """The cases of the tests that will run, in their order."""
     for item in items:
@@ -98,19 +138,21 @@ def chosen(items: list[pytest.Item]) -> Iterator[Case]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a run before has found."""
-    findings = config.stash[FINDINGS]
-    known = [item for item in items if findings.has(item.nodeid)]
-    if known:
-        config.hook.pytest_deselected(items=known)
-        items[:] = [item for item in items if item not in known]
+    """Leave out what has passed in a run before; what has failed comes last."""
+    before = config.stash[FINDINGS].before
+    passed = [item for item in items if before(item.nodeid) == "passed"]
+    if passed:
+        config.hook.pytest_deselected(items=passed)
+    items[:] = sorted(
+        [item for item in items if item not in passed],
+        key=lambda item: before(item.nodeid) == "failed",
+    )
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Stop in time."""
-    end = item.config.stash[FINDINGS].end
-    if end is not None and time.monotonic() > end:
-        item.session.shouldstop = "the seconds are over; the next run goes on from here"
+    if not item.config.stash[FINDINGS].left:
+        item.session.shouldstop = OVER
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""What the tests on a GPU found, as files: `out/gpu/tests.md` for people, `tests.json` for programs."""
+"""What the tests on a GPU found, as two files: `tests.md` for people, `tests.json` for programs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import pytest
 from benchmarks.gpu_machine import facts
 
 OUT = Path("out/gpu")
+"""The folder that the next run goes on from."""
 KINDS = ("passed", "failed", "skipped")
-MOST = 4000
-"""Letters that are kept of why a test failed."""
+MOST = 8000
+"""Letters that are kept of why a test failed: what went wrong, with the log of the driver, comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Found:
 
     @classmethod
     def of(cls, report: pytest.TestReport) -> Found:
-        why = report.longreprtext[-MOST:] if report.outcome == "failed" else ""
+        why = report.longreprtext[:MOST] if report.outcome == "failed" else ""
         name = report.nodeid.partition("::")[2]
         return cls(name, report.outcome, round(report.duration, 3), why)
 
@@ -39,19 +40,26 @@ class _File(TypedDict):
     tests: list[dict[str, object]]
 
 
-def write(root: Path, found: Sequence[Found]) -> None:
-    """Write both files below the folder of the checkout."""
-    folder, told = root / OUT, facts()
+def write(folder: Path, found: Sequence[Found]) -> None:
+    """Write both files into a folder."""
+    told = facts()
     folder.mkdir(parents=True, exist_ok=True)
     counts = Counter(each.outcome for each in found)
     data = {**told, "counts": dict(counts), "tests": [asdict(each) for each in found]}
-    (folder / "tests.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    (folder / "tests.md").write_text(page(told, found), encoding="utf-8")
+    _replace(folder / "tests.json", json.dumps(data, indent=1) + "\n")
+    _replace(folder / "tests.md", page(told, found))
 
 
-def earlier(root: Path) -> list[Found]:
+def _replace(file: Path, text: str) -> None:
+    """Write a file that is whole at any time: the next run reads it if this one is ended now."""
+    new = file.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(file)
+
+
+def earlier(folder: Path) -> list[Found]:
     """What a run before found, of this commit, on this device and with these packages."""
-    file = root / OUT / "tests.json"
+    file = folder / "tests.json"
     if not file.exists():
         return []
     data: Mapping[str, object] = json.loads(file.read_text("utf-8"))
@@ -79,6 +87,5 @@ def page(machine: Mapping[str, str], found: Sequence[Found]) -> str:
 
 
 def _reason(why: str) -> str:
-    """The last line that says something."""
-    lines = [line for line in why.splitlines() if line.startswith("E ")]
-    return (lines or why.splitlines() or [""])[0].removeprefix("E").strip()[:200]
+    """What went wrong, without where, in one line."""
+    return " ".join(why.partition("\n\n")[0].split())[:300]

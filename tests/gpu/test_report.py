@@ -16,19 +16,18 @@ from tests.gpu.report import Found
 FOUND = [
     Found("test_an_operation_is_right[add]", "passed", 0.5),
     Found(
-        "test_an_operation_is_right[sub]", "failed", 0.5, "def test\nE   AssertionError: 1 is not 2"
+        "test_an_operation_is_right[sub]", "failed", 0.5, "AssertionError: 1\nis not 2\n\nTraceback"
     ),
 ]
 
 
 def test_the_files_tell_what_failed_where(tmp_path: Path) -> None:
     report.write(tmp_path, FOUND)
-    page = (tmp_path / "out/gpu/tests.md").read_text("utf-8")
+    assert {file.name for file in tmp_path.iterdir()} == {"tests.md", "tests.json"}
+    page = (tmp_path / "tests.md").read_text("utf-8")
     assert "| an operation is right | 1 | 1 | 0 |" in page
     assert "- `test_an_operation_is_right[sub]`: AssertionError: 1 is not 2" in page
-    data = cast(
-        "dict[str, object]", json.loads((tmp_path / "out/gpu/tests.json").read_text("utf-8"))
-    )
+    data = cast("dict[str, object]", json.loads((tmp_path / "tests.json").read_text("utf-8")))
     assert data["counts"] == {"passed": 1, "failed": 1}
     assert {"date", "device", "commit", "numpy"} <= data.keys()
     for fact in ("date", "device", "commit"):
@@ -60,32 +59,52 @@ class Asked:
 
     rootpath: Path
     seconds: float | None
+    out: str | None = None
 
     def getoption(self, name: str, default: object) -> object:
-        return {"seconds": self.seconds}.get(name, default)
+        return {"seconds": self.seconds, "out": self.out}.get(name, default)
 
 
-def findings(root: Path, seconds: float | None) -> Findings:
-    return Findings(cast(pytest.Config, Asked(root, seconds)))
+def findings(root: Path, seconds: float | None, out: str | None = None) -> Findings:
+    return Findings(cast(pytest.Config, Asked(root, seconds, out)))
 
 
-def told(outcome: Literal["passed", "skipped"], name: str) -> pytest.TestReport:
+def told(outcome: Literal["passed", "failed", "skipped"], name: str) -> pytest.TestReport:
     nodeid = f"tests/gpu/test_on_a_gpu.py::{name}"
     return pytest.TestReport(nodeid, (nodeid, 1, name), {}, outcome, None, "call")
 
 
-def test_a_run_with_seconds_leaves_out_what_one_before_has_found(tmp_path: Path) -> None:
+def test_a_run_with_seconds_goes_on_from_one_before(tmp_path: Path) -> None:
     first = findings(tmp_path, 60)
-    assert first.end is not None
+    assert 0 < first.left <= 60
     first.pytest_runtest_logreport(told("passed", "test_it[add]"))
     first.pytest_runtest_logreport(told("skipped", "test_it[sub]"))
+    first.pytest_runtest_logreport(told("failed", "test_it[mul]"))
     first.write()
     again, whole = findings(tmp_path, 60), findings(tmp_path, None)
-    names = ("test_it[add]", "test_it[sub]", "test_it[mul]")
+    names = ("test_it[add]", "test_it[sub]", "test_it[mul]", "test_it[div]")
     nodes = [f"tests/gpu/test_on_a_gpu.py::{name}" for name in names]
-    assert [again.has(node) for node in nodes] == [True, False, False]
-    assert not any(whole.has(node) for node in nodes)
-    assert whole.end is None
+    assert [again.before(node) for node in nodes] == ["passed", None, "failed", None]
+    assert {whole.before(node) for node in nodes} == {None}
+    assert whole.left == float("inf")
+
+
+def test_what_failed_is_not_forgotten_where_there_was_no_time_to_try_it_again(
+    tmp_path: Path,
+) -> None:
+    first = findings(tmp_path, 60)
+    for outcome in ("failed", "skipped"):
+        first.pytest_runtest_logreport(told(outcome, "test_it[add]"))
+    assert first.before("tests/gpu/test_on_a_gpu.py::test_it[add]") == "failed"
+
+
+def test_the_files_also_go_to_the_folder_that_is_named(tmp_path: Path) -> None:
+    for out, folder in (("found", "found"), (str(tmp_path / "x"), "x")):
+        run = findings(tmp_path, None, out)
+        run.pytest_runtest_logreport(told("passed", "test_it[add]"))
+        run.write()
+        for each in (folder, "out/gpu"):
+            assert (tmp_path / each / "tests.json").exists()
 
 
 def test_without_a_gpu_nothing_is_written(tmp_path: Path) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Iterable, Sequence
+from multiprocessing import TimeoutError, get_context
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from types import TracebackType
 from typing import Self
 
 from tests.gpu.cases import Case
+
+PATIENCE = 300.0
+"""Seconds that compiling a case may take, beside the others."""
+
+
+class NotCompiled(Exception):
+    """A case was not compiled in time."""
 
 
 def _compile(case: Case, target: str, folder: Path) -> list[Path]:
@@ -29,26 +36,26 @@ class Workshop:
 
     def __init__(self, target: str, processes: int | None = None) -> None:
         self._target = target
-        # Not by fork: a process that has spoken with a GPU cannot be copied.
-        self._pool = ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"))
-        self._folder = TemporaryDirectory()
-        self._made: dict[Case, Future[list[Path]]] = {}
+        # Not by fork: a process that has spoken with a GPU cannot be copied. Not with an executor, which
+        # waits at its end for what is under way: a large network takes longer than there may be time.
+        self._pool = get_context("spawn").Pool(processes or os.cpu_count())
+        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
+        self._made: dict[Case, AsyncResult[list[Path]]] = {}
 
     def begin(self, cases: Iterable[Case]) -> None:
         """Compile these in this order."""
         for case in cases:
             if case not in self._made:
-                folder = Path(self._folder.name)
-                self._made[case] = self._pool.submit(_compile, case, self._target, folder)
+                given = (case, self._target, Path(self._folder.name))
+                self._made[case] = self._pool.apply_async(_compile, given)
 
-    def artifacts(self, case: Case) -> list[bytes]:
-        """What was compiled, as soon as it is there; it is not kept."""
+    def artifacts(self, case: Case, patience: float = PATIENCE) -> Sequence[Path]:
+        """What was compiled, as soon as it is there. Raises NotCompiled after so many seconds."""
         self.begin([case])
-        files = self._made.pop(case).result()
-        found = [file.read_bytes() for file in files]
-        for file in files:
-            file.unlink()
-        return found
+        try:
+            return self._made.pop(case).get(patience)
+        except TimeoutError:
+            raise NotCompiled(f"{case.title} is not compiled after {patience:.0f} s") from None
 
     def __enter__(self) -> Self:
         return self
@@ -59,5 +66,6 @@ class Workshop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._pool.terminate()
+        self._pool.join()
         self._folder.cleanup()

@@ -81,6 +81,8 @@ class Example:
     expected: Reference
     exact: bool = False
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    least: int = 0
+    """The lower bound of each of `dims`: `x[1:]` needs at least one element."""
     orders: int = 2
     """Up to which order its derivative is compared with differences; 0 for a place that has none."""
 
@@ -102,12 +104,16 @@ class Example:
         """The same as a function @main in a module."""
         block, op = self.block()
         main = func.Func(block, "main", func.signature(block, op.results))
-        if self.dims:
-            bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(self.dims, (0, None))
-            main.attributes["dlc.dims"] = bounds_attribute(bounds)
+        self.bound(main)
         module = Module.empty(HERE)
         Builder(module.body, HERE).place(main)
         return module
+
+    def bound(self, function: func.Func, most: int | None = None) -> None:
+        """Give a function the bounds of `dims` as its attribute."""
+        if self.dims:
+            bounds = dict.fromkeys(self.dims, (self.least, most))
+            function.attributes["dlc.dims"] = bounds_attribute(bounds)
 
     def run(self, block: Block, *arrays: Sequence[Numbers]) -> tuple[Numbers, ...]:
         """What a block returns for all these arrays, by default the inputs."""

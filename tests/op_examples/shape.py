@@ -131,6 +131,7 @@ examples(
         lambda x: loop((3, 1), lambda i, j: x[1 + i, j]),
         exact=True,
         dims={"B": 4},
+        least=1,
     ),
     Example(
         cut((0,), (B,), (2,)),

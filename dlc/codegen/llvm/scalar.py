@@ -257,17 +257,15 @@ def _where(
 def _float_to_float(text: FunctionText, name: str, source: Type, target: Type) -> str:
     """A float in another precision."""
     here, there = _as_float(source), _as_float(target)
-    if element(source) is F16:
+    if element(source) in (F16, BF16):
         name = text.assign(f"bitcast {llvm_type(source)} {name} to {here}")
     wider = element(target).bits > element(source).bits
     result = text.assign(f"{'fpext' if wider else 'fptrunc'} {here} {name} to {there}")
-    if element(target) is F16:
+    if element(target) in (F16, BF16):
         return text.assign(f"bitcast {there} {result} to {llvm_type(target)}")
     return result
 
 
 def _as_float(type: Type) -> str:
-    """The type to convert from or to: `half` for f16."""
-    assert element(type) is not BF16, "conversions of bf16 are formulas"
-    spelled = llvm_type(type)
-    return spelled.replace("i16", "half") if element(type) is F16 else spelled
+    """The type to convert from or to: `half` for f16, `bfloat` for bf16."""
+    return llvm_type(type).replace("i16", {F16: "half", BF16: "bfloat"}.get(element(type), "i16"))

@@ -58,6 +58,12 @@ def _barrier(op: Op, text: FunctionText) -> tuple[str, ...]:
     return ()
 
 
+@writes(simt.Exp2)
+def _exp2(op: simt.Exp2, text: FunctionText) -> tuple[str, ...]:
+    given = "float", text.name(op.value)
+    return (text.intrinsic("float", "llvm.nvvm.ex2.approx.ftz.f", given),)
+
+
 @writes(simt.ShuffleXor)
 def _exchange(op: simt.ShuffleXor, text: FunctionText) -> tuple[str, ...]:
     type, name = op.value.type, text.name(op.value)

@@ -108,7 +108,9 @@ PAGES: dict[str, Page] = {
         "the GPU's driver refuses",
         "NVIDIA's driver ended a call with an error, whose own words follow. A GPU that other programs "
         "have filled or brought down, or a driver older than the code, are the usual causes; `nvidia-smi` "
-        "shows both. An artifact compiled with `--target cpu` does without.",
+        "shows both. After an error of a kernel, such as an illegal address, no call of the process can "
+        "use the GPU any more, and the message says so: start the process anew. An artifact compiled with "
+        "`--target cpu` does without.",
     ),
     "D0812": Page(
         "the compiled code and the loader disagree",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, mem, simt
@@ -16,6 +17,7 @@ from dlc.lowering.kernel_code.words import empty, unravel, when
 from dlc.lowering.kernel_code.writer import KernelWriter, Lowered
 from dlc.target.gpu import ACCESS
 
+LOG2_E = math.log2(math.e)
 MOST_IN_32_BITS = (1 << 32) - 1
 
 
@@ -122,6 +124,18 @@ class GridWriter(KernelWriter):
 def shuffle_xor(value: Expr, distance: int) -> Expr:
     """The value of the thread of the warp whose number is this one's XORed with `distance`."""
     return value.apply(simt.ShuffleXor(value.value, distance))
+
+
+def exponential(value: Expr, rounded_to: DType) -> Expr:
+    """The exponential of an f32 whose results are rounded to a dtype.
+
+    Where 16 bits are left of them, the approximate instruction is exact enough: it and the product with
+    log2(e) are off by less than 2**-16 where the exponential is above 2**-64; below 2**-126 it is 0.
+    """
+    if rounded_to.bits > 16:
+        return value.exp()
+    power = value * LOG2_E
+    return power.apply(simt.Exp2(power.value))
 
 
 def load_several(source: Pointer, offset: Index, count: int) -> list[Expr]:

@@ -12,7 +12,9 @@ from dlc.target.cpu import CpuTarget
 
 def expansions_for(cpu: CpuTarget) -> dict[type[Op], Expansion]:
     """The formulas that code for a processor, or for a thread of a GPU, needs."""
-    return expansions(fma=cpu.fma, half=cpu.converts_half, rounding=cpu.rounds)
+    return expansions(
+        fma=cpu.fma, half=cpu.converts_half, brain=cpu.converts_brain, rounding=cpu.rounds
+    )
 
 
 def expand(function: Function, table: Mapping[type[Op], Expansion]) -> bool:

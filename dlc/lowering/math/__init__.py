@@ -80,9 +80,11 @@ ROUNDING: dict[type[Op], Unary] = {
 """Functions that the oldest processors have no instruction for."""
 
 
-def expansions(*, fma: bool, half: bool, rounding: bool = True) -> dict[type[Op], Expansion]:
-    """For a processor that has, or has not, instructions that multiply and add, that convert f16, and
-    that round to integers."""
+def expansions(
+    *, fma: bool, half: bool, brain: bool = False, rounding: bool = True
+) -> dict[type[Op], Expansion]:
+    """For a processor that has, or has not, instructions that multiply and add, that convert f16, that
+    round to bf16, and that round to integers."""
 
     def unary(function: Unary) -> Expansion:
         return lambda emit, op: function(Term(emit, op.operands[0], fma)).value
@@ -98,7 +100,7 @@ def expansions(*, fma: bool, half: bool, rounding: bool = True) -> dict[type[Op]
 
     def cast(emit: Builder, op: Op) -> Value:
         assert isinstance(op, scalar.Cast)
-        return floats.convert(Term(emit, op.source, fma), op.dtype, half).value
+        return floats.convert(Term(emit, op.source, fma), op.dtype, half=half, brain=brain).value
 
     def multiply_add(emit: Builder, op: Op) -> Value:
         x, y, z = (Term(emit, operand, fma) for operand in op.operands)

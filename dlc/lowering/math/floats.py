@@ -10,16 +10,22 @@ from dlc.ir.types import BF16, F16, F32, F64, U16, U32, DType
 from dlc.lowering.math.term import SINGLE, Term
 
 
-def convert(x: Term, dtype: DType, half: bool) -> Term:
-    """The value in another dtype; `half` says that the processor converts between f16 and f32."""
+def convert(x: Term, dtype: DType, *, half: bool, brain: bool) -> Term:
+    """The value in another dtype.
+
+    The processor converts between f16 and f32 with `half`, and rounds f32 to bf16 with `brain`.
+    """
     source = x.dtype
     if source is dtype:
         return x
     if source in (F16, BF16):
         single = _from_narrow(x, half)
-        return single if dtype is F32 else convert(single, dtype, half)
+        return single if dtype is F32 else convert(single, dtype, half=half, brain=brain)
     if dtype in (F16, BF16):
-        return _to_narrow(_single(x), dtype, half)
+        single = _single(x)
+        if half if dtype is F16 else brain:
+            return single.cast(dtype)
+        return _to_half(single) if dtype is F16 else _to_brain(single)
     return x.cast(dtype)
 
 
@@ -42,12 +48,6 @@ def _from_narrow(x: Term, half: bool) -> Term:
     if x.dtype is BF16:
         return (x.bitcast(U16).cast(U32) << 16).float()
     return x.cast(F32) if half else _from_half(x.bitcast(U16).cast(U32))
-
-
-def _to_narrow(x: Term, dtype: DType, half: bool) -> Term:
-    if dtype is BF16:
-        return _to_brain(x)
-    return x.cast(F16) if half else _to_half(x)
 
 
 def _to_brain(x: Term) -> Term:

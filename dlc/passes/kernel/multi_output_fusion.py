@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from dlc.dialects import array, kernel
 from dlc.dialects.comm import Send
-from dlc.dialects.measured import Measuring, dims_of, measuring
+from dlc.dialects.measured import Measuring, dims_of
 from dlc.dialects.scalar import element
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op, Value
@@ -31,7 +31,9 @@ MAX_RESULTS = 4
 @define_pass("scalars_first")
 def scalars_first(module: Op, context: Context) -> None:
     """Compute scalars as early as possible, so that their readers can stand next to what they fuse with."""
-    measured = frozenset(measuring(module))
+    # Of all functions: in another one, a dim of that name may be one that the caller gives.
+    found = (op for op in module.walk(formulas=False) if isinstance(op, Measuring))
+    measured = frozenset(op.dim_name for op in found)
     for block in graph_blocks(module):
         for op in list(block):
             if _is_formula(op) and _is_scalar(op) and not _uses_size(op, measured):

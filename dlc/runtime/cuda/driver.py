@@ -48,7 +48,9 @@ class Driver(Protocol):
     pinned_pool: PinnedPool
     """Free blocks of pinned memory, likewise."""
     supports_conditions: bool
-    """Whether graphs may have conditional nodes; assumed until the driver refuses one."""
+    """Whether the driver's version has conditional nodes of graphs."""
+    condition_refusal: str
+    """What it said of the last graph with conditional nodes that it refused; empty if it took all."""
     condition_kernels: ConditionKernels | None
     """The kernels that set conditions, once they are loaded."""
 
@@ -131,7 +133,10 @@ class Driver(Protocol):
     # Kernels
 
     def load_module(self, image: bytes) -> Handle:
-        """Load a module of PTX or machine code."""
+        """Load a module of PTX or machine code.
+
+        Raises CallError (D0818) with the log of the driver's compiler for PTX that it does not accept.
+        """
         ...
 
     def unload_module(self, module: Handle) -> None: ...

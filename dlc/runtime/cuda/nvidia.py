@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Self, cast
 
@@ -25,6 +26,14 @@ _PORTABLE = 1
 _NAME_BYTES = 96
 _ASSIGN_DEFAULT = 1
 """Flag CU_GRAPH_COND_ASSIGN_DEFAULT: the condition gets its default at each launch of the graph."""
+_WITH_CONDITIONS = 12040
+"""The version of the driver API that has loops in graphs: CUDA 12.4."""
+_JIT_LOG_BYTES = 1 << 14
+"""Of what the driver says about code that it does not accept, so much is kept."""
+_LOST = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
+"""Numbers of errors after which every call of the process ends with the same error: of CUresult, an illegal
+address, a time limit, an assertion, a hardware stack error, an illegal instruction, a misaligned address,
+an invalid address space, an invalid program counter, and a failed launch."""
 MOST_BLOCKS = (1 << 31) - 1
 """The most blocks of one launch: the limit of gridDim.x."""
 
@@ -58,12 +67,15 @@ class _CudaDriver:
         self.number = device
         self.free_blocks: dict[int, list[int]] = {}
         self.pinned_pool = PinnedPool(self.pin, self.unpin)
-        self.supports_conditions = True
+        (version,) = self._do("cuDriverGetVersion")
+        self.supports_conditions = int(cast(int, version)) >= _WITH_CONDITIONS
+        self.condition_refusal = ""
         self.condition_kernels: ConditionKernels | None = None
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
-        self.name = cast(bytes, name).rstrip(b"\0").decode(errors="replace")
+        # What cuda-python returns behind the end of the name is no part of it.
+        self.name = cast(bytes, name).partition(b"\0")[0].decode(errors="replace")
         major, minor = (
             self._attribute(f"COMPUTE_CAPABILITY_{which}") for which in ("MAJOR", "MINOR")
         )
@@ -76,7 +88,7 @@ class _CudaDriver:
         try:
             self._do("cuInit", 0)
             (count,) = self._do("cuDeviceGetCount")
-        except (CallError, RuntimeError):  # RuntimeError: the driver library is missing
+        except CallError:
             return 0
         return cast(int, count)
 
@@ -102,13 +114,25 @@ class _CudaDriver:
 
     def _do(self, name: str, *arguments: object) -> tuple[object, ...]:
         """Call a function of the driver API. Raises CallError (D0818, or D0613 when out of memory)."""
-        status, *results = getattr(self._cuda, name)(*arguments)
+        try:
+            status, *results = getattr(self._cuda, name)(*arguments)
+        except RuntimeError:  # cuda-python does not find it, or no driver at all
+            raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
         if int(cast(int, status)):
-            _, text = self._cuda.cuGetErrorString(status)
-            reason = text.decode() if isinstance(text, bytes) else str(status)
-            code = "D0613" if "OUT_OF_MEMORY" in str(status) else "D0818"
-            raise CallError(f"the GPU's driver refuses {name}: {reason}", code=code)
+            raise self._refusal(name, status)
         return tuple(results)
+
+    def _refusal(self, name: str, status: object, more: str = "") -> CallError:
+        """The error for a status of a function; `more` is what else the driver says."""
+        number = int(cast(int, status))
+        _, text = self._cuda.cuGetErrorString(status)
+        reason = text.decode() if isinstance(text, bytes) else f"error {number}"
+        is_full = number == int(cast(int, self._named("CUresult", "CUDA_ERROR_OUT_OF_MEMORY")))
+        lost = "; this process cannot use the GPU any more" if number in _LOST else ""
+        return CallError(
+            f"the GPU's driver refuses {name}: {reason}{lost}{more}",
+            code="D0613" if is_full else "D0818",
+        )
 
     def _do_in_context(self, name: str, *arguments: object) -> tuple[object, ...]:
         """`_do`, with this GPU's context pushed: the thread may have another one, or none."""
@@ -116,9 +140,13 @@ class _CudaDriver:
             return self._do(name, *arguments)
 
     def _give_back(self, name: str, *arguments: object) -> None:
-        """`_do_in_context` for a function that frees something; not at exit, when the process frees all."""
+        """`_do_in_context` for a function that frees something.
+
+        Not at exit, when the process frees all. After an error that ends all work nothing can be freed.
+        """
         if not sys.is_finalizing():
-            self._do_in_context(name, *arguments)
+            with suppress(CallError):
+                self._do_in_context(name, *arguments)
 
     def __enter__(self) -> Self:
         self._do("cuCtxPushCurrent", self._context)
@@ -219,7 +247,16 @@ class _CudaDriver:
     # Kernels --------------------------------------------------------------------------------------
 
     def load_module(self, image: bytes) -> Handle:
-        (module,) = self._do_in_context("cuModuleLoadData", image)
+        log = bytearray(_JIT_LOG_BYTES)
+        options = {"CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES": len(log), "CU_JIT_ERROR_LOG_BUFFER": log}
+        names = [self._named("CUjit_option", name) for name in options]
+        with self:
+            status, module = self._cuda.cuModuleLoadDataEx(
+                image, len(options), names, list(options.values())
+            )
+        if int(cast(int, status)):
+            said = log.partition(b"\0")[0].decode(errors="replace").strip()
+            raise self._refusal("cuModuleLoadDataEx", status, f"\n{said}" if said else "")
         return module
 
     def unload_module(self, module: Handle) -> None:
@@ -261,7 +298,7 @@ class _CudaDriver:
 
     def create_condition(self, graph: Handle) -> int:
         source = cast(SourceGraph, graph).source
-        (condition,) = self._do_if_present(
+        (condition,) = self._do(
             "cuGraphConditionalHandleCreate", source, self._context, 0, _ASSIGN_DEFAULT
         )
         return int(cast(int, condition))
@@ -282,15 +319,8 @@ class _CudaDriver:
             cast(SourceGraph, graph).source,
             [self._cuda.CUgraphEdgeData() for _ in after],
         )
-        (node,) = self._do_if_present(name, source, list(after), edges, len(after), parameters)
+        (node,) = self._do(name, source, list(after), edges, len(after), parameters)
         return node, SourceGraph(conditional.phGraph_out[0])
-
-    def _do_if_present(self, name: str, *arguments: object) -> tuple[object, ...]:
-        """`_do` for a function that older drivers lack. Raises CallError (D0818) then, too."""
-        try:
-            return self._do(name, *arguments)
-        except RuntimeError:  # cuda-python does not find it in the driver library
-            raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
 
     def instantiate(self, graph: Handle) -> None:
         source_graph = cast(SourceGraph, graph)

@@ -78,14 +78,15 @@ class GpuEntryPoint(LaunchingEntryPoint):
         shown = [taken.get(k, self._shown(k, array)) for k, array in enumerate(found)]
         return self._results.packed([shown[k] for k in self._results.visible])
 
-    def timed(self, /, *args: object, **named: object) -> CallTimes:
+    def timed(self, /, *args: object, launches: int = 1, **named: object) -> CallTimes:
         """Call it, and what its parts took by the GPU's clock.
 
+        The program runs `launches` times in a row, and `compute_ms` is what all of them took.
         Results stay on the GPU where an argument is there, and are copied from it where none is.
         """
         given = (*args, *named.values())
         out = None if any(is_on_gpu(value) for value in given) else _HERE
-        _, _, times = self._called(args, named, out, timed=True)
+        _, _, times = self._called(args, named, out, launches=launches)
         return times
 
     def _called(
@@ -94,16 +95,19 @@ class GpuEntryPoint(LaunchingEntryPoint):
         named: Mapping[str, object],
         out: object,
         *,
-        timed: bool = False,
+        launches: int = 0,
     ) -> tuple[Sequence[Placed], Specialization, CallTimes]:
-        """A call with arrays that lie here or there: its outputs, at which sizes, and its times."""
+        """A call with arrays that lie here or there: its outputs, at which sizes, and its times.
+
+        Times are taken where `launches` says of how many.
+        """
         frame = self._frame()
         try:
             known = None if named else self._known(args)
             inputs, specialization = known or self._read(args, named, frame)
             inputs = self._own(inputs)
             outputs = self._outputs(inputs, specialization, out, frame)
-            times = self._launch(frame, inputs, outputs, specialization, timed=timed)
+            times = self._launch(frame, inputs, outputs, specialization, launches=launches)
         finally:
             self._give_back(frame)
         return outputs, specialization, times
@@ -288,7 +292,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         outputs: Sequence[Placed],
         specialization: Specialization,
         *,
-        timed: bool = False,
+        launches: int = 0,
     ) -> CallTimes:
         """The call itself. Raises CallError with the line of the model that failed."""
         roots, root = frame.roots, _INPUTS
@@ -301,8 +305,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
         frame.resident = resident
         times = CallTimes(0, 0, 0)
         with self._located():
-            if timed:
-                status, times = frame.run_timed(specialization.sized)
+            if launches:
+                status, times = frame.run_timed(specialization.sized, launches)
             else:
                 status = frame.run(specialization.sized)
         if status:

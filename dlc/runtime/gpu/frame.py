@@ -81,6 +81,8 @@ class GpuFrame:
         self._overwritten: list[tuple[int, int, int]] = []
         """Arrays of the caller that inputs and results share: host, device and bytes of each."""
         self._events: list[Handle] = []
+        self._launches = 1
+        """How often a call runs the program."""
         # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
         self._all_on_host = (False,) * tensors
@@ -122,10 +124,12 @@ class GpuFrame:
 
     def _work(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> list[int] | None:
         """Do all the work on the device, and wait; the words with which the host ended the walk, if any."""
+        by_host: list[int] | None = None
         self._mark(0)
         self._upload(sized, layout, roots)
         self._mark(1)
-        by_host = self._walker.walk(sized, roots)
+        for _ in range(self._launches):
+            by_host = self._walker.walk(sized, roots)
         self._mark(2)
         self._download(sized, layout, roots)
         self._mark(3)
@@ -254,9 +258,10 @@ class GpuFrame:
 
     # Times and the rest of the interface ----------------------------------------------------------
 
-    def run_timed(self, sized: SizedProgram) -> tuple[int, CallTimes]:
-        """`run`, with the times of its parts."""
+    def run_timed(self, sized: SizedProgram, launches: int = 1) -> tuple[int, CallTimes]:
+        """`run`, with the times of its parts; the program runs so many times in a row."""
         self._events = [self._driver.create_event() for _ in range(4)]
+        self._launches = launches
         try:
             with self._driver as driver:
                 status = self.run(sized)
@@ -265,7 +270,7 @@ class GpuFrame:
         finally:
             for event in self._events:
                 self._driver.destroy_event(event)
-            self._events = []
+            self._events, self._launches = [], 1
 
     def _mark(self, index: int) -> None:
         """Record an event here, if times are asked for."""

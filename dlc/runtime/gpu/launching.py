@@ -83,12 +83,15 @@ class Launcher:
         self._kernels = kernels
         self._stream = stream
         self._synchronous = waits_for_each_kernel()
+        self._is_refused = False
+        """Whether the driver has refused a graph with conditional nodes."""
         self._maker = GraphMaker(driver, kernels, stop)
 
     @property
     def supports_conditions(self) -> bool:
         """Whether segments with conditional nodes can be launched, as far as is cached."""
-        return not self._synchronous and self._driver.supports_conditions
+        is_tried = not self._synchronous and not self._is_refused
+        return is_tried and self._driver.supports_conditions
 
     def launch(self, cached: CachedSegment, roots: Sequence[int], again: bool) -> None:
         """Launch a segment with these addresses of roots; `again`: it was launched before."""
@@ -105,15 +108,17 @@ class Launcher:
     def launch_conditional(self, cached: CachedSegment, roots: Sequence[int]) -> bool:
         """Launch a segment with conditional nodes; returns False if the driver refuses.
 
-        Then nothing was launched, and the driver counts as one without conditional nodes. If it refused for
-        another reason, it refuses again when the host decides on the conditions, and that is reported.
+        Then nothing was launched, and this launcher asks for no conditional nodes again. Others do: a
+        device that is full for a moment is no reason to do without. What is no fault of the conditions is
+        refused again when the host decides on them, and is reported then.
         """
         try:
             if cached.graph is None:
                 cached.graph = self._maker.graph(cached.segment.items, roots)
             cached.graph.launch(roots, self._stream)
-        except CallError:
-            self._driver.supports_conditions = False
+        except CallError as error:
+            self._is_refused = True
+            self._driver.condition_refusal = error.diagnostics[0].message
             return False
         return True
 

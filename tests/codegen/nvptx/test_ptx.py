@@ -13,6 +13,7 @@ from benchmarks.gpu_kernels import (
     ARCHITECTURES,
     LIGHT,
     OPTIONS,
+    SPILLED,
     Assembler,
     Row,
     head,
@@ -70,7 +71,7 @@ def check_examples(architecture: str, most: int | None, step: int = 1) -> None:
     functions = kernels_of_examples(most, step)
     for function, usage in zip(functions, Assembler(architecture).usage(functions), strict=True):
         said = f"{function.sym_name} at {function.location.place}: {usage}"
-        assert usage.spilled == usage.stack == 0, said
+        assert max(usage.spilled, usage.stack) <= SPILLED.get(architecture, 0), said
         assert usage.shared <= MOST_SHARED, said
         assert usage.registers * function.threads * function.blocks <= REGISTERS, said
 
@@ -103,7 +104,8 @@ def check_model(name: str, assemblers: Sequence[Assembler]) -> None:
     assert [row.architecture for row in rows] == list(ARCHITECTURES)
     for row in rows:
         assert row.kernels > 0, row
-        assert row.by_tiles == row.spilled == 0, row
+        assert row.by_tiles == 0, row
+        assert row.spilled <= SPILLED.get(row.architecture, 0), row
         assert row.shared <= MOST_SHARED, row
         assert row.core_registers <= REGISTERS, row
 
@@ -139,7 +141,7 @@ def test_a_line_of_the_table_has_the_most_of_all_processors() -> None:
         Row("net", "sm_80", 12, 3, 0, 90, 23040, 0, 49152, 1.25),
         Row("net", "sm_90a", 12, 3, 0, 88, 22528, 4, 16384, 0.5),
     ]
-    title, rule = head(ARCHITECTURES)
+    title, rule = head(ARCHITECTURES[:2])
     assert line(rows) == "| net | 12 | 3 | 0 | 90 | 88 | 4 | 49,152 | 1.8 |"
     assert title.count("|") == rule.count("|") == line(rows).count("|")
 

@@ -46,13 +46,14 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuGraphAddNode_v2": (0, "conditional"),
     "cuEventCreate": (0, "event"),
     "cuEventElapsedTime": (0, 1.5),
-    "cuModuleLoadData": (0, "module"),
+    "cuDriverGetVersion": (0, 12080),
+    "cuModuleLoadDataEx": (0, "module"),
     "cuModuleGetFunction": (0, "function"),
     "cuMemHostAlloc": (0, 512),
     "cuPointerGetAttribute": (0, 1),
 }
 """What functions end with; those that are not here end with success and nothing else."""
-WITHOUT_CONTEXT = ("cuInit", "cuDevice", "cuCtx", "cuGetErrorString", "cuMemPool")
+WITHOUT_CONTEXT = ("cuInit", "cuDevice", "cuDriver", "cuCtx", "cuGetErrorString", "cuMemPool")
 """How the names of functions begin that are called where a thread may have no GPU."""
 BODY = 0x1234
 """The graph of the body of a node."""
@@ -268,6 +269,21 @@ def test_a_refusal_has_the_words_of_the_driver(opened: DriverFactory) -> None:
     driver = opened(cuMemAllocAsync=(700,))
     with pytest.raises(CallError, match=r"D0818.*refuses cuMemAllocAsync: it is used up"):
         driver.allocate(10)
+
+
+def test_an_error_that_ends_all_work_of_the_process_says_so(opened: DriverFactory) -> None:
+    driver = opened.entered(cuStreamSynchronize=(700,), cuLaunchKernel=(1,))
+    with pytest.raises(CallError, match="it is used up; this process cannot use the GPU any more"):
+        driver.synchronize(77)
+    with pytest.raises(CallError, match=r"it is used up$"):
+        driver.launch(Kernel("function", 64), 5, [], 77)
+
+
+@pytest.mark.parametrize(("version", "has"), [(12020, False), (12040, True), (13000, True)])
+def test_the_version_of_the_driver_says_whether_graphs_have_conditions(
+    opened: DriverFactory, version: int, has: bool
+) -> None:
+    assert opened(cuDriverGetVersion=(0, version)).supports_conditions is has
 
 
 def test_a_device_that_is_full_is_no_fault_of_it(opened: DriverFactory) -> None:

@@ -168,6 +168,7 @@ class FakeGpu:
         self.knows_conditions = True
         """Whether graphs may have conditions."""
         self.supports_conditions = True
+        self.condition_refusal = ""
         self.condition_kernels: ConditionKernels | None = None
         self._conditions: dict[int, int] = {}
         """Their values while a graph runs."""
@@ -397,14 +398,8 @@ class FakeGpu:
             raise CallError("the GPU's driver refuses cuStreamSynchronize: as told", code="D0818")
         self.launched.append(function.sym_name)
         self.done.append(function.sym_name)
-        # The last word is where a kernel notes that it fails.
-        *words, notes = node.words
-        launch = Launch.with_arguments(function, self.memory, words)
-        for tile in reversed(range(node.tiles)):
-            launch.run(tile)
-        for note in launch.failures or ():
-            said = np.array(note, np.int64)
-            ctypes.memmove(self._host(notes, said.nbytes), address(said), said.nbytes)
+        for place, note in run_kernel(function, self.memory, node.tiles, node.words):
+            ctypes.memmove(self._host(place, len(note)), note, len(note))
 
     def _run_body(self, node: Node, body: Graph) -> None:
         while self._conditions[node.condition]:
@@ -510,6 +505,18 @@ class FakeGpu:
         assert isinstance(graph, Graph)
         assert not graph.is_free
         graph.is_free = True
+
+
+def run_kernel(
+    function: simt.Func, memory: AddressSpace, tiles: int, words: Sequence[int]
+) -> list[tuple[int, bytes]]:
+    """Evaluate a launch; what it notes of its failures, and where these notes belong."""
+    # The last word is where a kernel notes that it fails.
+    *arguments, notes = words
+    launch = Launch.with_arguments(function, memory, arguments)
+    for tile in reversed(range(tiles)):
+        launch.run(tile)
+    return [(notes, np.array(note, np.int64).tobytes()) for note in launch.failures or ()]
 
 
 def kernels_of(module: Op) -> dict[str, simt.Func]:

@@ -16,9 +16,9 @@ from dlc.dialects import kernel, mem
 from dlc.dialects.expr import Expr, Index, maximum, minimum, select
 from dlc.dialects.kernel.attention import AttentionGradient
 from dlc.ir.dims import ceil_divide, interval, product
-from dlc.ir.types import BOOL, F32
+from dlc.ir.types import BOOL, F32, DType
 from dlc.lowering.gpu.attention.forward_tiles import MINUS_INFINITY
-from dlc.lowering.gpu.writer import GridWriter
+from dlc.lowering.gpu.writer import GridWriter, exponential
 from dlc.lowering.kernel_code.words import unravel, when
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.work import nanoseconds
@@ -36,6 +36,9 @@ class TiledAttentionGradient:
     `product_ps` is the cost of one multiplication and addition in picoseconds. `depth` are the elements of
     queries and keys, `width` those of values.
     """
+
+    dtype: DType = F32
+    """What weights are rounded to before they are multiplied."""
 
     def __init__(
         self, op: AttentionGradient, threads: int, sides: tuple[int, int], product_ps: int
@@ -127,7 +130,7 @@ class TiledAttentionGradient:
         product, weight_gradient = products
         logarithm, mean = statistics
         score = self._masked(batch, self._query_and_key(*position), product)
-        p = (score - logarithm).exp()
+        p = exponential(score - logarithm, self.dtype)
         ds = p * (weight_gradient - mean)
         within = position[1] < self.count_of_columns()
         return select(within, p, 0), select(within, ds, 0)

@@ -33,7 +33,7 @@ from dlc.lowering.gpu.attention.warp_matrices import (
     load_rows,
     tile_for,
 )
-from dlc.lowering.gpu.writer import shuffle_xor
+from dlc.lowering.gpu.writer import exponential, shuffle_xor
 from dlc.lowering.kernel_code.words import either, iterate
 from dlc.target.gpu import GpuTarget
 
@@ -136,21 +136,36 @@ class MatrixAttention(TiledAttention):
         state: SoftmaxState,
     ) -> SoftmaxState:
         queries, keys, values = zip(self.layout, buffers, strict=True)
-        scores: list[Expr] = []
-        for k, product in enumerate(self.warp.products(queries, keys)):
-            key = start + self.warp.column(k)
-            scores.append(self._masked(batch, rows[k % 4 // 2], key, count, product))
+        scores = [product * self.op.scale for product in self.warp.products(queries, keys)]
+
+        def masked() -> list[Expr]:
+            return [
+                self._masked(batch, rows[k % 4 // 2], start + self.warp.column(k), count, score)
+                for k, score in enumerate(scores)
+            ]
+
+        if self.op.mask:
+            scores = masked()
+        else:
+            scores = either(self._sees_all(rows, start, count), lambda: scores, masked)
         state, exponentials = self._update_softmax(scores, state)
         sums = self.warp.weighted(*values, exponentials, state.sums)
         return SoftmaxState(state.largest, state.total, sums)
 
+    def _sees_all(self, rows: Sequence[Expr], start: Expr, count: Expr) -> Expr:
+        """Whether the queries of a thread see all keys of a tile: all tiles but those at the edges."""
+        end = start + self.keys
+        inside = end <= count
+        if self.op.causal is None:
+            return inside
+        return inside & (end <= rows[0] + self.writer.size(self.op.causal, "causal") + 1)
+
     def _masked(
-        self, batch: Sequence[Expr], query: Expr, key: Expr, count: Expr, product: Expr
+        self, batch: Sequence[Expr], query: Expr, key: Expr, count: Expr, score: Expr
     ) -> Expr:
-        """A score, scaled and masked; -inf for what is hidden or beyond the last key."""
+        """A scaled score, masked; -inf for what is hidden or beyond the last key."""
         writer = self.writer
         lowest = constant(writer.emit, MINUS_INFINITY, F32)
-        score = product * self.op.scale
         within = key < count
         if self.op.causal is not None:
             last = query + writer.size(self.op.causal, "causal")
@@ -179,10 +194,10 @@ class MatrixAttention(TiledAttention):
             most = self._row_reduce("maximum", [scores[k] for k in own])
             before, largest[row] = largest[row], maximum(largest[row], most)
             base = self.softmax_base(largest[row])
-            factor = (before - base).exp()
+            factor = exponential(before - base, self.dtype)
             total[row] = total[row] * factor
             for k in own:
-                exponentials[k] = (scores[k] - base).exp()
+                exponentials[k] = exponential(scores[k] - base, self.dtype)
                 total[row] = total[row] + exponentials[k]
             for k in range(len(sums)):
                 if k % 4 // 2 == row:

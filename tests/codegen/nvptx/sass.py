@@ -1,0 +1,85 @@
+"""Machine code of GPU kernels as `nvdisasm` writes it: how many instructions a loop runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGES = Path(__file__).parents[3] / ".venv-cuda" / "nvdisasm"
+_LABEL = re.compile(r"\s*(\.L_x_\d+):")
+_INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
+_BRANCH = re.compile(r"^(@!?U?P\d+ +)?BRA +`\((\.L_x_\d+)\)")
+
+
+def nvdisasm() -> str | None:
+    """The disassembler: of `make test-all`, or of a toolkit; None where there is none."""
+    for path in sorted(_PACKAGES.glob("nvidia/*/bin/nvdisasm")):
+        return str(path)
+    return shutil.which("nvdisasm")
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Instructions of a loop, without those that a branch forward leaves out where it is taken."""
+
+    instructions: Sequence[str]
+
+    def count(self, name: str) -> int:
+        """How many are of a name, such as `HMMA`."""
+        return sum(name in each for each in self.instructions)
+
+
+def loops(cubin: bytes) -> list[Loop]:
+    """The innermost loops of a kernel, in order. A branch forward in a loop is taken to be usual.
+
+    So a tile within bounds counts, which skips what is done for one at the edge.
+    """
+    program = nvdisasm()
+    assert program is not None, "there is no nvdisasm"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        text = subprocess.run(
+            [program, "-c", file.name], check=True, capture_output=True, text=True
+        )
+    return loops_of(text.stdout)
+
+
+def loops_of(text: str) -> list[Loop]:
+    """The same from what the disassembler writes."""
+    instructions: list[str] = []
+    labels: dict[str, int] = {}
+    for line in text.splitlines():
+        if label := _LABEL.match(line):
+            labels[label[1]] = len(instructions)
+        elif instruction := _INSTRUCTION.match(line):
+            instructions.append(instruction[1])
+    branches = {
+        place: labels[found[2]]
+        for place, instruction in enumerate(instructions)
+        if (found := _BRANCH.match(instruction)) is not None
+    }
+    backward = sorted((target, place) for place, target in branches.items() if target < place)
+    inner = [
+        (first, last)
+        for first, last in backward
+        if not any(first <= begin and end < last for begin, end in backward)
+    ]
+    return [Loop(_run(instructions, branches, first, last)) for first, last in inner]
+
+
+def _run(
+    instructions: Sequence[str], branches: dict[int, int], first: int, last: int
+) -> Sequence[str]:
+    found: list[str] = []
+    place = first
+    while place <= last:
+        found.append(instructions[place])
+        target = branches.get(place, 0)
+        place = target if place < target <= last else place + 1
+    return found

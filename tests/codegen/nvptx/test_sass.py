@@ -1,0 +1,81 @@
+"""Loops of kernels have so few instructions on `sm_90a`, as `nvdisasm` counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks.gpu_case import GpuCase
+from benchmarks.gpu_kernels import lowered
+from benchmarks.gpu_shapes import attention, convolutions, products
+from dlc.codegen.nvptx.ptx import assemble, kernel_ptx, whole_ptx
+from dlc.codegen.nvptx.simt import kernel_text
+from dlc.driver.source.open import open_model
+from tests.codegen.nvptx.sass import Loop, loops_of, nvdisasm
+from tests.codegen.nvptx.sass import loops as loops_of_code
+
+ARCHITECTURE = "sm_90a"
+CASES = {
+    f"{case.kind} {case.name}": case
+    for make in (products, convolutions, attention)
+    for case in make("bf16", quick=False)
+}
+MOST = {
+    "products product_4096": [(32, 127)],
+    "convolutions conv4_3x3": [(32, 227)],
+    "attention attention_4096x64": [(64, 490)],
+    "attention attention_4096x128": [(64, 425)],
+    "attention attention_gradient_4096x64": [(64, 475), (64, 480), (48, 316)],
+    "attention attention_gradient_4096x128": [(64, 410), (64, 342), (48, 239)],
+}
+"""Matrix instructions of the main loop of each kernel that has some, and all instructions at most."""
+
+TEXT = """
+        .L_x_0:
+        /*0000*/                   MOV R1, 1 ;
+        .L_x_1:
+        /*0010*/                   HMMA.16816.F32 R1 ;
+        /*0020*/              @!P1 BRA `(.L_x_2) ;
+        /*0030*/                   FSEL R2 ;
+        .L_x_2:
+        /*0040*/               @P0 BRA `(.L_x_1) ;
+        /*0050*/               @P3 BRA `(.L_x_0) ;
+"""
+
+
+def test_a_loop_is_the_innermost_one_without_what_it_skips() -> None:
+    (loop,) = loops_of(TEXT)
+    assert [each.partition(" ")[0] for each in loop.instructions] == [
+        "HMMA.16816.F32",
+        "@!P1",
+        "@P0",
+    ]
+    assert loop.count("HMMA") == 1
+
+
+def kernels(case: GpuCase) -> list[Sequence[Loop]]:
+    """The loops of each kernel of a case."""
+    found: list[Sequence[Loop]] = []
+    for function in lowered(open_model("case.dlm", text=case.text)):
+        text = kernel_ptx(kernel_text(function, "k"), ARCHITECTURE)
+        code, _ = assemble(whole_ptx([text], ARCHITECTURE), ARCHITECTURE)
+        found.append(loops_of_code(code))
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.skipif(nvdisasm() is None, reason="make test-all puts nvdisasm into .venv-cuda")
+@pytest.mark.parametrize("name", MOST)
+def test_the_main_loop_has_few_instructions(name: str) -> None:
+    main = [
+        max(loops, key=lambda one: one.count("HMMA"), default=None)
+        for loops in kernels(CASES[name])
+    ]
+    found = [
+        (loop.count("HMMA"), len(loop.instructions))
+        for loop in main
+        if loop is not None and loop.count("HMMA")
+    ]
+    assert [number for number, _ in found] == [number for number, _ in MOST[name]], found
+    assert all(one <= most for (_, one), (_, most) in zip(found, MOST[name], strict=True)), found

@@ -1,0 +1,210 @@
+"""What dlc asks of a driver, asked of the stub through the cuda-python that this process finds.
+
+    LD_LIBRARY_PATH=FOLDER_OF_THE_STUB python -m tests.runtime.cuda.stub.scenarios
+
+Prints the name of each scenario that went well, and ends with the traceback of the first that did not. The
+last one ends all work of the process on the GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dlc
+from dlc.errors import CallError
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.cuda.nvidia import OPENED, open_driver
+from dlc.runtime.gpu.entry import GpuEntryPoint
+from tests.gpu.cases import ROOT
+from tests.runtime.cuda.stub.library import Stub
+
+Array = NDArray[np.float32]
+GPU = "cuda:sm_80"
+LAYERS = """dlc 1
+dim B = 1..300000
+export fn scaled(x: f32[B, 3], y: f32[B, 3]) -> f32[B, 3] = softmax(x * y + sum(x)) - x
+"""
+PLACED = """dlc 1
+export fn both(x: f32[4, 4]) -> f32[4, 4] {
+  let y = x + 1
+  let z = on cuda:0 { exp(y) * 2 }
+  return z - x
+}
+"""
+LINE = ROOT / "tests/gpu/line.dlm"
+CONDITIONS = (ROOT / "tests/gpu/conditions.dlm").read_text("utf-8")
+
+
+def rows(count: int, seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal((count, 3), np.float32)
+
+
+def close(found: object, wanted: object) -> None:
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), 1e-5, 1e-5)
+
+
+def fails(call: Callable[[], object], *words: str) -> None:
+    """Check that a call is refused in these words."""
+    with pytest.raises(CallError) as told:
+        call()
+    assert all(word in str(told.value) for word in words), told.value
+
+
+def calls(stub: Stub) -> None:
+    """Kernel by kernel, as a graph, and as a graph whose arrays have moved; both sides of the bus."""
+    on_cpu, on_gpu = dlc.compile(text=LAYERS, threads=1), dlc.compile(text=LAYERS, target=GPU)
+    for count, seed in ((2, 0), (2, 1), (2, 2), (5, 3)):
+        x, y = rows(count, seed), rows(count, seed + 9)
+        close(on_gpu.scaled(x, y), on_cpu.scaled(x, y))
+        here, there = Tensor(x).to("cuda"), Tensor(y).to("cuda")
+        found = on_gpu.scaled(here, there)
+        assert isinstance(found, Tensor)
+        close(found.numpy(), on_cpu.scaled(x, y))
+    assert stub["launches"] > 0
+    point = on_gpu.entry_points["scaled"]
+    assert isinstance(point, GpuEntryPoint)
+    assert min(point.timed(rows(2, 0), rows(2, 1))) >= 0
+
+
+def transfers(stub: Stub) -> None:
+    """Of several chunks, from pinned memory and from other memory."""
+    values = np.arange(1 << 20, dtype=np.float32)
+    for given in (values, dlc.pinned(values)):
+        np.testing.assert_array_equal(Tensor(given).to("cuda").numpy(), values)
+
+
+def nothing_is_left(stub: Stub) -> None:
+    """A model that is gone has left nothing on the device but small blocks for reuse."""
+    gc.collect()
+    assert stub["used"] <= sum(
+        size * len(kept) for size, kept in open_driver(0).free_blocks.items()
+    )
+
+
+def conditions(stub: Stub) -> None:
+    """Loops and branches as nodes of graphs."""
+    model = dlc.compile(text=CONDITIONS, target=GPU)
+    for _ in range(3):
+        for a in (9, 2):
+            close(model.root(np.float32(a)), np.sqrt(np.float32(a)))
+            close(model.either(np.float32(a)), np.exp(np.float32(a)))
+            close(model.either(np.float32(-a)), a)
+    fails(lambda: model.root(np.float32(1e30)), "D0808", "limit of 100")
+    close(model.root(np.float32(4)), 2)
+    assert open_driver(0).condition_refusal == ""
+
+
+def refused_conditions(stub: Stub) -> None:
+    """The host decides, for this model only."""
+    stub["refuses_conditions"] = 1
+    model = dlc.compile(text=CONDITIONS, target=GPU)
+    for _ in range(3):
+        close(model.root(np.float32(9)), 3)
+    driver = open_driver(0)
+    assert "cuGraphConditionalHandleCreate" in driver.condition_refusal
+    driver.condition_refusal = ""
+    stub["refuses_conditions"] = 0
+    conditions(stub)
+
+
+def older_driver(stub: Stub) -> None:
+    """One from before CUDA 12.4 is asked for no conditions."""
+    stub["version"], stub["refuses_conditions"], stub["has_pools"] = 12020, 1, 0
+    OPENED.clear()
+    model = dlc.compile(text=CONDITIONS, target=GPU)
+    for _ in range(3):
+        close(model.root(np.float32(9)), 3)
+    driver = open_driver(0)
+    assert not driver.supports_conditions
+    assert driver.condition_refusal == ""
+    del model
+    gc.collect()
+    OPENED.clear()
+
+
+def mixed(stub: Stub) -> None:
+    """A program for a processor and a GPU."""
+    model = dlc.compile(text=PLACED, target="cpu+cuda:sm_80")
+    x = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
+    for _ in range(3):
+        close(model.both(x), np.exp(x + 1) * 2 - x)
+
+
+def training(stub: Stub) -> None:
+    """Steps with weights and moments that stay on the device."""
+    x, y = rows(3, 0), np.ones(3, np.float32)
+    found, wanted = (
+        [dlc.trainer(LINE, weights="init:1", target=target)] for target in (GPU, "cpu")
+    )
+    for _ in range(3):
+        close(found[0].step(x=x, y=y), wanted[0].step(x=x, y=y))
+    close(found[0].weights["w"], wanted[0].weights["w"])
+
+
+def full(stub: Stub) -> None:
+    """A device without room says so, and works again when there is some."""
+    model = dlc.compile(text=LAYERS, target=GPU)
+    x, y = rows(2, 0), rows(2, 1)
+    before = np.asarray(model.scaled(x, y))
+    stub["bytes"] = stub["used"]
+    many = rows(300000, 0)
+    fails(lambda: model.scaled(many, many), "D0613", "out of memory")
+    fails(lambda: Tensor(many).to("cuda"), "D0613")
+    close(model.scaled(x, y), before)
+
+
+def refused_ptx(stub: Stub) -> None:
+    """Code that the driver's compiler does not accept is reported with its log."""
+    stub["refuses_ptx"] = 1
+    fails(
+        lambda: dlc.compile(text=LAYERS, target=GPU), "cuModuleLoadDataEx", "ptxas error: the stub"
+    )
+
+
+def third_kernel(stub: Stub) -> None:
+    """An error in a kernel ends all work of the process, and every later call says so."""
+    model = dlc.compile(text=LAYERS, target=GPU)
+    x, y = rows(2, 0), rows(2, 1)
+    last = stub["launches"] + 3
+    stub.in_kernel = lambda number: 700 if number == last else 0
+    lost = "this process cannot use the GPU any more"
+    fails(lambda: [model.scaled(x, y) for _ in range(4)], "D0818", lost)
+    fails(lambda: model.scaled(x, y), "D0818", lost)
+    assert stub["launches"] <= last
+
+
+SCENARIOS: list[Callable[[Stub], None]] = [
+    calls,
+    transfers,
+    nothing_is_left,
+    conditions,
+    refused_conditions,
+    nothing_is_left,
+    older_driver,
+    mixed,
+    training,
+    full,
+    refused_ptx,
+    third_kernel,
+]
+
+
+def main() -> None:
+    """Run them all."""
+    stub = Stub()
+    stub.evaluate()
+    print(f"cuda-bindings {version('cuda-bindings')}", flush=True)
+    for scenario in SCENARIOS:
+        stub.restore()
+        scenario(stub)
+        print(scenario.__name__, flush=True)
+
+
+if __name__ == "__main__":
+    main()
