@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from dlc.driver.report.inspect import Inspection, inspect_file
     from dlc.driver.report.instances import PlacedInstance, place_instance
     from dlc.driver.report.loss_curve import write_curve
-    from dlc.driver.report.questions.slow import explain_slow
-    from dlc.driver.report.questions.registry import answer_question, question_of
     from dlc.driver.report.page.page import write_page
+    from dlc.driver.report.questions.registry import answer_question, question_of
+    from dlc.driver.report.questions.slow import explain_slow
     from dlc.driver.report.show import Shown, show_stage
     from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text

@@ -31,7 +31,6 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.decisions import Decisions
 from dlc.runtime.artifact.kernel_records import (
     KernelRecords,
-    Roof,
     kernel_records_bytes,
     kernels_section,
 )
