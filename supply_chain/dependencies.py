@@ -24,9 +24,10 @@ PLATFORM: Final = {
 }
 
 
-UNLOCKED: Final = frozenset({"jax", "torch"})
+UNLOCKED: Final = frozenset({"docs", "jax", "torch"})
 """Extras that the lock leaves out, and so licences and SBOM do: JAX and PyTorch are tested in environments
-of their own, and come in builds for many machines."""
+of their own, and come in builds for many machines; the generator of `make docs`, of licence MIT, only
+makes a site."""
 
 
 def users_extras() -> list[str]:
