@@ -21,12 +21,12 @@ from dlc.runtime.model_repr import bytes_text
 from dlc.runtime.system.counts import counted
 
 KINDS = {
-    "product": ("gemm", "conv", "attention"),
-    "sum": ("fold",),
-    "move": ("copy", "concatenate", "scatter", "update", "send"),
-    "order": ("running", "sort", "nonzero"),
+    "move": ("copy", "concat", "scatter", "update", "send", "reshape", "transpose", "permute"),
+    "order": ("prefix scan", "sort", "nonzero", "top_k"),
+    "product": ("matmul", "conv", "attention"),
+    "sum": ("fold", "sum", "mean", "max", "min", "norm", "pool", "cross_entropy"),
 }
-"""The colours: what begins with one of these words; `formula` is anything else."""
+"""The colours: what these occur in, the first that does; `formula` is anything else."""
 WORDS = {
     "product": "products",
     "sum": "sums, maxima",
@@ -67,8 +67,9 @@ class Picture:
 def kind_of(root: Root) -> str:
     """The colour of a root: what makes it."""
     what = root.maker.what if root.maker is not None else "copy"
-    first = what.partition(" ")[0]
-    return next((kind for kind, words in KINDS.items() if first in words), "formula")
+    computed = what.rpartition(" · ")[2]
+    found = (kind for kind, words in KINDS.items() if any(word in computed for word in words))
+    return next(found, "formula")
 
 
 def draw(entry: EntryMemory, line: Callable[[str], str]) -> Picture:

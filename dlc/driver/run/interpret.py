@@ -126,7 +126,7 @@ def evaluate_observed(
     inputs = dict(zip(body.arguments, bound.entry.inputs, strict=True))
     renamed = renamed_values(bound.function, model.texts.values()) if watch.watches else {}
     observer = observing(model.context.values, watch, evaluation, inputs, renamed)
-    return Evaluation(bound.dims, bound.weights, observer, known).run(body, bound.arrays)
+    return Evaluation(bound.dims, bound.weights, observer, known=known).run(body, bound.arrays)
 
 
 @contextmanager

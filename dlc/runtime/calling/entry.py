@@ -18,6 +18,7 @@ from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.artifact.spelling import dims_text, python_name
+from dlc.runtime.calling import profiled
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
@@ -331,8 +332,6 @@ class EntryPoint:
         place is changed in copies. Raises CallError as a call does, and D0825 for calls of millions of
         kernels.
         """
-        from dlc.runtime.calling import profiled  # what calls alone never need
-
         found, given = self._reader.read(args, named)
         changed = {place for place in self._results.updates if place is not None}
         arrays = [array.copy() if k in changed else array for k, array in enumerate(found)]
