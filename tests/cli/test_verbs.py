@@ -147,9 +147,14 @@ def test_compile_says_one_time_which_is_that_of_all_its_work(
 ) -> None:
     make = driver.make_artifact
 
-    def slow(wanted: driver.CompileRequest, *, stage: str | None = None) -> driver.CompileResult:
+    def slow(
+        wanted: driver.CompileRequest,
+        *,
+        stage: str | None = None,
+        counts: driver.OpCounts | None = None,
+    ) -> driver.CompileResult:
         time.sleep(1.2)  # as long as reading a large model takes, and then it is told twice
-        return make(wanted, stage=stage)
+        return make(wanted, stage=stage, counts=counts)
 
     monkeypatch.setattr("dlc.driver.make_artifact", slow)
     said = dlc("compile", "rows.dlm").err

@@ -77,9 +77,9 @@ PAGES: dict[str, Page] = {
         "a derivative rule gives something else than it must",
         "A rule gives one value for each input that is a float, of the type of that input.",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = sum(dy)\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = 2 * dy\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
     ),
     # Loops and derivatives in model text.
     "D0421": Page(
@@ -108,9 +108,9 @@ PAGES: dict[str, Page] = {
         "`with vjp(x, dy)` names the parameters of the function, then one value for each of its results: "
         "the gradient that arrives there.",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x) = 2 * x\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = 2 * dy\n"
-        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=y)(x, dy=x)",
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
     ),
     "D0425": Page(
         "a `next` that does not fit what is carried",
@@ -145,10 +145,10 @@ PAGES: dict[str, Page] = {
         "would be lost without a word, so such tensors are passed as parameters.",
         "dlc 1\nmodule Net() {\n  param w: f32[3] = ones()\n"
         "  fn scaled(x: f32[3]) = w * x with vjp(x, dy) = w * dy\n"
-        "  export fn g(x: f32[3]) -> f32[3] = vjp(scaled, wrt=x)(x, dy=1.0)\n}",
+        "  export fn g(x: f32[3]) -> f32[3] = vjp(scaled, wrt=x)(x, dy=ones([3]))\n}",
         "dlc 1\nmodule Net() {\n  param w: f32[3] = ones()\n"
         "  fn scaled(x: f32[3], w: f32[3]) = w * x with vjp(x, w, dy) = (w * dy, x * dy)\n"
-        "  export fn g(x: f32[3]) -> f32[3] = vjp(scaled, wrt=x)(x, w, dy=1.0)\n}",
+        "  export fn g(x: f32[3]) -> f32[3] = vjp(scaled, wrt=x)(x, w, dy=ones([3]))\n}",
     ),
     "D0429": Page(
         "a `set` that could take effect any number of times",
