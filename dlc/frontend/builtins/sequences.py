@@ -198,7 +198,7 @@ def _within(at: Trace, lengths: Value, enough: Size) -> Value:
     """The lengths as i32, those of wider integers cut to 0 and a length at which all keys are seen."""
     dtype = dtype_of(lengths)
     if dtype in (I64, U32, U64):
-        least, most = numbers(at, 0, TensorType(dtype)), numbers(at, enough, TensorType(dtype))
+        least, most = numbers(at, 0, tensor_type(lengths)), numbers(at, enough, TensorType(dtype))
         lengths, most = unify(at, (lengths, most))
         lengths = at(array.Maximum(at(array.Minimum(lengths, most)), least))
     return convert(at, lengths, I32)

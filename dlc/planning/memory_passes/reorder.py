@@ -11,6 +11,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from dlc.dialects import flow, func
 from dlc.dialects.builtin import Module
@@ -52,10 +53,9 @@ def reorder(module: Op, context: Context, *, effort: int | None = None) -> None:
             _reorder_in(timeline, updates_of(function), function, context, effort)
 
 
-def _counted_at(sizes: Mapping[str, int]) -> dict[str, str]:
-    """The sizes of the dims at which bytes are counted, for the log; nothing where there are none."""
-    told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-    return {"at": told} if told else {}
+def _counted_at(sizes: Mapping[str, int]) -> str:
+    """The sizes of the dims at which bytes are counted, for the log."""
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
 def _reorder_in(
@@ -78,12 +78,13 @@ def _reorder_in(
     after = best_order(graph, most_waves, lower_bound, effort, context.compiler)
     is_better = after.peak < before.peak
     log = context.log.did if is_better else context.log.refused
+    if timeline.sample:
+        log = partial(log, at=_counted_at(timeline.sample))
     log(
         "run in another order"
         if is_better
         else "no order with about as few waves has a lower peak",
         subject,
-        **_counted_at(timeline.sample),
         peak_bytes_before=before.peak,
         peak_bytes_after=after.peak,
         lower_bound_bytes=lower_bound,
