@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from dlc.driver.profile.data import OldKernel, OldProfile, decisions_of
 from dlc.driver.run.outputs import JSON
-from dlc.runtime.profiling.profile import Profile, Row
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.profiling.rows import Row
 from dlc.runtime.profiling.table import number, shortened
 
 NOTABLE = 0.01

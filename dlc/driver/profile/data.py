@@ -9,7 +9,8 @@ from typing import NamedTuple, cast
 
 from dlc.driver.run.outputs import JSON
 from dlc.errors import UsageError
-from dlc.runtime.profiling.profile import Profile, Row
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.profiling.rows import Row
 
 VERSION = 1
 DIGITS = 7

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 from dlc.errors import visible
-from dlc.runtime.profiling.profile import Profile, Row
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.profiling.rows import Row
 from dlc.runtime.profiling.table import heading, number
 
 WIDTH = 1200.0

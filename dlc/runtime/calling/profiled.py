@@ -26,7 +26,8 @@ from dlc.runtime.artifact.kernel_records import (
     read_kernel_records,
 )
 from dlc.runtime.artifact.manifest import Op
-from dlc.runtime.profiling.profile import Interval, Profile, Row, floor_of
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.profiling.rows import Interval, Row, floor_of
 from dlc.runtime.profiling.timeline import Timeline, timeline
 
 Words: TypeAlias = NDArray[np.int64]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from dlc.errors import visible
-
-if TYPE_CHECKING:
-    from dlc.runtime.profiling.profile import Profile, Row
+from dlc.runtime.profiling.rows import Measurements, Row
 
 WIDTH = 80
 HEADER = "     ms      %  roof  bound    GF/s  GB/s  "
@@ -18,7 +15,7 @@ NAME = WIDTH - len(HEADER)
 _BOUNDS = {"arithmetic": "arith", "memory": "mem"}
 
 
-def as_text(profile: Profile, rows: Sequence[Row], by: str, most: int) -> str:
+def as_text(profile: Measurements, rows: Sequence[Row], by: str, most: int) -> str:
     """The table; of more than `most` rows (0: of none) the others are one."""
     shown = rows[:most] if most else rows
     lines = [heading(profile), "", HEADER + by]
@@ -33,7 +30,7 @@ def as_text(profile: Profile, rows: Sequence[Row], by: str, most: int) -> str:
     return visible("\n".join([*lines, "", *footer(profile)]))
 
 
-def heading(profile: Profile) -> str:
+def heading(profile: Measurements) -> str:
     """What was timed."""
     at = "".join(f", {name} = {value}" for name, value in profile.dims.items())
     return (
@@ -42,7 +39,7 @@ def heading(profile: Profile) -> str:
     )
 
 
-def footer(profile: Profile) -> Iterator[str]:
+def footer(profile: Measurements) -> Iterator[str]:
     """How well the machine is used, and how the figures came about."""
     if profile.threads > 1:
         busy = ", ".join(f"{share:.0%}" for share in profile.busy)
@@ -61,7 +58,7 @@ def number(value: float) -> str:
     return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
 
 
-def _row_text(profile: Profile, row: Row) -> str:
+def _row_text(profile: Measurements, row: Row) -> str:
     bound = _BOUNDS.get(row.floor.bound, row.floor.bound)
     share = f"{row.share:4.0%}" if row.floor.bound else "   -"
     figures = f"{share}  {bound:5} {_rate(row.gflops, 7)} {_rate(row.gbytes, 5)}"
@@ -74,7 +71,7 @@ def _name(row: Row, width: int) -> str:
     return shortened(row.title, width - len(times)) + times
 
 
-def _line(profile: Profile, ms: float, name: str) -> str:
+def _line(profile: Measurements, ms: float, name: str) -> str:
     return f"{_ms(ms)} {_percent(profile, ms)}{'':{len(HEADER) - 14}}{name}"
 
 
@@ -82,7 +79,7 @@ def _ms(ms: float) -> str:
     return f"{ms:7.4f}" if ms < 10 else f"{ms:7.2f}" if ms < 1000 else f"{ms:7.0f}"
 
 
-def _percent(profile: Profile, ms: float) -> str:
+def _percent(profile: Measurements, ms: float) -> str:
     return f"{100 * ms / profile.call_ms if profile.call_ms else 0:6.1f}"
 
 
@@ -110,7 +107,7 @@ def shortened(text: str, width: int) -> str:
     return f"{left_out}{path}{mark}{what}"[: width - 1] + "…"
 
 
-def roofline_text(profile: Profile) -> str:
+def roofline_text(profile: Measurements) -> str:
     """Each kernel's time and floor, the largest gap first."""
     lines = [heading(profile), "", "     ms   floor  share  bound  kernel"]
     for row in sorted(profile.rows, key=lambda row: row.floor.ms - row.ms):
@@ -122,7 +119,7 @@ def roofline_text(profile: Profile) -> str:
     return visible("\n".join([*lines, "", *footer(profile)]))
 
 
-def as_html(profile: Profile, rows: Sequence[Row], by: str, most: int) -> str:
+def as_html(profile: Measurements, rows: Sequence[Row], by: str, most: int) -> str:
     """The table for a notebook."""
     import html  # its table of characters is loaded for notebooks only
 

@@ -18,7 +18,8 @@ from dlc.driver.report.questions.slow import answer, largest_gaps
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
-from dlc.runtime.profiling.profile import Floor, Interval, Profile, Row
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.profiling.rows import Floor, Interval, Row
 
 
 def row(path: str, what: str, ms: float, floor: float, line: int) -> Row:

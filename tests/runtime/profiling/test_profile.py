@@ -10,7 +10,8 @@ from dlc.errors import CallError
 from dlc.runtime.artifact.kernel_records import Roof
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.profiled import MAX_RECORDS, Measured, Subject, profile
-from dlc.runtime.profiling.profile import Profile, floor_of
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.profiling.rows import floor_of
 from dlc.runtime.profiling.table import WIDTH
 from dlc.runtime.profiling.timeline import Words, timeline
 
