@@ -84,9 +84,10 @@ if TYPE_CHECKING:
         run_model,
     )
     from dlc.driver.run.results import Results, named_values
+    from dlc.driver.run.seen import Seen
     from dlc.driver.run.statistics import probe_data, probe_text
     from dlc.driver.run.train import check_last_step, make_trained, plan_training
-    from dlc.driver.run.watch import Seen, Watch, beside
+    from dlc.driver.run.watch import Watch, beside
     from dlc.driver.source.importing import Imported, import_model
     from dlc.driver.source.new import new_model
 

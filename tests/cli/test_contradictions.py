@@ -37,7 +37,7 @@ export fn taken(x: f32[2], i: i32[9]) -> f32[9] = x[i]
         ("run two.dlm --entry twice --dim B=2 --input x=[1,2]", "--dim B=2, but x has 1 for B"),
         ("run m.dlm f", "an entry point is named by --entry f"),
         ("run m.dlm --interpret --threads 1 --random-inputs 0", "--threads is about compiled code"),
-        ("run m.dlm --values all --max-memory 1GiB --random-inputs 0", "--max-memory is about"),
+        ("run m.dlm --check-nan --max-memory 1GiB --random-inputs 0", "--max-memory is about"),
         ("run m.dlm --check-nan --verify-each --random-inputs 0", "--verify-each is about"),
         ("run m.dlm --grad y:n --random-inputs 0", "n of f is i32[2], and integers and bools have"),
         ("run m.dlm --grad m:x --random-inputs 0", "m of f is i32[2], and integers and bools have"),

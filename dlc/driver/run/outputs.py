@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dlc.driver.run.pictures import write_picture
 from dlc.driver.run.results import TEXT, Results
-from dlc.driver.run.watch import Seen
+from dlc.driver.run.seen import Seen
 from dlc.errors import UsageError, visible
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.dtypes import DTYPES

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from dlc.driver.run.outputs import JSON, seen_type
-from dlc.driver.run.watch import Seen, Watch
+from dlc.driver.run.seen import Seen
+from dlc.driver.run.watch import Watch
 from dlc.driver.tables import Table
 from dlc.errors import visible
 from dlc.runtime.arrays.tensor import Tensor

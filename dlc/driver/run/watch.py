@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from dlc.dialects import flow, weight
+from dlc.driver.run.seen import Seen, Source
 from dlc.errors import CallError, UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.ir.attributes import decode
@@ -24,9 +25,6 @@ Flaw: TypeAlias = Literal["NaN", "an infinity"]
 """The non-finite number that a value holds; NaN if it holds both."""
 
 ALL = "all"
-
-Source: TypeAlias = Literal["machine code", "recomputed", "evaluated"]
-"""What computed a value: machine code; NumPy from operands of machine code; or NumPy from the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +62,6 @@ class Selection:
 
 
 _STEP = re.compile(r"\[(\d+)\]")
-
-
-class Seen(NamedTuple):
-    """A value of a call. One in loops has all steps: an axis for each loop, the outermost first.
-
-    `loops` are the lengths of these axes. Where the shape differs between steps it is the last step's.
-    """
-
-    value: Tensor
-    loops: tuple[int, ...]
-    source: Source
 
 
 @dataclass(slots=True)

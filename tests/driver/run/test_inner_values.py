@@ -15,8 +15,9 @@ from dlc.driver.run.calls import CallRequest, call
 from dlc.driver.run.inner_values import run_watched
 from dlc.driver.run.request import CompileRequest, evaluate_model, make_here
 from dlc.driver.run.results import Results
+from dlc.driver.run.seen import Seen
 from dlc.driver.run.statistics import statistics_of
-from dlc.driver.run.watch import Seen, Watch
+from dlc.driver.run.watch import Watch
 from dlc.errors import CallError, Unsupported, UsageError
 from dlc.runtime.arrays.tensor import Tensor
 from tests.example_models import FOLDER, NAMES, SMALLER
