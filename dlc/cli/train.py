@@ -21,7 +21,8 @@ from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
 from dlc.errors import CallError, DlcError, visible
 from dlc.runtime.cpu.threads import check_threads
-from dlc.runtime.data import Dataset
+from dlc.runtime.data import Batch, Dataset
+from dlc.runtime.ranks.agreement import check_same, digest_of
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
@@ -29,6 +30,8 @@ from dlc.runtime.training.trainer import Trainer
 from dlc.runtime.training.watching import best, best_path, measure
 
 DIVERGED = "D0815"
+SAMPLED = 64
+"""How many examples ranks compare before they train."""
 
 
 class Stopped(Exception):
@@ -104,6 +107,7 @@ def command(
         compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
         with compiling:
             trainer, report = planned.trainer(threads, comm)
+        check_same(comm, {"data": _digest(examples), "test data": _digest(examples.test)})
         if is_first(comm):
             notes(report.notes)
         if check_nan:
@@ -136,6 +140,18 @@ def command(
             write_file(history, [as_json(whole).encode()])
         _tell(whole, as_data=json)
         return 0
+
+
+def _digest(data: Dataset | None) -> str:
+    """The number of examples and the first batch of an epoch: what tells data from other data."""
+    if data is None or data.count is None:
+        return ""
+    nothing: Batch = {}
+    first = next(iter(data.batches(0, SAMPLED, 0)), nothing)
+    arrays = [
+        f"{name}{rows.dtype}{rows.shape}".encode() + rows.tobytes() for name, rows in first.items()
+    ]
+    return digest_of([str(data.count), *arrays])
 
 
 def _why_stopped(trainer: Trainer) -> str:

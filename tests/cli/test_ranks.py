@@ -92,6 +92,19 @@ def test_another_number_of_ranks_is_refused(folder: Path) -> None:
     assert "D0936" in done.stderr
 
 
+def test_ranks_with_other_data_are_refused(folder: Path) -> None:
+    other = dict(np.load(folder / "data.npz"))
+    np.savez(folder / "other.npz", x=other["x"], y=100 * other["y"])
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    rank = ["-n", "1", sys.executable, "-m", "dlc", "train", "line.dlm"]
+    command = [mpiexec, *rank, ":", *rank, "--data", "other.npz"]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    assert done.stderr.count("D0937") == 1
+
+
 def test_a_rank_that_fails_ends_all_with_one_message(folder: Path) -> None:
     (folder / "line.dlm").write_text(MODEL.replace("lr=0.01", "lr=1e30"))
     done = run(folder, "train", "line.dlm", "--ranks", "2")

@@ -75,7 +75,7 @@ def test_a_size_that_is_halved_and_doubled_is_a_multiple(
     for height in (4, 8, 12):
         x = picture(height)
         np.testing.assert_allclose(result(model, x), expected(net, {"h0": x})[0], 1e-6)
-    with pytest.raises(CallError, match=r"h0 is f32\[1, 1, 6, 4\], and no H makes 4\*H 6"):
+    with pytest.raises(CallError, match=r"h0 is f32\[1, 1, 6, 4\]: its size 6 is 4\*H for no H"):
         model["run"](picture(6))
     out, err = heads(tmp_path / "net.onnx", capsys)
     assert "run(h0: f32[B, 1, 4*H, 4])" in out

@@ -73,7 +73,10 @@ class CompileJob:
     def _again(self, settings: Settings) -> CompileJob:
         assert self.model.reopen is not None
         options = replace(self.options, recompute=settings.recompute, conv=settings.conv)
-        return CompileJob(self.model.reopen(), settings, options)
+        model = self.model.reopen()
+        # What was set from outside since it was read: epochs, batch and seed.
+        model.training = self.model.training
+        return CompileJob(model, settings, options)
 
 
 def check_kept(model: SourceModel) -> None:

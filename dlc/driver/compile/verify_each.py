@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -22,11 +22,14 @@ from dlc.errors import DlcError, NumbersDiffer
 from dlc.errors.options import option
 from dlc.evaluation.compare_levels import Compared, compare_loops, planned_copy
 from dlc.evaluation.plan import MISUSE, evaluate_plan
+from dlc.evaluation.ranks import evaluate_ranks
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Evaluation, Op
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
+from dlc.passes.sharding.partition import Splits, read_mesh, read_splits
+from dlc.runtime.ranks.mesh import Mesh
 
 TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
 """The tolerance of results, relative to the largest; other dtypes must agree exactly."""
@@ -38,6 +41,15 @@ LOOPS = "lower_to_loops"
 """The pass that turns kernels into loops."""
 
 _USUAL_SIZE = 3
+PARTITION = "partition"
+
+
+class _Meshed(NamedTuple):
+    """A function for a mesh: its axes, its splits, and whole inputs."""
+
+    axes: Mapping[str, int]
+    splits: Sequence[Splits]
+    inputs: Sequence[Array]
 
 
 @dataclass(slots=True)
@@ -53,6 +65,8 @@ class EachPass:
     """The loops of each function that were checked."""
     _expected: dict[str, tuple[Array, ...]] | None = None
     _plans: dict[str, mem.Program] = field(default_factory=dict[str, mem.Program])
+    _meshed: dict[str, _Meshed] = field(default_factory=dict[str, "_Meshed"])
+    """What is to be compared when functions for a mesh have become programs of its ranks."""
     _seen: object = None
     """The fingerprint of the module when its functions were compared last."""
 
@@ -68,6 +82,12 @@ class EachPass:
                     self._expected[function.sym_name] = _evaluated(function, module)
                 except DlcError as error:
                     self.skipped[function.sym_name] = str(error)
+        if name == PARTITION:
+            self._meshed = {
+                op.sym_name: _Meshed(read_mesh(op), read_splits(op), random_call(op, module)[1])
+                for op in _functions(module)
+                if isinstance(op, func.Func) and read_mesh(op)
+            }
 
     def after(self, name: str, module: Op) -> None:
         """Verify the module and compare. Raises ModelError, or NumbersDiffer naming the pass."""
@@ -77,6 +97,8 @@ class EachPass:
         if now == self._seen:  # the pass has left everything as it was
             return
         self._seen = now
+        for function in _functions(module) if name == PARTITION else ():
+            self._compare_ranks(function)
         for function in _functions(module):
             expected = self._expected.get(function.sym_name)
             if expected is None:
@@ -90,6 +112,18 @@ class EachPass:
                     place=function.location.place,
                     help="please report the model",
                 ) from error
+
+    def _compare_ranks(self, function: EntryPoint) -> None:
+        """Compare what the ranks of a mesh compute; from then on no evaluation runs them alone."""
+        meshed = self._meshed.pop(function.sym_name, None)
+        if meshed is None or self._expected is None or not isinstance(function, func.Func):
+            return
+        expected = self._expected.pop(function.sym_name, None)
+        self.skipped[function.sym_name] = "the ranks of a mesh run it"
+        if expected is not None and not function.bounds:
+            mesh = Mesh(meshed.axes)
+            found = evaluate_ranks(function.body, mesh, meshed.splits, meshed.inputs)
+            compare(PARTITION, function, expected, found)
 
     def _look(self, name: str, function: EntryPoint, module: Op, expected: Sequence[Array]) -> None:
         planned = self._plans.get(function.sym_name) if name == LOOPS else None

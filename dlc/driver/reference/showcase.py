@@ -106,6 +106,39 @@ IR = """\
     "weight.set"(%calls, %calls) : (tensor<i32>, tensor<i32>) -> ()
     "func.return"(%y) : (tensor<4xf32>) -> ()
   }) : () -> ()
+  "func.func"() <{sym_name = "ranks", function_type = (tensor<4xf32>) -> tensor<4xf32>}> ({
+  ^bb0(%x: tensor<4xf32>):
+    %k = "comm.rank"()
+      <{mesh_axis = "data", ranks = 2 : i64, segments = array<i64: 0, 0>}>
+      : () -> tensor<i64>
+    %c = "array.check_index"(%k)
+      <{extent = 8 : i64, part = 1 : i64}>
+      : (tensor<i64>) -> tensor<i1>
+    %s = "comm.all_reduce"(%x)
+      <{mesh_axis = "data", ranks = 2 : i64, combine = "sum", segments = array<i64: 1, 0>}>
+      : (tensor<4xf32>) -> tensor<4xf32>
+    %g = "comm.all_gather"(%s)
+      <{mesh_axis = "data", ranks = 2 : i64, segments = array<i64: 1, 0>}>
+      : (tensor<4xf32>) -> tensor<2x4xf32>
+    %t = "comm.all_to_all"(%g)
+      <{mesh_axis = "data", ranks = 2 : i64, segments = array<i64: 1, 0>}>
+      : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %r = "comm.reduce_scatter"(%t)
+      <{mesh_axis = "data", ranks = 2 : i64, segments = array<i64: 1, 0>}>
+      : (tensor<2x4xf32>) -> tensor<4xf32>
+    %b = "comm.broadcast"(%r)
+      <{mesh_axis = "data", ranks = 2 : i64, root = 0 : i64, segments = array<i64: 1, 0>}>
+      : (tensor<4xf32>) -> tensor<4xf32>
+    %p = "comm.permute"(%b)
+      <{mesh_axis = "data", ranks = 2 : i64, shift = 1 : i64, segments = array<i64: 1, 0>}>
+      : (tensor<4xf32>) -> tensor<4xf32>
+    "func.return"(%p) : (tensor<4xf32>) -> ()
+  }) : () -> ()
+  "loop.func"() <{sym_name = "rank"}> ({
+  ^bb0(%first: index, %last: index):
+    %w = "loop.imported"() <{symbol = "rank:data"}> : () -> index
+    "loop.return"() : () -> ()
+  }) : () -> ()
 }) : () -> ()
 """
 """IR that other programs may write."""

@@ -30,7 +30,7 @@ from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import STEP, Training
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
-from dlc.runtime.ranks.agreement import check_same, made_once
+from dlc.runtime.ranks.agreement import check_same, digest_of, made_once
 from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
@@ -160,14 +160,23 @@ class TrainingPlan:
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
         if self.resume is not None:
             trainer.resume(self.resume)
+        check_same(comm, {"number of finished steps": trainer.steps, "weights": trainer.digest()})
         return trainer, report
 
     def _facts_of_ranks(self) -> dict[str, object]:
         """What ranks that train together must have in common."""
         facts = self.facts
         seed = facts.seed if self.seed is None else self.seed
+        match self.source:
+            case Artifact() as artifact:
+                texts = artifact.texts()
+            case model:
+                texts = model.texts
         return {
             "version of dlc": VERSION,
+            "model text": digest_of(name + text for name, text in sorted(texts.items())),
+            "train block": facts.block,
+            "checkpoint to resume from": self.resume is not None,
             "seed": seed,
             "batch": facts.batch,
             "number of epochs": facts.epochs,

@@ -139,7 +139,7 @@ class Partition:
                 size = substitute(tensor_type(value).shape[place.axis], parts)
                 if is_divided(size, ranks):
                     continue
-                name = next((name for name in names(size) if size == symbol(name)), None)
+                name = next((name for name in names(size) if self._divides(size, name)), None)
                 if name is None:
                     raise function.fail(
                         f"axis {place.axis} of {value.name}, {tensor_type(value).text}, has no equal "
@@ -162,6 +162,10 @@ class Partition:
             bounds[name] = least, None if high is None else high // ranks
         function.attributes["dlc.dims"] = bounds_attribute(bounds)
         function.retype()
+
+    def _divides(self, size: Size, name: str) -> bool:
+        """Whether a size has equal parts where a named dim in it is a multiple of the ranks."""
+        return is_divided(substitute(size, {name: symbol(name) * self.axis.ranks}), self.axis.ranks)
 
     # Operations.
 

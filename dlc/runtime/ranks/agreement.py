@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import Any, Protocol, cast
 
 from dlc.errors import UsageError
@@ -27,6 +28,14 @@ def made_once(comm: object, make: Callable[[], Artifact]) -> Artifact:
     artifact = make()
     ranks.bcast(artifact.to_bytes())
     return artifact
+
+
+def digest_of(parts: Iterable[str | bytes]) -> str:
+    """The beginning of the SHA-256 of texts or bytes, one after the other."""
+    digest = sha256()
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else part)
+    return digest.hexdigest()[:16]
 
 
 def check_same(comm: object, facts: Mapping[str, object]) -> None:

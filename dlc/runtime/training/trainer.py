@@ -23,6 +23,7 @@ from dlc.runtime.artifact.manifest import (
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
+from dlc.runtime.ranks.agreement import digest_of
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.mapped_files import check_inside
 from dlc.runtime.training.batch_sizes import check_batches
@@ -314,6 +315,11 @@ class Trainer(Stepper):
     def _check_weights(self) -> None:
         check_weights(self._weights.tensors, self.steps, self._state.seen)
         self._state.seen = self.steps
+
+    def digest(self) -> str:
+        """What tells these weights and states from others; ranks compare it."""
+        tensors = sorted(self._weights.tensors.items())
+        return digest_of([part for name, each in tensors for part in (name, each.bits.tobytes())])
 
     # Files ----------------------------------------------------------------------------------------
 

@@ -22,7 +22,9 @@ def test_a_pipeline_that_breaks_a_reason_is_refused() -> None:
 
 
 def test_every_level_has_a_pipeline() -> None:
-    assert pipeline("graph", "graph", 0) == parse_passes("place,autodiff,place")
+    assert pipeline("graph", "graph", 0) == parse_passes(
+        "place,mixed_precision,autodiff,place,partition"
+    )
     assert set(pipeline("graph", "loop", 0)) < set(pipeline("graph", "loop", 2))
 
 
