@@ -59,7 +59,7 @@ class View(Op):
     offset: Size = attribute(default=0)
     counters: tuple[int, ...] = attribute(default=())
     steps: Shape = attribute(default=())
-    before: bool = attribute(default=False)
+    before: bool | None = attribute(default=None)
 
     def infer(self) -> Type:
         return self.type

@@ -268,7 +268,7 @@ class _Writer:
         steps = tuple([step for _, step in allocation.steps])
         strides = allocation.strides
         layout = dense if strides is None else ViewType(type.dtype, type.shape, strides)
-        before = self._is_from_before(origin)
+        before = self._is_from_before(origin) or None
         return emit(mem.View(root, layout, allocation.offset, counters, steps, before))
 
     def _is_from_before(self, value: Value) -> bool:
