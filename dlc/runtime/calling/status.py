@@ -92,7 +92,8 @@ def _way_out(status: Status, a: int, b: int) -> str | None:
 def _ways_out(
     status: Status, a: int, b: int, place: SourceLocation | None, sources: Mapping[str, str]
 ) -> str | None:
-    called = _called(place, sources) if status in (Status.INDEX, Status.RANGE) else ""
+    has_index = status in (Status.INDEX, Status.RANGE) and b > 0
+    called = _called(place, sources) if has_index else ""
     told = f"an argument of {called} holds the index, or one that it follows from" if called else ""
     return "; ".join(filter(None, [told, _way_out(status, a, b)])) or None
 
