@@ -21,6 +21,7 @@ NEVER_REFUSES = {
     "algebra": ITS_RULES,
     "fold_transposes": "a factor is a transpose or is not",
     "autodiff": EVERY_ONE,
+    "partition": "every value has a placement: what cannot be divided is replicated",
     "mixed_precision": "a product of f32 is rounded, and nothing else",
     "fuse_horizontally": "it joins what is small, and looks at nothing else",
     "canonicalize": ITS_RULES,

@@ -34,6 +34,8 @@ _FROM_0 = (
 )
 _NOTHING = "there is nothing to take from an axis of size 0"
 _CALL = re.compile(r"([A-Za-z]\w*)\(.*\)")
+_CHOOSING = ("argmax", "argmin", "top_k")
+"""Functions that fail where an axis has too few elements to choose from, and take no index."""
 _OF_AN_OP = (Status.INDEX, Status.RANGE, Status.LIMIT, Status.BOUND)
 
 
@@ -92,8 +94,9 @@ def _way_out(status: Status, a: int, b: int) -> str | None:
 def _ways_out(
     status: Status, a: int, b: int, place: SourceLocation | None, sources: Mapping[str, str]
 ) -> str | None:
-    has_index = status in (Status.INDEX, Status.RANGE) and b > 0
-    called = _called(place, sources) if has_index else ""
+    called = _called(place, sources) if status in (Status.INDEX, Status.RANGE) else ""
+    if called in _CHOOSING:
+        called = ""
     told = f"an argument of {called} holds the index, or one that it follows from" if called else ""
     return "; ".join(filter(None, [told, _way_out(status, a, b)])) or None
 
