@@ -43,6 +43,25 @@ def drawn(text: str) -> Graph:
     return graph_of(find_function(opened.module, None))
 
 
+MEASURED = """\
+dlc 1
+export fn positive(x: f32[3, 8]) -> (rows: f32[_, 8], count: i64) {
+  let (places, count) = nonzero(sum(x, axis=1) > 0)
+  return (rows = x[places[:, 0]], count = count)
+}
+"""
+UPDATED = "dlc 1\nexport fn f(x: f32[4], inout n: f32[4]) -> f32[4] {\n  set n = n + x\n  return n * x\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "results"), [(MEASURED, ["rows", "count"]), (UPDATED, ["f", "n"])]
+)
+def test_results_that_a_caller_does_not_see_leave_the_others_their_names(
+    text: str, results: list[str]
+) -> None:
+    assert [box.title for box in drawn(text).boxes if box.kind == "result"] == results
+
+
 @together("seed", range(20))
 def test_boxes_of_a_row_keep_apart_and_edges_lead_down(seed: int) -> None:
     choose = random.Random(seed)
