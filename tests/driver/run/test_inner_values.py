@@ -178,7 +178,8 @@ def test_an_argument_that_is_overwritten_at_the_end_is_seen_as_it_was(
     results, watch = observed(path, "all", level=level)
     arrays = {name: numbers(seen) for name, seen in watch.seen.items()}
     q, n = arrays["q"], arrays["n"]
-    np.testing.assert_allclose(results.values[0][1].values(), q * n, rtol=1e-6)
+    product = results.values[0][1].values().astype(np.float64)
+    np.testing.assert_allclose(product, q * n, rtol=1e-6)
     np.testing.assert_allclose(arrays["next_n"], n + 1, rtol=1e-6)
     assert watch.sources["next_n"] == "machine code"
 
