@@ -329,8 +329,8 @@ class EntryPoint:
         """Call it again and again to find where the time goes: kernels, modules, lines of the text.
 
         `rounds` is how often, at least; without it, about 1.5 seconds. What the entry point changes in
-        place is changed in copies. Raises CallError as a call does, and D0825 for calls of millions of
-        kernels.
+        place is changed in copies. Raises CallError as a call does, D0801 for other `rounds` than whole
+        numbers from 1, and D0825 for calls of millions of kernels.
         """
         found, given = self._reader.read(args, named)
         changed = {place for place in self._results.updates if place is not None}
