@@ -95,6 +95,14 @@ def test_rounds_that_are_no_whole_number_from_1_are_refused(
     assert caught.value.diagnostics[0].code == "D0801"
 
 
+def test_inputs_of_bf16_are_profiled() -> None:
+    point = dlc.compile(text="dlc 1\nexport fn f(x: bf16[8]) -> bf16[8] = x + 1\n").entry_points[
+        "f"
+    ]
+    x = dlc.Tensor.from_bits(np.zeros(8, np.uint16), "bf16")
+    assert point.profile(x, rounds=1).rows
+
+
 def test_what_an_entry_point_changes_is_changed_in_copies() -> None:
     text = "dlc 1\nexport fn f(inout s: f32[8], x: f32[8]) -> f32[8] {\n  set s = s + x\n  return s\n}\n"
     state, ones = np.zeros(8, np.float32), np.ones(8, np.float32)
