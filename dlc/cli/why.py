@@ -61,6 +61,8 @@ def command(
         return
     with progress(f"compiling {model}"):
         found = driver.decisions_of(compilation.of(model), words or (), entry)
+    if not found.decisions:
+        driver.check_is_no_question(words or ())
     if as_json:
         print_json(driver.decisions_data(found))
     else:

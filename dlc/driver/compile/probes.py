@@ -63,9 +63,12 @@ def place_probes(program: mem.Program, values: ValueMap) -> list[Probe]:
 
 
 def _is_probed(value: Value, program: mem.Program) -> bool:
-    """Whether a value is a view of the program whose sizes are known before the call."""
+    """Whether a value is a view of the program whose sizes are known before the call.
+
+    What an input was before its update has no probe: a wave that writes it makes the new value there.
+    """
     op = value.op
-    if not isinstance(op, mem.View) or op.parent is not program.body:
+    if not isinstance(op, mem.View) or op.parent is not program.body or op.before:
         return False
     sizes = (*op.type.shape, *op.type.strides)
     return not any(names(size) & set(program.measured) for size in sizes)

@@ -18,6 +18,7 @@ from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import derive, gather
 from dlc.evaluation.plan import evaluate_plan
 from dlc.ir.core import Array, Evaluation, Value
+from dlc.runtime.arrays.dtypes import BF16, dtype_of
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder
@@ -87,5 +88,8 @@ def case_of(request: CompileRequest, call_request: CallRequest) -> tuple[Case, S
 
 
 def bits(value: object) -> Array:
-    """The array of a tensor as it lies in memory."""
-    return value.bits if isinstance(value, Tensor) else np.asarray(value)
+    """The array of a tensor as it lies in memory: uint16 for bf16, `ml_dtypes.bfloat16` included."""
+    if isinstance(value, Tensor):
+        return value.bits
+    array = np.asarray(value)
+    return array.view(BF16.numpy) if dtype_of(array) is BF16 else array

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dlc.driver.profile.data import OldKernel, OldProfile, decisions_of
 from dlc.driver.run.outputs import JSON
+from dlc.errors import UsageError
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.profiling.rows import Row
 from dlc.runtime.profiling.table import number, shortened
@@ -32,7 +33,14 @@ def compare(old: OldProfile, new: Profile) -> tuple[Change, ...]:
 
     Kernels are the same if module and sizes are; of several alike the first pairs with the first. What
     computes the same module otherwise now, such as another form of a product, pairs by its module.
+    Raises UsageError (D0907) where the entry points differ.
     """
+    if old.entry != new.entry:
+        raise UsageError(
+            f"the old profile is of {old.entry}, and this one of {new.entry}",
+            code="D0907",
+            help=f"profile the same entry point: --entry {old.entry}",
+        )
     left: dict[tuple[str, str], list[OldKernel]] = {}
     for each in old.kernels:
         left.setdefault((each.path, each.what), []).append(each)
@@ -53,15 +61,31 @@ def compare(old: OldProfile, new: Profile) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=lambda change: -abs(change.new_ms - change.old_ms)))
 
 
+def differences(old: OldProfile, new: Profile) -> tuple[str, ...]:
+    """What was profiled otherwise: the model, the device, sizes, threads."""
+    before = {"model": old.model, "device": old.device, **_sizes(old.dims), "threads": old.threads}
+    now = {"model": new.model, "device": new.device, **_sizes(new.dims), "threads": new.threads}
+    return tuple(
+        f"{name}: {before.get(name, 'none')} before, {now.get(name, 'none')} now"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    )
+
+
+def _sizes(dims: Mapping[str, int]) -> dict[str, int]:
+    return {f"size {name}": size for name, size in dims.items()}
+
+
 def profile_comparison_text(old: OldProfile, new: Profile) -> str:
     """The changes that matter, as text of 80 columns."""
+    told = [each for each in compare(old, new) if _matters(each, old.call_ms)]
     lines = [
         f"{new.entry}: {number(old.call_ms)} ms before, {number(new.call_ms)} ms now "
         f"({_ratio(old.call_ms, new.call_ms)})",
+        *[f"not the same {text}" for text in differences(old, new)],
         "",
         " before     now  change  kernel",
     ]
-    told = [each for each in compare(old, new) if _matters(each, old.call_ms)]
     known: set[str] = set()
     for each in told:
         title = shortened(each.title, WIDTH - 26)
@@ -82,6 +106,7 @@ def profile_comparison_data(old: OldProfile, new: Profile) -> JSON:
         "entry": new.entry,
         "old_ms": old.call_ms,
         "new_ms": new.call_ms,
+        "differences": list(differences(old, new)),
         "changes": [
             {**each._asdict(), "decided": list(each.decided)} for each in compare(old, new)
         ],

@@ -28,7 +28,11 @@ class OldKernel(NamedTuple):
 class OldProfile(NamedTuple):
     """What a comparison needs of a profile in a file."""
 
+    model: str
     entry: str
+    device: str
+    dims: Mapping[str, int]
+    threads: int
     call_ms: float
     kernels: tuple[OldKernel, ...]
 
@@ -85,8 +89,13 @@ def read_profile(path: str) -> OldProfile:
         found: object = json.loads(Path(path).read_text(encoding="utf-8"))
         data = cast("Mapping[str, object]", found)
         kernels = cast("list[Mapping[str, object]]", data["kernels"])
+        dims = cast("Mapping[str, int]", data["dims"])
         return OldProfile(
+            str(data["model"]),
             str(data["entry"]),
+            str(data["device"]),
+            {name: int(size) for name, size in dims.items()},
+            int(cast("int", data["threads"])),
             float(cast("float", data["call_ms"])),
             tuple(
                 OldKernel(

@@ -92,7 +92,7 @@ def graph_of(
             continue
         scope.add(Box("input", name, notes=(_type(argument),)), (), (argument,))
     scope.fill(function.body)
-    for name, value in zip(_result_names(function), function.results_returned, strict=True):
+    for name, value in _results(function):
         scope.add(Box("result", name, ports=1), (value,), ())
     return scope.graph
 
@@ -310,12 +310,20 @@ def _length(op: Op) -> str:
     return f"{op.length} times" if isinstance(op, flow.Scan) else ""
 
 
-def _result_names(function: func.Func) -> Sequence[str]:
-    """As the command line calls them: a single result without name has that of its function."""
-    count = len(function.results_returned)
-    nameless = [function.sym_name] if count == 1 else [f"result {k}" for k in range(count)]
+def _results(function: func.Func) -> Iterator[tuple[str, Value]]:
+    """The results as the command line calls them, then what is written over arguments, by their names.
+
+    A single result without name has that of its function. Sizes that the call measures are left out.
+    """
+    values, hidden = function.results_returned, function.hidden_results
+    seen = len(values) - hidden
+    nameless = [function.sym_name] if seen == 1 else [f"result {k}" for k in range(seen)]
     names = function.result_names or nameless
-    return [name or other for name, other in zip(names, nameless, strict=True)]
+    shown = zip(names, nameless, values[:seen], strict=True)
+    yield from [(name or other, value) for name, other, value in shown]
+    for result, argument in function.updates.items():
+        if result >= seen:
+            yield function.input_names[argument], values[result]
 
 
 def _add_op(scope: _Scope, op: Op) -> None:

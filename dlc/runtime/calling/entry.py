@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dlc.errors import CallError, visible
 from dlc.runtime.abi import Root, TraceWord
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.artifact.spelling import dims_text, python_name
@@ -329,8 +330,8 @@ class EntryPoint:
         """Call it again and again to find where the time goes: kernels, modules, lines of the text.
 
         `rounds` is how often, at least; without it, about 1.5 seconds. What the entry point changes in
-        place is changed in copies. Raises CallError as a call does, and D0825 for calls of millions of
-        kernels.
+        place is changed in copies. Raises CallError as a call does, D0801 for other `rounds` than whole
+        numbers from 1, and D0825 for calls of millions of kernels.
         """
         found, given = self._reader.read(args, named)
         changed = {place for place in self._results.updates if place is not None}
@@ -342,6 +343,11 @@ class EntryPoint:
         def traced(records: Words, alone: bool) -> int:
             return self._enter(inputs, outputs, specialization, records=records, alone=alone)
 
+        # The bits of bf16 alone would be u16 to a call.
+        values = [
+            Tensor.from_bits(array, item.dtype) if item.dtype == BF16.name else array
+            for array, item in zip(inputs, self.inputs, strict=True)
+        ]
         program, runner = self._program, self._needed_runner()
         subject = profiled.Subject(
             program.artifact,
@@ -354,7 +360,7 @@ class EntryPoint:
             runner.texts(),
         )
         measured = profiled.Measured(
-            lambda: self(*inputs, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
+            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
             lambda: self._enter(inputs, outputs, specialization),
             traced,
         )

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from operator import index
+from typing import NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,10 +90,14 @@ class _Round(NamedTuple):
 
 
 def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile:
-    """Measure so many rounds, or as many as 1.5 seconds allow."""
+    """Measure so many rounds, or as many as 1.5 seconds allow.
+
+    Raises CallError: D0801 where `rounds` is no whole number from 1, D0825 for too many kernels.
+    """
+    least = None if rounds is None else _checked_rounds(subject.entry, rounds)
     measured.call()
     runs, capacity = _runs(subject, measured)
-    done = _rounds(measured, np.zeros((capacity, TraceWord.COUNT), np.int64), rounds)
+    done = _rounds(measured, np.zeros((capacity, TraceWord.COUNT), np.int64), least)
     cycles_per_ms = 1e6 * _cycles_per_nanosecond(done)
     lines = [timeline(each.records, len(subject.ops), subject.threads) for each in done]
     rows = _rows(subject, runs, lines, cycles_per_ms)
@@ -127,6 +132,16 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
         _intervals(quietest.records, cycles_per_ms),
         rows,
     )
+
+
+def _checked_rounds(entry: str, rounds: object) -> int:
+    if isinstance(rounds, bool) or not isinstance(rounds, SupportsIndex) or index(rounds) < 1:
+        raise CallError(
+            f"{entry}: rounds is {rounds!r}, which is no whole number from 1",
+            code="D0801",
+            help="rounds=10 calls it at least ten times; without it profiling takes about 1.5 seconds",
+        )
+    return index(rounds)
 
 
 def quiet(times: Times) -> Times:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dlc.driver.profile.compare import compare, profile_comparison_text
+from dlc.driver.profile.compare import compare, differences, profile_comparison_text
 from dlc.driver.profile.data import profile_data, read_profile
 from dlc.driver.profile.events import trace_text
 from dlc.driver.profile.flame import flame_svg
@@ -93,6 +93,22 @@ def test_a_comparison_names_what_became_slower_and_what_was_decided_otherwise(ol
     text = profile_comparison_text(read_profile(old), now)
     assert "1.20 times as long" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_profile_of_another_entry_point_is_refused(old: str) -> None:
+    with pytest.raises(UsageError, match="the old profile is of f, and this one of g") as caught:
+        compare(read_profile(old), replace(PROFILE, entry="g"))
+    assert caught.value.diagnostics[0].code == "D0907"
+
+
+def test_another_model_and_other_sizes_are_told(old: str) -> None:
+    now = replace(PROFILE, model="other.dlm", dims={"B": 16}, threads=1)
+    assert profile_comparison_text(read_profile(old), now).splitlines()[1:4] == [
+        "not the same model: m.dlm before, other.dlm now",
+        "not the same size B: 8 before, 16 now",
+        "not the same threads: 2 before, 1 now",
+    ]
+    assert differences(read_profile(old), PROFILE) == ()
 
 
 def test_a_kernel_that_is_gone_is_told(old: str) -> None:

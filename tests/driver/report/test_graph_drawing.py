@@ -43,6 +43,26 @@ def drawn(text: str) -> Graph:
     return graph_of(find_function(opened.module, None))
 
 
+MEASURED = """\
+dlc 1
+dim B = 1..64
+export fn positive(x: f32[B, 8]) -> (rows: f32[_, 8], doubled: f32[B, 8]) {
+  let (places, _) = nonzero(sum(x, axis=1) > 0)
+  return (rows = x[places[:, 0]], doubled = 2 * x)
+}
+"""
+UPDATED = "dlc 1\nexport fn f(x: f32[4], inout n: f32[4]) -> f32[4] {\n  set n = n + x\n  return n * x\n}\n"
+
+
+def test_what_is_written_over_an_argument_has_its_name() -> None:
+    assert [box.title for box in drawn(UPDATED).boxes if box.kind == "result"] == ["f", "n"]
+
+
+def test_a_count_that_no_caller_sees_is_no_result() -> None:
+    svg = show_stage(CompileRequest("f.dlm", text=MEASURED), Shown(svg=True))
+    assert ">rows<" in svg and ">doubled<" in svg
+
+
 @together("seed", range(20))
 def test_boxes_of_a_row_keep_apart_and_edges_lead_down(seed: int) -> None:
     choose = random.Random(seed)

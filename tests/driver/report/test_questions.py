@@ -9,7 +9,12 @@ import pytest
 from dlc.driver.compile.settings import Settings
 from dlc.driver.report.questions import fused
 from dlc.driver.report.questions.answers import Answer
-from dlc.driver.report.questions.registry import QUESTIONS, answer_question, question_of
+from dlc.driver.report.questions.registry import (
+    QUESTIONS,
+    answer_question,
+    check_is_no_question,
+    question_of,
+)
 from dlc.driver.report.questions.traced import Traced, entries_of, trace
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
@@ -115,6 +120,12 @@ def test_wrong_questions_have_a_way_out(model: CompileRequest) -> None:
     assert caught.value.diagnostics[0].code == "D0911"
     with pytest.raises(UsageError, match="write dlc why MODEL fused A B"):
         question_of(("fused", "a"))
+    with pytest.raises(UsageError, match="slow asks about the whole model, found h"):
+        question_of(("slow", "h"))
+    with pytest.raises(UsageError, match="write dlc why MODEL fused A B"):
+        check_is_no_question(("fused",))
+    check_is_no_question(("fuse",))
+    check_is_no_question(("fused", "words", "to look for"))
     assert question_of(("fuse", "a")) is None
     assert question_of(("kernel",)) is None
     assert question_of(()) is None

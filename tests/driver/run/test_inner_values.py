@@ -166,6 +166,24 @@ export fn f(inout total: f32[2], x: f32[2]) -> f32[2] {
         model.f.values(["h"], total, x, x)
 
 
+@pytest.mark.parametrize("level", [0, 2])
+def test_an_argument_that_is_overwritten_at_the_end_is_seen_as_it_was(
+    tmp_path: Path, level: int
+) -> None:
+    path = tmp_path / "counter.dlm"
+    path.write_text(
+        "dlc 1\nexport fn f(q: f32[4], inout n: f32[4]) -> f32[4] {\n"
+        "  let next_n = n + 1\n  set n = next_n\n  return q * n\n}\n"
+    )
+    results, watch = observed(path, "all", level=level)
+    arrays = {name: numbers(seen) for name, seen in watch.seen.items()}
+    q, n = arrays["q"], arrays["n"]
+    product = results.values[0][1].values().astype(np.float64)
+    np.testing.assert_allclose(product, q * n, rtol=1e-6)
+    np.testing.assert_allclose(arrays["next_n"], n + 1, rtol=1e-6)
+    assert watch.sources["next_n"] == "machine code"
+
+
 def test_code_for_a_gpu_is_not_observed(loops: Path) -> None:
     request = CompileRequest(str(loops), settings=Settings(target="cuda:sm_80"))
     with pytest.raises(Unsupported) as caught:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,23 @@ def test_profiling_changes_no_bit_of_the_results(entry: EntryPoint) -> None:
     assert records
     assert np.array_equal(np.asarray(result), before)
     assert np.array_equal(np.asarray(entry(X)), before)
+
+
+@pytest.mark.parametrize("rounds", ["a", 0, -1, 1.5, True])
+def test_rounds_that_are_no_whole_number_from_1_are_refused(
+    entry: EntryPoint, rounds: object
+) -> None:
+    with pytest.raises(CallError, match="which is no whole number from 1") as caught:
+        entry.profile(X, rounds=cast("int", rounds))
+    assert caught.value.diagnostics[0].code == "D0801"
+
+
+def test_inputs_of_bf16_are_profiled() -> None:
+    point = dlc.compile(text="dlc 1\nexport fn f(x: bf16[8]) -> bf16[8] = x + 1\n").entry_points[
+        "f"
+    ]
+    x = dlc.Tensor.from_bits(np.zeros(8, np.uint16), "bf16")
+    assert point.profile(x, rounds=1).rows
 
 
 def test_what_an_entry_point_changes_is_changed_in_copies() -> None:

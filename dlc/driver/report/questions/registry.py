@@ -14,6 +14,8 @@ from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime.artifact.contents import Artifact
 
+SLOW = "slow"
+"""The question about a whole model, which is measured."""
 QUESTIONS = {
     question.name: question
     for question in (
@@ -33,17 +35,37 @@ def question_of(words: Sequence[str]) -> Question | None:
 
     Raises UsageError (D0901) for a question about another number of values.
     """
-    question = QUESTIONS.get(words[0]) if words else None
-    if question is None or len(words) == 1:
+    if len(words) < 2:
         return None
-    if len(words) - 1 != len(question.about):
-        wanted = " ".join((question.name, *question.about))
-        raise UsageError(
-            f"{question.name} asks about {len(question.about)} values, found {len(words) - 1}",
-            code="D0901",
-            help=f"write dlc why MODEL {wanted}",
-        )
+    question = QUESTIONS.get(words[0])
+    wanted = _wanted(words[0])
+    if wanted is not None and len(words) - 1 != len(wanted):
+        raise _miscounted(words, wanted)
     return question
+
+
+def check_is_no_question(words: Sequence[str]) -> None:
+    """Raises UsageError (D0901) where a lone word, which nothing was decided about, begins a question."""
+    wanted = _wanted(words[0]) if len(words) == 1 else None
+    if wanted:
+        raise _miscounted(words, wanted)
+
+
+def _wanted(name: str) -> tuple[str, ...] | None:
+    """What a question is about, as its help writes it; None where there is no such question."""
+    if name == SLOW:
+        return ()
+    return QUESTIONS[name].about if name in QUESTIONS else None
+
+
+def _miscounted(words: Sequence[str], wanted: Sequence[str]) -> UsageError:
+    name, count = words[0], len(wanted)
+    about = "the whole model" if not count else "1 value" if count == 1 else f"{count} values"
+    return UsageError(
+        f"{name} asks about {about}, found {' '.join(words[1:]) or 'none'}",
+        code="D0901",
+        help=f"write dlc why MODEL {' '.join((name, *wanted))}",
+    )
 
 
 def answer_question(
