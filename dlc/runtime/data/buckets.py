@@ -29,7 +29,8 @@ class Buckets:
     """Batches of padded examples, a different order for each epoch. `dlc.buckets` makes it.
 
     One pass gives the batches of an epoch; `len` is their number, the same in every epoch. `Trainer.fit`
-    goes through `batches(epoch, seed)`, so a training that is resumed goes on with the same batches.
+    goes through `batches(epoch, seed, multiple)`, so a training that is resumed goes on with the same
+    batches.
     """
 
     def __init__(
@@ -126,14 +127,24 @@ class Buckets:
         return length
 
     def __len__(self) -> int:
+        return self.steps(1)
+
+    def steps(self, multiple: int) -> int:
+        """The number of batches of an epoch whose rests are cut to multiples of a number."""
         counts = np.bincount(self._bucket, minlength=len(self._sizes)).tolist()
-        return sum(-(-count // batch) for count, batch in zip(counts, self._batch, strict=True))
+        return sum(
+            count // batch + (count % batch >= multiple)
+            for count, batch in zip(counts, self._batch, strict=True)
+        )
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return self.batches(0, 0)
 
-    def batches(self, epoch: int, seed: int) -> Iterator[dict[str, Array]]:
-        """The batches of an epoch: a bucket gives one whenever it is full, and its rest at the end."""
+    def batches(self, epoch: int, seed: int, multiple: int = 1) -> Iterator[dict[str, Array]]:
+        """The batches of an epoch: a bucket gives one whenever it is full, and its rest at the end.
+
+        A rest is cut to a multiple of `multiple`, for the microbatches of a step.
+        """
         count = len(self._examples)
         rows = order(count, seed, epoch_purpose(epoch)) if self._shuffle else np.arange(count)
         waiting: list[list[int]] = [[] for _ in self._sizes]
@@ -144,8 +155,8 @@ class Buckets:
                 yield self._made(waiting[bucket], self._sizes[bucket])
                 waiting[bucket] = []
         for rest, size in zip(waiting, self._sizes, strict=True):
-            if rest:
-                yield self._made(rest, size)
+            if kept := rest[: len(rest) - len(rest) % multiple]:
+                yield self._made(kept, size)
 
     def _made(self, numbers: Sequence[int], size: int) -> dict[str, Array]:
         """The batch of these examples, padded to a size."""

@@ -156,6 +156,37 @@ def test_a_training_resumed_in_the_midst_of_an_epoch_equals_a_whole_one(tmp_path
     assert all((again.trained()[n] == v).all() for n, v in whole.trained().items())
 
 
+def test_rests_are_cut_to_equal_microbatches_in_training_and_whole_in_measuring(
+    tmp_path: Path,
+) -> None:
+    # Of the sizes 4, 8 and 16 there are 8 + 6, 5 and 3 examples.
+    lengths = [3] * 14 + [7] * 5 + [9] * 3
+    given = [{"x": RANDOM.normal(size=(n, 3)).astype(np.float32)} for n in lengths]
+    made = dlc.buckets(given, sizes=SIZES, batch=[8, 8, 4], pad=PAD, mask="seen")
+    assert sorted(len(batch["x"]) for batch in made.batches(0, 0, 4)) == [4, 4, 8]
+    whole = trainer(4)
+    assert whole.evaluate(made) == pytest.approx(trainer().evaluate(made))
+    whole.fit(made, epochs=2)
+    assert whole.steps == whole.total_steps == 2 * made.steps(4) == 6
+    assert len(made) == 4
+
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: object) -> None:
+        if half.steps == 5:
+            raise Stopped
+
+    half, again = trainer(4), trainer(4)
+    with pytest.raises(Stopped):
+        half.fit(made, epochs=2, report=stop)
+    half.save(tmp_path / "half.safetensors")
+    again.resume(tmp_path / "half.safetensors")
+    assert again.fit(made, epochs=2) == whole.history
+    with pytest.raises(ModelError, match="its size 6 is 4"):
+        trainer(4).fit(dlc.buckets(given, sizes=[16], batch=6, pad=PAD, mask="seen"), epochs=1)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
