@@ -3,7 +3,8 @@ dlc 1
 ## Its keys and values are `inout`: a call puts those of its tokens into the cache, and copies nothing.
 import nn (GroupedAttention, Linear, RMSNorm)
 dim B = 1..64
-dim T = 1..4096
+## How many tokens one call takes: a longer prompt comes in several.
+dim T = 1..1024
 ## How many tokens the cache has room for.
 dim S = 1..131072
 

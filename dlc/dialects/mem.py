@@ -190,9 +190,14 @@ def same_place(one: Value, other: Value) -> bool:
     """Whether two views are the same elements of the same memory."""
     match one.op, other.op:
         case View() as first, View() as second:
-            return first.root is second.root and first.attributes == second.attributes
+            return first.root is second.root and _place(first) == _place(second)
         case _:
             return False
+
+
+def _place(view: View) -> tuple[object, ...]:
+    """Which elements of its root a view has, whether from before the program overwrites them or after."""
+    return view.type, view.offset, view.counters, view.steps
 
 
 def program_of(op: Op) -> Program | None:

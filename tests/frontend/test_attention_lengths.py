@@ -56,3 +56,26 @@ export fn f(q: f32[1, 4], k: f32[9, 4], n: i32) -> f32[1, 4] = attention(q, k, k
 """
     module = open_model("f.dlm", text=text).module
     assert any(op.name == "nn.cached_attention" for op in module.walk())
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("causal", ["true", "false"])
+def test_gradients_read_no_key_behind_those_that_count(causal: str, level: int) -> None:
+    text = f"""dlc 1
+fn f(q: f32[1, 4], k: f32[3, 4], v: f32[3, 4], n: i32) -> f32 =
+  sum(attention(q, k, v, causal={causal}, lengths=n))
+export fn g(q: f32[1, 4], k: f32[3, 4], v: f32[3, 4], n: i32)
+  -> (q: f32[1, 4], k: f32[3, 4], v: f32[3, 4]) {{
+  let (dq, dk, dv) = grad(f, wrt=(q, k, v))(q, k, v, n)
+  return (q = dq, k = dk, v = dv)
+}}
+"""
+    model = dlc.compile(text=text, level=level)
+    rng = np.random.default_rng(0)
+    q = rng.standard_normal((1, 4), np.float32)
+    k, v = (rng.standard_normal((3, 4), np.float32) for _ in range(2))
+    wanted = cast("tuple[Floats, ...]", model.g(q, k, v, 2))
+    k[2] = v[2] = np.nan
+    found = cast("tuple[Floats, ...]", model.g(q, k, v, 2))
+    assert all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))
+    assert all(np.any(one) for one in found) and not found[1][2].any()

@@ -63,8 +63,10 @@ class CachedAttention(Decomposed):
         query = array.iota(emit, scores, scores.rank - 2, I64)
         last = emit(array.Add(query, _stretched(emit, self.position, scores.shape)))
         seen = emit(array.Compare(key, last, "le"))
-        keys = _stretched(emit, self.keys, (*batch, *tensor_type(self.keys).shape[-2:]))
-        values = _stretched(emit, self._read_values(emit, m), (*batch, n, self.width))
+        keys, values = (
+            _stretched(emit, self._seen(emit, held, m), (*batch, *tensor_type(held).shape[-2:]))
+            for held in (self.keys, self.values)
+        )
         return emit.all(Attention(self.query, keys, values, (seen,), self.scale))
 
     @property
@@ -72,14 +74,18 @@ class CachedAttention(Decomposed):
         """The length of a value."""
         return tensor_type(self.values).shape[-1]
 
-    def _read_values(self, emit: Builder, m: Size) -> Value:
-        """The values, with 0 for those that no query sees: a weight of 0 does not hide NaN."""
-        type = tensor_type(self.values)
+    def _seen(self, emit: Builder, held: Value, m: Size) -> Value:
+        """The keys or values, with 0 for those that no query sees.
+
+        A weight of 0 does not hide NaN: neither that of a value in the result, nor that of a key in the
+        gradient of the query.
+        """
+        type = tensor_type(held)
         wide = type.with_dtype(I64)
         beyond = emit(array.Add(self.position, numbers(emit, m, TensorType(I64))))
         key = array.iota(emit, wide, wide.rank - 2, I64)
         seen = emit(array.Compare(key, _stretched(emit, beyond, wide.shape), "lt"))
-        return emit(array.Select(seen, self.values, array.constant_like(emit, 0, self.values)))
+        return emit(array.Select(seen, held, array.constant_like(emit, 0, held)))
 
 
 def _stretched(emit: Builder, value: Value, shape: Shape) -> Value:

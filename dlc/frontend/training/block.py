@@ -37,6 +37,7 @@ from dlc.frontend.training.scaling import LossScale, loss_scale, precision
 from dlc.frontend.training.state_updates import lift_sets
 from dlc.ir.types import F32, DType, TensorType
 from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource, Plateau, Watched
+from dlc.runtime.training.epoch_sums import WEIGHT
 from dlc.runtime.training.history import TEST
 from dlc.text.model import ast
 
@@ -425,8 +426,9 @@ class _Check:
         return found
 
     def _known(self) -> tuple[str, ...]:
-        """What is measured after each epoch."""
-        return ("loss", *self.parts, *[metric.name for metric in self.metrics])
+        """What is measured after each epoch; of the parts, the weight is not."""
+        parts = [name for name in self.parts if name != WEIGHT]
+        return ("loss", *parts, *[metric.name for metric in self.metrics])
 
     def _is_measured(self, name: str, data: DataSource, span: ast.Span) -> None:
         """Refuse to watch a metric where there are no examples for the test."""

@@ -35,8 +35,8 @@ class Dataset(ABC):
     """The examples that are reserved for the test."""
 
     @abstractmethod
-    def steps(self, batch: int) -> int | None:
-        """The number of batches in an epoch, if it is known."""
+    def steps(self, batch: int, multiple: int = 1) -> int | None:
+        """The number of batches in an epoch, if it is known; `multiple` is that of `batches`."""
 
     @abstractmethod
     def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -54,6 +54,7 @@ class Dataset(ABC):
         seed: int,
         start: int = 0,
         *,
+        multiple: int = 1,
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
     ) -> Generator[Batch]:
@@ -63,7 +64,8 @@ class Dataset(ABC):
         has sets of arrays of at least `batch` rows, which are filled in turn: a batch is a view of a set,
         valid until the next batch is requested. Without `out` each batch has separate memory. Another
         thread prepares up to `ahead` batches in advance; None decides by the cost of a batch. With `out`
-        it prepares at most one batch less than there are sets.
+        it prepares at most one batch less than there are sets. A step with microbatches takes a `multiple`
+        of their number: buckets cut their rests to it, other data leaves that to who asks.
         """
 
 
@@ -87,9 +89,10 @@ class Examples(Dataset):
         self._rows = rows
         self._shuffled = shuffled
 
-    def steps(self, batch: int) -> int | None:
+    def steps(self, batch: int, multiple: int = 1) -> int | None:
         """See `Dataset.steps`."""
-        return -(-len(self._rows) // batch)
+        whole, rest = divmod(len(self._rows), batch)
+        return whole + (rest >= multiple)
 
     def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `Dataset.example_shapes`."""
@@ -106,6 +109,7 @@ class Examples(Dataset):
         seed: int,
         start: int = 0,
         *,
+        multiple: int = 1,
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
     ) -> Generator[Batch]:

@@ -35,8 +35,10 @@ class Stream(Dataset):
         self._fitting = fitting
         self._used_up = False
 
-    def steps(self, batch: int) -> int | None:
+    def steps(self, batch: int, multiple: int = 1) -> int | None:
         """The length of the iterable, if it has one."""
+        if isinstance(self._source, Buckets):
+            return self._source.steps(multiple)
         return len(self._source) if isinstance(self._source, Sized) else None
 
     def example_shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -54,16 +56,18 @@ class Stream(Dataset):
         seed: int,
         start: int = 0,
         *,
+        multiple: int = 1,
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
     ) -> Generator[Batch]:
         """See `Dataset.batches`; `batch` has no effect, `start` skips batches.
 
-        `epoch` and `seed` decide about the order of `Buckets`, and have no effect on other iterables.
+        `epoch` and `seed` decide about the order of `Buckets`, `multiple` about the rests of these; they
+        have no effect on other iterables.
         Batches are not made ahead by default, since the user's iterator may not support another thread.
         Raises ModelError for a batch that does not fit, and D0547 for an exhausted iterator.
         """
-        made = self._made(self._pass(epoch, seed), start, out)
+        made = self._made(self._pass(epoch, seed, multiple), start, out)
         ahead = min(ahead or 0, len(out) - 1) if out else ahead
         return made_ahead(made, ahead) if ahead else made
 
@@ -89,9 +93,9 @@ class Stream(Dataset):
                 convert(array, DTYPES[have], self._fitting.dtype(name), made[name])
             yield made
 
-    def _pass(self, epoch: int, seed: int) -> Iterator[object]:
+    def _pass(self, epoch: int, seed: int, multiple: int) -> Iterator[object]:
         if isinstance(self._source, Buckets):
-            return self._source.batches(epoch, seed)
+            return self._source.batches(epoch, seed, multiple)
         if self._used_up:
             raise refusal(
                 NAME,

@@ -35,12 +35,16 @@ def open_examples(
     given: Given | None = None,
     *,
     seed: int,
+    function: str = STEP,
 ) -> Dataset:
-    """The checked examples for `train_step` and `evaluate`: `given`, or else those that the model names."""
+    """The checked examples for `train_step` and `evaluate`: `given`, or else those that the model names.
+
+    Batches that are given have the sizes of `function`, one of the two.
+    """
     batch = set(facts.inputs)
     wanted: dict[str, Input] = {}
     dims: dict[str, Dim] = {}
-    for entry in sorted(entries, key=lambda entry: entry.name == STEP):  # a step's own sizes count
+    for entry in sorted(entries, key=lambda entry: entry.name == function):  # its own sizes count
         wanted.update({item.name: item for item in entry.inputs if item.name in batch})
         dims.update({dim.name: dim for dim in entry.dims})
     inputs, sizes = tuple(wanted.values()), tuple(dims.values())

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from dlc.errors import UsageError, memory_needed
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import (
+    EVALUATE,
+    STEP,
     Training,
 )
 from dlc.runtime.data import Dataset
@@ -169,7 +171,9 @@ class Trainer(Stepper):
         Raises UsageError (D0549) if the model has no test data.
         """
         with self._weights.alone():
-            return self._measured(self._test_data() if data is None else self.data(data))
+            return self._measured(
+                self._test_data() if data is None else self._opened(data, EVALUATE)
+            )
 
     def _test_data(self) -> Dataset:
         test = self.data().test
@@ -185,10 +189,15 @@ class Trainer(Stepper):
 
     def data(self, given: Given | Dataset | None = None) -> Dataset:
         """The checked examples: `given`, or else those that the model names; a Dataset as it is."""
+        return self._opened(given, STEP)
+
+    def _opened(self, given: Given | Dataset | None, function: str) -> Dataset:
         if isinstance(given, Dataset):
             return given
         entries = self._artifact.manifest.entries
-        return open_examples(self._facts, entries, self._folder, given, seed=self.seed)
+        return open_examples(
+            self._facts, entries, self._folder, given, seed=self.seed, function=function
+        )
 
     @memory_needed()
     def fit(
@@ -222,7 +231,7 @@ class Trainer(Stepper):
         examples = self.data(data)
         check_batches(self._facts, self._artifact.manifest.entries, examples)
         last = self._facts.epochs if epochs is None else epochs
-        steps = examples.steps(self._facts.examples)
+        steps = examples.steps(self._facts.examples, self._facts.accumulate)
         if steps is not None:
             self.total_steps = last * steps
         if checkpoint is None and self._facts.checkpoint:
@@ -265,7 +274,13 @@ class Trainer(Stepper):
         size = self._facts.examples
         buffers = examples.buffers(size, max(_BUFFERS, 1 + (ahead or 0)))
         remaining = examples.batches(
-            self.epoch, size, self.seed, self.position, out=buffers, ahead=ahead
+            self.epoch,
+            size,
+            self.seed,
+            self.position,
+            multiple=self._facts.accumulate,
+            out=buffers,
+            ahead=ahead,
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in batches:

@@ -79,6 +79,23 @@ def test_numbers_out_of_range_are_refused(more: str) -> None:
     assert refused(more=more).code == "D0534"
 
 
+@pytest.mark.parametrize("entry", ["rate = plateau", "stop = early", "keep = best"])
+def test_the_weight_of_a_loss_is_not_recorded_so_nothing_watches_it(entry: str) -> None:
+    mean = "mean((predict(x) - y) ** 2)"
+    text = MODEL.replace("DATA", DATA).replace("OPTIMIZER", "sgd()")
+    text = text.replace(mean, f"(loss = {mean}, fit = {mean}, weight = f32(B))")
+    file = 'checkpoint = file("line.safetensors")\n  '
+    fit, weight = (
+        text.replace("MORE", f'{file}{entry}({part}, mode="min")') for part in ("fit", "weight")
+    )
+    elaborate("line.dlm", text=fit)
+    with pytest.raises(ModelError) as caught:
+        elaborate("line.dlm", text=weight)
+    (told,) = caught.value.diagnostics
+    assert told.code == "D0534"
+    assert told.message.endswith("one of loss, fit")
+
+
 def test_total_steps_is_for_the_optimizer_alone() -> None:
     checked(optimizer="sgd(lr=cosine(peak=0.1))")
     assert refused(more="metric part = 1 / total_steps").code == "D0536"

@@ -156,13 +156,55 @@ def test_a_training_resumed_in_the_midst_of_an_epoch_equals_a_whole_one(tmp_path
     assert all((again.trained()[n] == v).all() for n, v in whole.trained().items())
 
 
+def test_rests_are_cut_to_equal_microbatches_in_training_and_whole_in_measuring(
+    tmp_path: Path,
+) -> None:
+    # Of the sizes 4, 8 and 16 there are 8 + 6, 5 and 3 examples.
+    lengths = [3] * 14 + [7] * 5 + [9] * 3
+    given = [{"x": RANDOM.normal(size=(n, 3)).astype(np.float32)} for n in lengths]
+    made = dlc.buckets(given, sizes=SIZES, batch=[8, 8, 4], pad=PAD, mask="seen")
+    assert sorted(len(batch["x"]) for batch in made.batches(0, 0, 4)) == [4, 4, 8]
+    whole = trainer(4)
+    assert whole.evaluate(made) == pytest.approx(trainer().evaluate(made))
+    whole.fit(made, epochs=2)
+    assert whole.steps == whole.total_steps == 2 * made.steps(4) == 6
+    assert len(made) == 4
+
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: object) -> None:
+        if half.steps == 5:
+            raise Stopped
+
+    half, again = trainer(4), trainer(4)
+    with pytest.raises(Stopped):
+        half.fit(made, epochs=2, report=stop)
+    half.save(tmp_path / "half.safetensors")
+    again.resume(tmp_path / "half.safetensors")
+    assert again.fit(made, epochs=2) == whole.history
+    with pytest.raises(ModelError, match="its size 6 is 4"):
+        trainer(4).fit(dlc.buckets(given, sizes=[16], batch=6, pad=PAD, mask="seen"), epochs=1)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"sizes": [4, 8]}, "has the length 16, the largest size is 8"),
         ({"sizes": [8, 4]}, "sizes are [8, 4]"),
         ({"sizes": []}, "sizes are []"),
-        ({"batch": 0}, "batches [0"),
+        ({"sizes": 32}, "sizes is 32"),
+        ({"sizes": [8.5, 32]}, "sizes is [8.5, 32]"),
+        ({"batch": 0}, "batch is 0"),
+        ({"batch": 1.5}, "batch is [1.5"),
+        ({"mask": "y"}, "mask is called y, as an array of the examples is"),
+        ({"lengths": "x"}, "lengths is called x, as an array of the examples is"),
+        ({"mask": "n", "lengths": "n"}, "mask and lengths are both called n"),
+        ({"pad": {"i": 0.5}}, "i is int8, and padded with 0.5, which int8 does not hold"),
+        ({"pad": {"i": np.nan}}, "padded with nan"),
+        ({"pad": {"i": 128}}, "padded with 128"),
+        ({"pad": {"x": 1e39}}, "x is float32, and padded with 1e+39"),
+        ({"pad": {"x": "0"}}, "x is padded with '0'"),
         ({"batch": [1, 2]}, "there are 3 sizes, and batches for 2"),
         ({"pad": {}}, "it pads nothing"),
         ({"pad": {"z": 0}}, "example 0 has no z"),
@@ -173,9 +215,38 @@ def test_a_training_resumed_in_the_midst_of_an_epoch_equals_a_whole_one(tmp_path
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, object], message: str) -> None:
-    one = {"x": np.zeros((16, 3)), "y": np.array(1), "w": np.zeros(2)}
+    one = {
+        "x": np.zeros((16, 3), np.float32),
+        "i": np.zeros(16, np.int8),
+        "y": np.array(1),
+        "w": np.zeros(2),
+    }
     settings = {"examples": [one], "sizes": SIZES, "batch": 4, "pad": PAD, **change}
     given = settings.pop("examples")
     make = cast("Callable[..., object]", dlc.buckets)
     with pytest.raises(ModelError, match=re.escape(message)):
         make(given, **settings)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"x": np.zeros(2, np.float64)}, "x of example 1 is float64, of example 0 float32"),
+        ({"y": np.array(2.5)}, "y of example 1 is float64, of example 0 int64"),
+        ({"z": np.array(1)}, "example 0 has no z"),
+    ],
+)
+def test_examples_have_the_same_arrays_of_the_same_dtypes(
+    second: dict[str, NDArray[np.generic]], message: str
+) -> None:
+    first: dict[str, NDArray[np.generic]] = {"x": np.zeros(3, np.float32), "y": np.array(1)}
+    with pytest.raises(ModelError, match=message):
+        dlc.buckets([first, {**first, **second}], sizes=SIZES, pad=PAD)
+
+
+def test_padding_may_be_any_number_that_the_dtype_holds() -> None:
+    for value in (np.nan, -np.inf, 0.1):
+        (batch,) = dlc.buckets([{"x": np.ones(3, np.float32)}], sizes=[4], pad={"x": value})
+        np.testing.assert_equal(batch["x"][0, 3], np.float32(value))
+    (batch,) = dlc.buckets([{"x": np.ones(3, bool)}], sizes=[4], pad={"x": False}, batch=[2])
+    assert batch["x"].tolist() == [[True, True, True, False]]
