@@ -26,10 +26,14 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.ir.types import I64, INDEX
+from dlc.lowering.kernel_code.words import when
 from dlc.lowering.kernel_code.writer import Lowered, Writer
-from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MPI_DATATYPES, MPI_OPERATIONS
+from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MPI_DATATYPES, MPI_OPERATIONS, Status
 from dlc.target.network import USUAL_NETWORK
 from dlc.target.work import nanoseconds
+
+MOST_SENT = (1 << 31) - 1
+"""The most elements of one call of MPI."""
 
 
 def lower_rank(op: Rank, context: Context) -> Lowered:
@@ -90,8 +94,8 @@ class _Call:
     def _broadcast(self, op: CollectiveBroadcast, datatype: Value, communicator: Value) -> None:
         """A copy to the result, which the broadcast then overwrites on all ranks but the root."""
         source, target = self.writer.pointers
-        size = self._size(self.type.size * self.type.dtype.bytes)
-        self._call("memcpy", target, source, size)
+        bytes = self.writer.size(self.type.size * self.type.dtype.bytes, "bytes")
+        self._call("memcpy", target, source, bytes.value)
         count, root = self._size(self.type.size), self._index(op.root)
         self._call("MPI_Bcast", target, count, datatype, root, communicator)
 
@@ -117,7 +121,13 @@ class _Call:
         return self.writer.emit(loop.Imported(name))
 
     def _size(self, size: Size) -> Value:
-        return self._index(self.writer.size(size, "elements", str(size)))
+        """A number of elements; the call fails for one that MPI's C int does not hold."""
+        count = self.writer.size(size, "elements", str(size))
+        with when(count > MOST_SENT):
+            most = self._index(MOST_SENT)
+            fail = loop.Fail(self.writer.tile.value, count.value, most, int(Status.BOUND))
+            self.writer.emit.place(fail)
+        return count.value
 
     def _index(self, number: Index) -> Value:
         return index(self.writer.emit, number).value

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
-from dlc.runtime.abi import MAX_BLOCK, MAX_THREADS, WARP
+from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MAX_BLOCK, MAX_THREADS, WARP
 from dlc.runtime.arrays.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.container import padded
@@ -42,6 +42,8 @@ MAX_NAME = 255
 MAX_TENSORS = 16_384
 """The most inputs, and the most outputs, of one entry point."""
 MAX_ENTRY_POINTS = 4096
+MAX_RANKS = 1 << 20
+"""The most ranks along an axis of a mesh."""
 MAX_SIZES = 4 << 20
 """The most characters of all size expressions: a training step of ResNet-50 has a million."""
 MAX_SECTION_BYTES = {"certificate": 8 << 20, "program": 32 << 20}
@@ -70,9 +72,23 @@ def check_tables(
     promise = manifest.promise
     if promise is not None and not (promise.memory >= 0 and 1 <= promise.threads <= MAX_THREADS):
         raise refuse("its promise has a number out of range")
+    _check_mesh(manifest, refuse)
     _check_names("targets", (target.name for target in manifest.targets), refuse)
     for target in manifest.targets:
         _check_target(target, manifest.entries, sections, refuse)
+
+
+def _check_mesh(manifest: Manifest, refuse: Refuse) -> None:
+    """The axes of a mesh have names and sizes, and code communicates along these axes only."""
+    _check_names("axes of the mesh", (axis.name for axis in manifest.mesh), refuse)
+    if not all(1 <= axis.ranks <= MAX_RANKS for axis in manifest.mesh):
+        raise refuse("its mesh has a number of ranks out of range")
+    axes = {axis.name for axis in manifest.mesh}
+    for target in manifest.targets:
+        for name in () if target.cpu is None else target.cpu.code.imports:
+            for prefix in (COMMUNICATOR, COORDINATE):
+                if name.startswith(prefix) and name.removeprefix(prefix) not in axes:
+                    raise refuse(f"its code imports {name[:80]}, and the mesh has no such axis")
 
 
 def _check_amounts(manifest: Manifest, sections: Mapping[str, memoryview], refuse: Refuse) -> None:

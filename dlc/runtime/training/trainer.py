@@ -340,7 +340,12 @@ class Trainer(Stepper):
 
     @memory_needed()
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically."""
+        """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
+
+        Of ranks that train together only the first writes.
+        """
+        if self._model.rank:
+            return
         with self._weights.alone():
             if os.fspath(path).endswith(SUFFIX):
                 self._as_artifact().write(path)

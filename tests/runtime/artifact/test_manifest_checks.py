@@ -125,6 +125,9 @@ PROGRAM = "targets:0:programs:f"
         ("targets:0:cpu:code:symbols", [], "D0611", "a kernel that does not exist"),
         ("targets:0:prepare:bytes", -1, "D0611", "negative size"),
         ("targets:0:prepare:cached", "weights", "D0611", "of kind prepared"),
+        ("mesh", [{"name": "data", "ranks": 0}], "D0611", "number of ranks out of range"),
+        ("mesh", [{"name": "d", "ranks": 2}] * 2, "D0611", "two axes of the mesh"),
+        ("targets:0:cpu:code:imports", ["comm:data"], "D0611", "the mesh has no such axis"),
         # entry points
         ("entries:0:name", "", "D0611", "cannot be printed"),
         ("entries:0:outputs", [], "D0611", "no output"),
