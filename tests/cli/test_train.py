@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,19 @@ def test_a_step_stays_within_a_limit_of_the_memory_or_is_refused_with_what_takes
     for late in (["--max-memory", "4KiB"], ["--dim", "B=1..10"]):
         assert main(["train", "trainer.dlc", *late]) != 0
         assert f"{late[0]} cannot be set any more" in capsys.readouterr().err
+
+
+def test_a_step_runs_within_the_least_limit_that_the_refusal_names(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = MODEL.replace("  use a", "  use c = Linear(100, 1)\n  use a").replace(
+        "= a(x)", "= c(a(x))"
+    )
+    (folder / "wide.dlm").write_text(wide.replace("Linear(3, 1)", "Linear(3, 100)"))
+    options = ["--dim", "B=1..10", "--set", "epochs=1", "--threads", "1", "--max-memory"]
+    assert main(["train", "wide.dlm", *options, "1KiB"]) != 0
+    least = re.findall(r"raise the limit to (\d+)KiB", capsys.readouterr().err)
+    assert main(["train", "wide.dlm", *options, f"{max(map(int, least))}KiB"]) == 0
 
 
 @pytest.mark.parametrize("stage", ["graph", "kernel", "plan", "loop", "llvm", "asm"])

@@ -92,8 +92,6 @@ def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Speci
         prepared = loaded.target.prepare.bytes
         sized = loaded.prepare.at({}, ())
         prepare = Taken(sized.arena, sized.scratch)
-    pairs = zip(entry.outputs, at.outputs, strict=True)
-    results = sum(storage.bytes for output, storage in pairs if not output.updates)
-    call = Taken(results + at.sized.arena, at.sized.scratch)
+    call = Taken(at.result_bytes + at.sized.arena, at.sized.scratch)
     weights += prepared
-    return Need(entry, at.dims, weights, prepared, at.input_bytes, results, call, prepare)
+    return Need(entry, at.dims, weights, prepared, at.input_bytes, at.result_bytes, call, prepare)

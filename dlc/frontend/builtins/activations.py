@@ -238,6 +238,13 @@ def _cross_entropy(at: Trace, logits: Value, labels: Value) -> Value:
     one, two = tensor_type(logits), tensor_type(labels)
     if not two.dtype.is_float:
         return functions.cross_entropy(at, logits, labels)
+    if two.rank < one.rank:
+        raise at.fail(
+            "D0302",
+            f"labels of {two.dtype.name} are distributions over the classes, as {show(logits)}, "
+            f"found {show(labels)}",
+            help="the number of a class is a whole number: i32(labels)",
+        )
     if one.dtype is not two.dtype:
         raise refuse_mixture(at, [logits, labels])
     return functions.soft_cross_entropy(at, *unify(at, (logits, labels)))

@@ -165,21 +165,12 @@ class Matcher:
         if pairs is None:
             raise self._refused(type_spelling(self.ev, type, self.scope), value, why)
         for dim, size in pairs:
-            node = self._chosen(dim)
+            node = chosen_side(self.ev, dim, self.scope)
             if isinstance(node, ast.Placeholder):
                 continue
             check = _DimCheck(node, size, type, tensor_type(value), why)
             if not self._solve(check):
                 self._waiting.append(check)
-
-    def _chosen(self, node: ast.Expr) -> ast.Expr:
-        """The side of `if c then a else b` that a dim means."""
-        while isinstance(node, ast.If):
-            condition = self.ev.eval(node.condition, self.scope)
-            if not isinstance(condition, bool):
-                raise self.ev.not_known(condition, "a condition", node.condition.span)
-            node = node.chosen if condition else node.otherwise
-        return node
 
     def _fits(self, type: ast.TensorType, shape: Shape) -> bool:
         return _aligned(type.dims, shape) is not None
@@ -200,8 +191,31 @@ class Matcher:
             expected = substitute(expected, {name: solution})
         if expected != size:
             spelling = type_spelling(self.ev, check.type, self.scope)
-            raise self._refused(spelling, check.actual, check.why)
+            raise self._refused(spelling, check.actual, check.why, self._reordered(check))
         return True
+
+    def _reordered(self, check: _DimCheck) -> str | None:
+        """The way out where the channels stand on the other side of the places."""
+        shape, count = check.actual.shape, len(check.type.dims)
+        if len(shape) != count or count < 3:
+            return None
+        first, last = (0, count - 1, *range(1, count - 1)), (0, *range(2, count), 1)
+        for axes in (last, first):
+            if all(
+                self._is_satisfied(dim, shape[axis])
+                for dim, axis in zip(check.type.dims, axes, strict=True)
+            ):
+                return f"with its axes in this order it fits: permute(x, {list(axes)})"
+        return None
+
+    def _is_satisfied(self, dim: ast.Expr, size: Size) -> bool:
+        """Whether an axis of this size fits a dim, as far as the dim is known."""
+        node = chosen_side(self.ev, dim, self.scope)
+        if isinstance(node, ast.Placeholder | ast.Dots):
+            return True
+        expected = self._declared(node)
+        is_open = any(name.startswith(UNSOLVED) for name in names(expected))
+        return is_open or expected == size
 
     def _declared(self, node: ast.Expr) -> Size:
         """The size that a dim of the signature states; unbound variables are symbols `?D`."""
@@ -285,6 +299,16 @@ class Matcher:
             self.value(field.type, items[k], why) for field, k in zip(fields, order, strict=True)
         ]
         return Record(tuple(matched), tuple([field.name for field in fields]))
+
+
+def chosen_side(ev: Evaluator, node: ast.Expr, scope: Scope) -> ast.Expr:
+    """The side of `if c then a else b` that a dim means."""
+    while isinstance(node, ast.If):
+        condition = ev.eval(node.condition, scope)
+        if not isinstance(condition, bool):
+            raise ev.not_known(condition, "a condition", node.condition.span)
+        node = node.chosen if condition else node.otherwise
+    return node
 
 
 def _is_counted(ev: Evaluator, actual: Datum | TensorType) -> bool:
@@ -394,6 +418,8 @@ def _dim_spelling(ev: Evaluator, dim: ast.Expr, scope: Scope) -> str:
             if isinstance(value, Hole):
                 return "_" if value.size is None else str(value.size)
             return str(value) if is_number(value) else name
+        case ast.If():
+            return _dim_spelling(ev, chosen_side(ev, dim, scope), scope)
         case _:
             source = scope.home.source
             return source.text[dim.span.start : dim.span.end]

@@ -236,6 +236,8 @@ class _Resolver:
             case ast.Name(name=name):
                 if not names.use(name, node.span):
                     self._unknown(node, names)
+            case ast.Attribute():
+                self._attribute(node, names)
             case ast.Call():
                 self._call(node, names)
             case ast.Pipe(first=first, stages=stages):
@@ -269,13 +271,28 @@ class _Resolver:
         self.unknown += 1
         return self.unknown > MAX_PROBLEMS
 
-    def _unknown(self, node: ast.Name, names: Names) -> None:
+    def _attribute(self, node: ast.Attribute, names: Names) -> None:
+        """`a.b.c`: other languages put the name of a library before what needs none here."""
+        first = node.value
+        while isinstance(first, ast.Attribute):
+            first = first.value
+        if not isinstance(first, ast.Name):
+            self.expression(first, names)
+        elif not names.use(first.name, first.span):
+            self._unknown(first, names, node.name)
+
+    def _unknown(self, node: ast.Name, names: Names, member: str | None = None) -> None:
+        """A name that means nothing; `member` is what is read of it."""
         if self._is_enough():
             return
         found = unknown_name(self.source, node.name, node.span, names.known())
         help = found.help
         if node.name in library_names():
             help = f"import it: import nn ({node.name})"
+        elif member is not None and names.knows(member):
+            help = f"write {member} alone, without {node.name}"
+        elif member in library_names():
+            help = f"import it: import nn ({member}), and write {member}"
         self.found.append(Diagnostic(found.code, found.message, found.place, (), help))
 
     def _children(self, node: ast.Node, names: Names) -> None:

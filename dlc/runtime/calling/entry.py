@@ -470,7 +470,7 @@ class EntryPoint:
         self, specialization: Specialization, runner: Runner, *, lent: bool = False
     ) -> None:
         needed = working_bytes(specialization.sized, runner.threads)
-        results = sum(output.bytes for output in specialization.outputs)
+        results = specialization.result_bytes
         # A lent arena, or the working memory of an earlier call, is allocated already.
         roomy = lent or any(frame.room >= needed for frame in self._idle)
         check = check_fits if roomy else check_free

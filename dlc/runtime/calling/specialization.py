@@ -34,6 +34,8 @@ class Specialization(NamedTuple):
     outputs: tuple[Storage, ...]
     input_bytes: int
     """The sum over the inputs."""
+    result_bytes: int
+    """The sum over the outputs that are new arrays: not those that update one of the caller's."""
 
 
 class Specializations:
@@ -119,7 +121,9 @@ class Specializations:
         outputs = tuple(self._storage(output, limits) for output in self._entry.outputs)
         inputs = [self._storage(item, dims).bytes for item in self._entry.inputs]
         sized = self._program.at(dims, [*inputs, *(output.bytes for output in outputs)])
-        return Specialization(dims, sized, outputs, sum(inputs))
+        pairs = zip(self._entry.outputs, outputs, strict=True)
+        results = sum(storage.bytes for output, storage in pairs if not output.updates)
+        return Specialization(dims, sized, outputs, sum(inputs), results)
 
     def _evaluate(self, size: str, dims: Mapping[str, int]) -> int:
         return self._binder.evaluate(size_expressions.parse(size), dims)

@@ -10,7 +10,13 @@ from dlc.text.model.lexer import END, NAME, NUMBER, STRING
 from dlc.text.model.parser_cursor import Context, Failure
 from dlc.text.model.parser_expressions import SUM
 from dlc.text.model.parser_statements import StatementParser
-from dlc.text.model.words import ITEM_WORDS, MEMBER_WORDS, STATEMENT_WORDS, TRAIN_WORDS
+from dlc.text.model.words import (
+    FOREIGN_LIBRARIES,
+    ITEM_WORDS,
+    MEMBER_WORDS,
+    STATEMENT_WORDS,
+    TRAIN_WORDS,
+)
 from dlc.text.source import Span
 
 __all__ = ["FILE", "DeclarationParser"]
@@ -231,6 +237,7 @@ class DeclarationParser(StatementParser):
             names = tuple(self.listed(")", self._import_name)[0])
         elif self._names_follow():
             shown = self.source.text[span.start : span.end]
+            shown = "nn" if shown in FOREIGN_LIBRARIES else shown
             self.unexpected("`(` and the names", help=f"write import {shown} (A, B)")
         return ast.Import(self.span_from(start), source, span, is_file, alias, names)
 

@@ -140,6 +140,8 @@ class StatementParser(TypeParser):
             return FOREIGN_WORDS[text]
         if follower in ("=", ":", ",") and "let" in context.words:
             return f"to name a value write let {describe(text)[1:-1]} = ..."
+        if follower == "=" and "use" in context.words:
+            return f"to name a submodule write use {text} = ..., a weight param {text}: ..."
         return f"what may stand {context.where}: {', '.join(sorted(context.words))}"
 
     def _fits(self, keyword: str) -> bool:
@@ -176,9 +178,7 @@ class StatementParser(TypeParser):
             case "let":
                 return self.let("")
             case "return":
-                self.advance()
-                value = self.expression()
-                return ast.Return(self.span_from(start), value)
+                return self._return()
             case "yield":
                 self.advance()
                 value = self.expression()
@@ -197,6 +197,15 @@ class StatementParser(TypeParser):
                 return self.require()
             case _:
                 return self.not_an_element(BLOCK, self.statement)
+
+    def _return(self) -> ast.Return:
+        start = self.starts[self.at]
+        self.advance()
+        value = self.expression()
+        if self.text == ",":
+            several = "several results are a tuple: return (a, b)"
+            self.unexpected("the end of the result", help=several)
+        return ast.Return(self.span_from(start), value)
 
     def let(self, docs: str) -> ast.Let:
         """`let pattern: type = value`."""

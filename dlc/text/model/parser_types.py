@@ -71,6 +71,10 @@ class TypeParser(ExpressionParser):
         start = self.starts[self.at]
         inout = self._says_inout()
         name, span = self.name("a parameter")
+        if self.text == ".":
+            self.unexpected(
+                "`,` or `)`", help="a parameter is one name, and a module has no base class"
+            )
         kind = self.type() if self.accept(":") else None
         default = self.expression() if self.accept("=") else None
         return ast.Parameter(self.span_from(start), name, span, docs, kind, default, inout)

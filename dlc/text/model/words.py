@@ -11,6 +11,7 @@ __all__ = [
     "AFTER_NAME",
     "EXPRESSION_WORDS",
     "FOLLOWING_WORDS",
+    "FOREIGN_LIBRARIES",
     "FOREIGN_WORDS",
     "ITEM_WORDS",
     "MEMBER_WORDS",
@@ -82,6 +83,8 @@ AFTER_NAME: Final = {
 }
 """What follows the name that these keywords give."""
 
+FOREIGN_LIBRARIES: Final = frozenset(["torch", "tensorflow", "keras", "jax", "flax"])
+"""Libraries of other languages, whose layers are in the library `nn` here."""
 FOREIGN_WORDS: Final = {
     "def": "a function is written fn f(x) = ...",
     "function": "a function is written fn f(x) = ...",

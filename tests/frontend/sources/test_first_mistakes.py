@@ -31,7 +31,7 @@ MISTAKES = [
     ("return head(x @ W)", "D0201", "nothing is called W here", "did you mean w?"),
     ("return softmx(x @ w)", "D0201", "nothing is called softmx here", "did you mean softmax?"),
     ("return head(float(x) @ w)", "D0201", "nothing is called float here", "write f32(x)"),
-    ("return x @ self.w", "D0201", "nothing is called self here", "the member alone"),
+    ("return x @ self.w", "D0201", "nothing is called self here", "write w alone"),
     ("return head(x * w)", "D0301", "the sizes B and 4 differ", "is written @"),
     ("return where(ids > 0, x @ w[:, :2], 0)", "D0301", "differ", "x[:, new]"),
     ("return head(x @ w) + ids", "D0322", "do not mix", "convert one of them"),
@@ -52,6 +52,17 @@ MISTAKES = [
     ("return x && ids", "D0101", "`&&` is not an operator", "write `and`"),
     ("return Linear(4, 2)(x)", "D0219", "instances are members of a module", "use layer = "),
     ("return grad(head)(x @ w)", "D0423", "needs a function to one float", "sum it up"),
+    ("return torch.relu(head(x @ w))", "D0201", "nothing is called torch", "write relu alone"),
+    ("return torch.nn.Linear(4, 2)(x)", "D0201", "nothing is called torch", "write Linear alone"),
+    (
+        "return nn.Dropout(0.1)(x)",
+        "D0201",
+        "nothing is called nn",
+        "import it: import nn (Dropout)",
+    ),
+    ("return head(x[:, None] @ w)", "D0201", "nothing is called None", "x[:, new]"),
+    ("return x, w", "D0110", "the end of the result", "return (a, b)"),
+    ("return head(cross_entropy(x, x[:, 0]))", "D0302", "are distributions", "i32(labels)"),
     ("set w = w + 1  return head(x @ w)", "D0223", "w is a param", "declare it: state w"),
 ]
 
@@ -84,3 +95,32 @@ def test_what_other_languages_call_a_dtype_is_known(name: str, dtype: str) -> No
         ModelError, match=rf"no dtype is called {name}(?s:.)*did you mean {dtype}\?"
     ):
         elaborate("model.dlm", text=f"dlc 1\nexport fn f(x: {name}) -> f32 = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message", "help"),
+    [
+        ("module M(nn.Module) { }", "D0110", "found `.`", "no base class"),
+        ("import torch.nn as nn", "D0110", "`(` and the names", "write import nn (A, B)"),
+        (
+            "import nn (Linear)\nmodule M {\n  fc = Linear(4, 2)\n}",
+            "D0113",
+            "no member begins with `fc`",
+            "use fc = ...",
+        ),
+        (
+            "import nn (Conv2d)\nmodule M {\n  use c = Conv2d(3, 8, 3)\n"
+            "  export fn f(x: f32[2, 3, 9, 9]) -> f32[2, 8, 7, 7] = c(x)\n}",
+            "D0320",
+            "f32[_, _, _, 3] is expected",
+            "permute(x, [0, 2, 3, 1])",
+        ),
+    ],
+)
+def test_declarations_as_in_pytorch(text: str, code: str, message: str, help: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        elaborate("model.dlm", text=f"dlc 1\n{text}\n")
+    first = caught.value.diagnostics[0]
+    assert first.code == code
+    assert message in first.message
+    assert help in (first.help or "")
