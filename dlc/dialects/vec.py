@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlc.dialects.loop.memory import as_int, machine
 from dlc.dialects.scalar import COMBINERS, element
 from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.types import I32, INDEX, Type, VectorType
+from dlc.ir.types import F32, I32, INDEX, Type, VectorType
 
 
 @op("vec.broadcast")
@@ -157,9 +158,11 @@ class Shuffle(Op):
 
 @op("vec.dot_pairs")
 class DotPairs(Op):
-    """`sum` plus, lane by lane, the dot product of two pairs of i16, each of which fills a lane of i32.
+    """`sum` plus, lane by lane, the dot product of two pairs of 16 bits, each of which fills a lane of i32.
 
-    Sums wrap. x86-64 has it as `pmaddwd` and an addition, or as one instruction of VNNI, `vpdpwssd`.
+    Pairs are of i16 where sums are i32, which wrap: x86-64 has it as `pmaddwd` and an addition, or as one
+    instruction of VNNI, `vpdpwssd`. They are of bf16 where sums are f32: the second product is added before
+    the first, and operands and sums below 2^-126 count as 0, as `vdpbf16ps` does.
     """
 
     lhs: Value = operand()
@@ -167,13 +170,42 @@ class DotPairs(Op):
     sum: Value = operand()
 
     def infer(self) -> Type:
-        types = {value.type for value in self.operands}
-        if len(types) != 1 or element(self.lhs.type) is not I32:
-            raise self.fail(f"vec.dot_pairs takes registers of i32, found {types}")
-        return self.sum.type
+        pairs, sums = self.lhs.type, self.sum.type
+        if (
+            not isinstance(pairs, VectorType)
+            or pairs.dtype is not I32
+            or self.rhs.type is not pairs
+            or sums not in (pairs, VectorType(F32, pairs.lanes))
+        ):
+            types = f"{pairs}, {self.rhs.type} and {sums}"
+            raise self.fail(f"vec.dot_pairs takes registers of i32 and their sums, found {types}")
+        return sums
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         lhs, rhs, sum = inputs
+        if element(self.sum.type) is F32:
+            return _dot_bf16_pairs(lhs, rhs, sum)
         pairs = [np.ascontiguousarray(each).view(np.int16).astype(np.int64) for each in (lhs, rhs)]
         products = (pairs[0] * pairs[1]).reshape(-1, 2).sum(1)
         return (sum.astype(np.int64) + products).astype(np.int32)
+
+
+def _dot_bf16_pairs(lhs: Array, rhs: Array, sums: Array) -> Array:
+    """The sums plus the dot products of pairs of bf16, one product after the other."""
+    ones, others = _unpaired(lhs), _unpaired(rhs)
+    totals = sums.astype(np.float32)
+    for number in (1, 0):
+        products = ones[:, number] * others[:, number]
+        totals = _flushed((_flushed(totals).astype(np.float64) + products).astype(np.float32))
+    return totals
+
+
+def _unpaired(pairs: Array) -> NDArray[np.float64]:
+    """The numbers of pairs of bf16."""
+    halves = np.ascontiguousarray(pairs).view(np.uint16).astype(np.uint32) << 16
+    return _flushed(halves.view(np.float32)).astype(np.float64).reshape(-1, 2)
+
+
+def _flushed(floats: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The numbers, 0 in place of those below 2^-126."""
+    return np.where(np.abs(floats) < np.finfo(np.float32).tiny, np.float32(0), floats)

@@ -69,6 +69,8 @@ class CpuTarget:
     """Whether it rounds f32 to bf16, denormal numbers too, in one instruction."""
     dot_pairs: bool = False
     """Whether one instruction multiplies i16 and adds the products in pairs, in the widest register."""
+    dot_bf16: bool = False
+    """Whether one instruction multiplies bf16 and adds the products in pairs, in the widest register."""
     triple: str = TRIPLE
     l1_bytes: int = USUAL_CACHES[0]
     """Bytes of a core's first-level data cache."""
@@ -132,6 +134,7 @@ def x86_64(name: str, features: Iterable[str]) -> CpuTarget:
         converts_half="f16c" in has,
         rounds="sse4.1" in has,
         dot_pairs="avx512bw" in has if wide else "avx2" in has or "avx" not in has,
+        dot_bf16="avx512bf16" in has,
         l1_bytes=l1_bytes,
         l2_bytes=l2_bytes,
         costs=AVX512_COSTS if wide else USUAL_COSTS,

@@ -11,7 +11,7 @@ from dlc.codegen.llvm.text import WRITERS, FunctionText, llvm_type, memory_type,
 from dlc.dialects import loop, vec
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.types import BOOL, I16, Type, VectorType
+from dlc.ir.types import BOOL, F32, I16, Type, VectorType
 from dlc.runtime.abi import FaultWord
 
 
@@ -308,6 +308,8 @@ def _dot_pairs(op: Op, text: FunctionText) -> tuple[str, ...]:
     assert isinstance(op, vec.DotPairs)
     type = op.sum.type
     assert isinstance(type, VectorType)
+    if type.dtype is F32:
+        return (_dot_bf16_pairs(op, type, text),)
     whole, halves = llvm_type(type), llvm_type(VectorType(I16, 2 * type.lanes))
     pairs = [
         (halves, text.assign(f"bitcast {whole} {text.name(value)} to {halves}"))
@@ -315,6 +317,17 @@ def _dot_pairs(op: Op, text: FunctionText) -> tuple[str, ...]:
     ]
     products = text.intrinsic(whole, f"llvm.x86.{DOT_PAIRS[type.lanes]}", *pairs)
     return (text.assign(f"add {whole} {products}, {text.name(op.sum)}"),)
+
+
+def _dot_bf16_pairs(op: vec.DotPairs, type: VectorType, text: FunctionText) -> str:
+    """The sums with `vdpbf16ps`, which takes registers of bf16."""
+    whole, halves = llvm_type(type), f"<{2 * type.lanes} x bfloat>"
+    pairs = [
+        (halves, text.assign(f"bitcast {llvm_type(value.type)} {text.name(value)} to {halves}"))
+        for value in (op.lhs, op.rhs)
+    ]
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{type.lanes * 32}"
+    return text.intrinsic(whole, name, (whole, text.name(op.sum)), *pairs)
 
 
 @writes(vec.Reduce)

@@ -38,7 +38,7 @@ class Packed(DialectAttribute):
 @dialect_attribute("kernel.packed_pairs")
 @dataclass(frozen=True, slots=True)
 class PackedPairs(Packed):
-    """Panels of i16 with two steps of k side by side, `[.., p, k / 2, columns * 2]`; k is even.
+    """Panels of i16 or bf16 with two steps of k side by side, `[.., p, k / 2, columns * 2]`; k is even.
 
     Column n of a panel is at 2n and 2n + 1: products of pairs are summed at once (`vec.dot_pairs`).
     """
@@ -54,6 +54,12 @@ class PackInline(DialectAttribute):
     """The kernel packs the right factor into such panels itself, block by block, as it needs them."""
 
     columns: int
+
+
+@dialect_attribute("kernel.pack_pairs_inline")
+@dataclass(frozen=True, slots=True)
+class PackPairsInline(PackInline):
+    """The panels have two steps of k side by side, as those of `PackedPairs`; k is even."""
 
 
 @dialect_attribute("kernel.split_k")

@@ -33,6 +33,7 @@ from dlc.passes.graph.products_to_float import products_to_float
 from dlc.passes.graph.sink_weight_gradients import sink_weight_gradients
 from dlc.passes.kernel.collapse import collapse
 from dlc.passes.kernel.elide_narrowing import elide_narrowing
+from dlc.passes.kernel.fold_bf16 import fold_bf16
 from dlc.passes.kernel.fold_integers import fold_integers
 from dlc.passes.kernel.fold_operands import constant_padding, fold_operands, fold_transposes
 from dlc.passes.kernel.fuse import fuse
@@ -127,6 +128,7 @@ PIPELINE = {
         Step(fold_operands.using(gpu_only=True), level=2, on=Device.HETERO),
         Step(fold_transposes, level=2, on=Device.CPU | Device.HETERO),
         Step(fold_integers, level=2, on=Device.CPU),
+        Step(fold_bf16, level=2, on=Device.CPU | Device.HETERO),
         # Pictures of convolutions get zeros around them; writing these is one more kernel.
         Step(materialize_padding, on=Device.CPU | Device.HETERO),
         Step(lower_to_kernels, on=Device.CPU | Device.HETERO),
@@ -254,6 +256,9 @@ REASONS = (
     Order(lower_to_kernels, fold_operands, "fold_operands matches products as kernels"),
     Order(lower_to_kernels, fold_transposes, "fold_transposes matches products as kernels"),
     Order(lower_to_kernels, fold_integers, "fold_integers matches products as kernels"),
+    Order(lower_to_kernels, fold_bf16, "fold_bf16 matches products as kernels"),
+    Order(fold_bf16, fuse, "fuse would hide that an operand is cast from bf16"),
+    Order(fold_bf16, pack, "pack makes panels of the pairs"),
     Order(fold_integers, fuse, "fuse would hide that an operand is cast from integers"),
     Order(fold_integers, pack, "pack makes panels of the integers"),
     Order(

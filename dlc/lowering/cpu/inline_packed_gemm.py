@@ -11,7 +11,7 @@ tile has `ROW_PANELS` times as many columns, so that it reads longer lines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlc.dialects import kernel
 from dlc.dialects.expr import Expr, Pointer
@@ -65,7 +65,8 @@ class _InlinePackedGemm(ProductTiles):
         super().__init__(op, context)
         self.op = op
         self.bytes = op.accumulator.bytes
-        self.block = _block_depth(op.inner, self.cpu.products.block_depth)
+        self.depth = self.steps(op.inner)
+        self.block = _block_depth(self.depth, self.cpu.products.block_depth)
         self.lanes = self.shape.register.lanes
         self.scratch: Size = 0
         argument = self.writer.block.add_argument(POINTER, "scratch")
@@ -74,7 +75,7 @@ class _InlinePackedGemm(ProductTiles):
     @property
     def is_whole(self) -> bool:
         """Whether one block has all of k."""
-        return self.block == self.op.inner
+        return self.block == self.depth
 
     @property
     def takes_single_rows(self) -> bool:
@@ -110,7 +111,7 @@ class _InlinePackedGemm(ProductTiles):
             bottom = smaller(top + tall, writer.size(m, "m"))
             right = smaller(left + wide, writer.size(self.across, "panels"))
             self._tile(_Tile(batch_index, top, bottom, left, right))
-        work = height * width * shape.panel * maximum(op.inner, 8) * self.cpu.costs.product
+        work = height * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         tiles = product(batch) * down * along
         return writer.finish(tiles, nanoseconds(work), self.scratch, (self.workspace.value,))
 
@@ -134,7 +135,7 @@ class _InlinePackedGemm(ProductTiles):
         return self.workspace.skip(start)
 
     def _tile(self, tile: _Tile) -> None:
-        inner = self.writer.size(self.op.inner, "inner")
+        inner = self.writer.size(self.depth, "inner")
         if self.is_whole:
             self._block(tile, _KBlock(None, inner))
             return
@@ -158,10 +159,11 @@ class _InlinePackedGemm(ProductTiles):
     def _single_row(self, tile: _Tile, k_block: _KBlock) -> None:
         """The sums of the only row, then its results."""
         shape, emit = self.shape, self.writer.emit
-        rhs = self._matrix(1, [] if self.op.rhs_shared else tile.batch, k_block)
-        row = self._matrix(0, tile.batch, k_block).line(tile.top)
+        rhs = self._stored(1, [] if self.op.rhs_shared else tile.batch, k_block)
+        row = self._stored(0, tile.batch, k_block).line(tile.top)
         columns = (tile.right - tile.left) * shape.panel
-        add_lines(rhs, row, self.row_sums, tile.left * shape.panel, columns, k_block.length)
+        depth = k_block.length * self.apart
+        add_lines(rhs, row, self.row_sums, tile.left * shape.panel, columns, depth)
         targets = self.targets(tile.batch)
         buffer = self.writer.buffer(shape.rows * shape.columns, self.op.accumulator)
         with for_each(emit, tile.left, tile.right, shape.panels) as p:
@@ -197,23 +199,43 @@ class _InlinePackedGemm(ProductTiles):
 
     # Operands.
 
-    def _matrix(self, view: int, batch: Sequence[Expr], k_block: _KBlock) -> Matrix:
-        """An operand from the first step of a block on."""
+    @property
+    def apart(self) -> int:
+        """The elements of a row in one step of k."""
+        return 2 if self.pairs else 1
+
+    def _stored(self, view: int, batch: Sequence[Expr], k_block: _KBlock) -> Matrix:
+        """An operand as it is stored, from the first step of a block on."""
         op, writer = self.op, self.writer
         along = op.lhs_transposed if view == 0 else not op.rhs_transposed
         stride = writer.stride(view, len(writer.views[view].shape) - 2)
         pointer = writer.part(view, batch)
         if k_block.start is not None:
-            pointer = pointer + (k_block.start * stride if along else k_block.start)
+            first = k_block.start * self.apart
+            pointer = pointer + (first * stride if along else first)
         count = writer.size(op.domain[-2 + view], "mn"[view])
         return Matrix(pointer, stride, along, count, self.lanes)
+
+    def _matrix(self, view: int, batch: Sequence[Expr], k_block: _KBlock) -> Matrix:
+        """An operand in steps of k, from the first one of a block on."""
+        stored = self._stored(view, batch, k_block)
+        if not self.pairs:
+            return stored
+        if stored.side_contiguous:
+            return replace(stored, pairs=True)
+        # Two neighbours along k are a step as they are.
+        return replace(
+            stored, pointer=stored.pointer.of(self.shape.factors), stride=stored.stride // 2
+        )
 
     def _pack(self, tile: _Tile, k_block: _KBlock) -> None:
         """Pack the panels of a tile, and its rows if they are stored as columns."""
         shape = self.shape
         rhs = self._matrix(1, [] if self.op.rhs_shared else tile.batch, k_block)
         left, right = tile.left * shape.panel, tile.right * shape.panel
-        panels = MicroPanels(self.packed_rhs, shape.panel, self._rhs_panel_stride())
+        panels = MicroPanels(
+            self.packed_rhs.of(shape.factors), shape.panel, self._rhs_panel_stride()
+        )
         pack(rhs, panels, left, right, k_block.length)
         if self.op.lhs_transposed:
             lhs = self._matrix(0, tile.batch, k_block)
@@ -241,7 +263,7 @@ class _InlinePackedGemm(ProductTiles):
         """The panels of a micro-tile."""
         beside = p - tile.left
         return [
-            self.packed_rhs + (beside + number) * self._rhs_panel_stride()
+            (self.packed_rhs + (beside + number) * self._rhs_panel_stride()).of(self.shape.factors)
             for number in range(self.shape.panels)
         ]
 
@@ -290,7 +312,7 @@ class _InlinePackedGemm(ProductTiles):
         if partial_sums is None or k_block.start is None:
             self.finish(corner, sums, buffer, targets)
             return
-        ends = k_block.start + k_block.length >= self.writer.size(self.op.inner, "inner")
+        ends = k_block.start + k_block.length >= self.writer.size(self.depth, "inner")
         either(
             ends,
             lambda: self.finish(corner, sums, buffer, targets),

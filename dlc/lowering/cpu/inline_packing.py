@@ -3,7 +3,8 @@
 A *micro-panel* is `panel[k][width]`: for each k, `width` neighbouring rows of the left operand (MR), or
 columns of the right one (NR). Where these are contiguous in the matrix, too, they are copied a register at
 a time, for all micro-panels of a line together, since lines are often pages apart. Where k is contiguous,
-squares of registers are transposed. 16-bit elements are widened on the way.
+squares of registers are transposed. 16-bit elements are widened on the way,
+or two lines become one of pairs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import vec
 from dlc.dialects.expr import Expr, Index, Pointer, index, minimum
+from dlc.ir.types import U16, DType
 from dlc.lowering.kernel_code.words import for_each, whole_registers
 
 AHEAD = 16
@@ -33,10 +35,38 @@ class Matrix:
     side_contiguous: bool
     count: Expr
     lanes: int
+    pairs: bool = False
+    """Whether a step of k is two lines: a packed element is two of 16 bits, the first one low."""
 
     def line(self, number: Expr) -> Pointer:
         """The address of a line."""
         return self.pointer + number * self.stride
+
+    def step(self, k: Expr) -> _Step:
+        """The lines of a step of k."""
+        if not self.pairs:
+            return _Step((self.line(k),))
+        return _Step((self.line(k * 2).of(U16), self.line(k * 2 + 1).of(U16)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The line of a step of k, or the two lines of a pair."""
+
+    lines: tuple[Pointer, ...]
+
+    def __add__(self, first: Expr) -> _Step:
+        return _Step(tuple([line + first for line in self.lines]))
+
+    def prefetch(self, first: Expr) -> None:
+        """Prefetch what begins at a row or column."""
+        for line in self.lines:
+            line.prefetch(first)
+
+    def load(self, position: Index, lanes: int, dtype: DType) -> Expr:
+        """The elements of some rows or columns, in the dtype of the panel."""
+        low, *high = [line.load(position, lanes).cast(dtype) for line in self.lines]
+        return low | (high[0] << 16) if high else low
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +118,21 @@ class _Packing:
     def _copy_lines(self, count: Expr) -> None:
         """The micro-panels that the matrix fills, line after line."""
         with for_each(self.depth.emit, 0, self.depth) as k:
-            line, down = self.matrix.line(k), k * self.panels.width
-            ahead = self.matrix.line(k + AHEAD)
+            step, down = self.matrix.step(k), k * self.panels.width
+            ahead = self.matrix.step(k + AHEAD)
             with self._each(0, count) as (first, panel):
                 ahead.prefetch(first)
-                matrix, target = line + first, panel + down
+                source, target = step + first, panel + down
                 for position, lanes in _register_runs(self.panels.width, self.matrix.lanes):
-                    target.store(position, matrix.load(position, lanes).cast(target.dtype))
+                    target.store(position, source.load(position, lanes, target.dtype))
 
     def _copy_edge(self, first: Expr, panel: Pointer) -> None:
         """A micro-panel at the edge, which the matrix fills in part."""
         positions = self._positions(first)
         with for_each(self.depth.emit, 0, self.depth) as k:
-            line, down = self.matrix.line(k), k * self.panels.width
+            step, down = self.matrix.step(k), k * self.panels.width
             for column, position in enumerate(positions):
-                element = line[position].cast(panel.dtype)
-                panel[down + column] = element
+                panel[down + column] = step.load(position, 1, panel.dtype)
 
     def _positions(self, first: Expr) -> list[Expr]:
         """The rows or columns of a micro-panel: the last one again beyond the end."""

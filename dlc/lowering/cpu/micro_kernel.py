@@ -6,8 +6,8 @@ left operand. The shape is chosen so that sums, one panel row and one broadcast 
 (`dlc.passes.kernel.panel_width`). Products of few rows take several panels at a time instead: they need
 enough independent additions to hide their latency, and four streams from memory are faster than one.
 
-Integers of 16 bits are multiplied in pairs: an element is two of them, which fill a lane of i32, and a step
-is two steps of k.
+Numbers of 16 bits, i16 and where the processor can bf16, are multiplied in pairs: an element is two of
+them, which fill a lane of i32, and a step is two steps of k.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ class Shape:
     panels: int
     registers: int
     register: VectorType
+    """Of sums."""
+    factors: DType
+    """What rows and panels have: I32 for pairs, else numbers of the dtype of the sums."""
     fma: bool
 
     @property
@@ -57,7 +60,9 @@ class Shape:
         return self.panels * self.registers
 
 
-def shape_for(dtype: DType, m: Size, panel: int, beside: Size, cpu: CpuTarget) -> Shape:
+def shape_for(
+    dtype: DType, m: Size, panel: int, beside: Size, cpu: CpuTarget, *, pairs: bool = False
+) -> Shape:
     """The micro-tile for a product of `m` rows with panels of `panel` columns on the target.
 
     `beside` counts the panels that it may take together: those of a group, or of all columns.
@@ -70,7 +75,7 @@ def shape_for(dtype: DType, m: Size, panel: int, beside: Size, cpu: CpuTarget) -
     panels = min(max(sums // (rows * registers), 1), MAX_PANELS)
     if isinstance(beside, int):
         panels = min(panels, max(beside, 1))
-    return Shape(rows, panels, registers, register, cpu.fma)
+    return Shape(rows, panels, registers, register, I32 if pairs else dtype, cpu.fma)
 
 
 Sums = list[Expr]
@@ -147,7 +152,7 @@ def _step(
 
 
 def _add(shape: Shape, single: Expr, other: Expr, sum: Expr) -> Expr:
-    if shape.register.dtype is I32:
+    if shape.factors is I32:
         return dot_pairs(single, other, sum)
     return fma(single, other, sum) if shape.fma else single * other + sum
 

@@ -149,7 +149,7 @@ class _PackedProduct(ProductTiles):
             if number:
                 last = across - 1
                 panel = smaller(p + number, last)
-            panels.append((rhs + panel * stride).of(self.product.accumulator))
+            panels.append((rhs + panel * stride).of(self.shape.factors))
         return panels
 
 
@@ -180,7 +180,7 @@ class _PackedGemm(_PackedProduct):
         last = start.bottom - 1
         stride = self.writer.stride(0, len(self.op.domain) - 2)
         rows = [
-            (self.lhs + smaller(start.row + number, last) * stride).of(self.op.accumulator)
+            (self.lhs + smaller(start.row + number, last) * stride).of(self.shape.factors)
             for number in range(shape.rows)
         ]
         depth = self.writer.size(self.depth, "inner")
@@ -344,7 +344,7 @@ class _PackedConv(_PackedProduct):
         Without `w` it is the first tap of the row.
         """
         writer = self.writer
-        picture, blank = writer.pointer(0), writer.pointer(2).of(self.op.accumulator)
+        picture, blank = writer.pointer(0), writer.pointer(2).of(self.shape.factors)
         down = h * self.op.dilations[0]
         move = down * writer.stride(0, 1)
         along: Expr | None = None
@@ -353,7 +353,7 @@ class _PackedConv(_PackedProduct):
             move = move + along * writer.stride(0, 2)
         pointers: list[Pointer] = []
         for pixel in pixels:
-            pointer = (picture + (pixel.offset + move)).of(self.op.accumulator)
+            pointer = (picture + (pixel.offset + move)).of(self.shape.factors)
             inside = self._inside((pixel.row, pixel.column), (down, along))
             pointers.append(select_pointer(inside, pointer, blank))
         return pointers

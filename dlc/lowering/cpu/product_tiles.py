@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects.expr import Expr, Pointer, index, minimum
-from dlc.dialects.kernel.product_schedule import Packed, PackedPairs, PackInline
+from dlc.dialects.kernel.product_schedule import Packed, PackedPairs, PackInline, PackPairsInline
 from dlc.dialects.kernel.products import Conv, Gemm, panel_count
 from dlc.ir.dims import Size, floor_divide
 from dlc.ir.passes import Context
@@ -49,13 +49,16 @@ class ProductTiles:
         # The panels of two groups are multiplied by different rows.
         beside = 1 if self.groups > 1 else panel_count(op.columns, columns)
         self.cpu = cpu_of(context.options)
-        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], columns, beside, self.cpu)
+        self.pairs = isinstance(op.schedule, PackedPairs | PackPairsInline)
+        self.shape: Shape = shape_for(
+            op.accumulator, op.domain[-2], columns, beside, self.cpu, pairs=self.pairs
+        )
         lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
 
     def steps(self, depth: Size) -> Size:
         """The steps of the micro-kernel for products over `depth` of k."""
-        return floor_divide(depth, 2) if isinstance(self.product.schedule, PackedPairs) else depth
+        return floor_divide(depth, 2) if self.pairs else depth
 
     @property
     def groups(self) -> int:

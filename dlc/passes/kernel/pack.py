@@ -13,7 +13,14 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import LARGEST_I32
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.attention import Attention
-from dlc.dialects.kernel.product_schedule import Blas, Packed, PackedPairs, PackInline, Winograd
+from dlc.dialects.kernel.product_schedule import (
+    Blas,
+    Packed,
+    PackedPairs,
+    PackInline,
+    PackPairsInline,
+    Winograd,
+)
 from dlc.dialects.kernel.products import Conv, Gemm, Product, panel_count
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Op, Value
@@ -22,6 +29,7 @@ from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import F16, F32, F64, I32
 from dlc.passes.graph.device_placement import kernels_on_gpu
+from dlc.passes.kernel.fold_bf16 import in_pairs
 from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
 from dlc.passes.kernel.panel_width import panel_columns
@@ -54,7 +62,8 @@ def pack(module: Op, context: Context) -> None:
             columns = _columns(op, op.inner, cpu)
             narrow = kernel.array_type(op.rhs).dtype is not kernel.array_type(op.lhs).dtype
             if narrow or (_stored(op.rhs) is None and not _is_loop_invariant(op.rhs)):
-                op.attributes["schedule"] = PackInline(columns)
+                kind = PackPairsInline if in_pairs(op) else PackInline
+                op.attributes["schedule"] = kind(columns)
             else:
                 _use_panels(op, _packed(op, columns), module)
 
@@ -115,8 +124,9 @@ def _convolution(op: Conv, module: Module, context: Context) -> None:
 
 
 def _packed(op: Product, columns: int) -> Packed:
-    """Panels for the dtype of a product: integers are multiplied in pairs."""
-    return PackedPairs(columns) if op.accumulator is I32 else Packed(columns)
+    """Panels for the dtype of a product: integers, and where it pays bf16, are multiplied in pairs."""
+    pairs = op.accumulator is I32 or (isinstance(op, Gemm) and in_pairs(op))
+    return PackedPairs(columns) if pairs else Packed(columns)
 
 
 def _as_im2col_product(op: Conv, rewriter: Rewriter) -> None:
