@@ -12,6 +12,7 @@ from dlc.driver.source.open import read_ir
 from dlc.ir.log import Decision
 from dlc.ir.passes import PASSES, Context, Manager, Options, parse_passes
 from dlc.target import Target
+from dlc.target.cpu import CpuTarget
 from dlc.target.gpu import GpuTarget
 from dlc.text.ir.short import print_short
 from tests.cases.golden import Case
@@ -30,7 +31,7 @@ def run_case(case: Case) -> str:
 
 
 def options_of(texts: Mapping[str, str]) -> Options:
-    """What passes are told: Python's literals, the GPU that is the target; anything else is a string."""
+    """What passes are told: Python's literals, the target (`sm_80`, `cpu:znver5`), other texts."""
     known = {field.name for field in fields(Options)}
     assert texts.keys() <= known, f"passes are told {', '.join(sorted(known))}"
     told = {name: _value(name, text) for name, text in texts.items()}
@@ -38,6 +39,8 @@ def options_of(texts: Mapping[str, str]) -> Options:
 
 
 def _value(name: str, text: str) -> object:
+    if name == "target" and text.startswith("cpu:"):
+        return Target(CpuTarget.named(text.removeprefix("cpu:")))
     if name == "target":
         return Target.all_on(GpuTarget.named(text))
     try:
