@@ -113,11 +113,14 @@ def _wide(type: TensorType) -> TensorType:
 def _added(
     at: Trace, totals: Sequence[Value], values: Sequence[Value], weight: int | None
 ) -> list[Value]:
-    """The sums with the values of one more microbatch, each times its weight if there is one."""
+    """The sums with the values of one more microbatch, each times its weight if there is one.
+
+    What counts nothing is not added: its mean over no examples is NaN.
+    """
     wide = [convert(at, v, dtype_of(total)) for v, total in zip(values, totals, strict=True)]
     if weight is not None:
         by = wide[weight]
-        wide = [v if k == weight else _times(at, v, by) for k, v in enumerate(wide)]
+        wide = [v if k == weight else _weighted(at, v, by) for k, v in enumerate(wide)]
     return [at(array.Add(total, v)) for total, v in zip(totals, wide, strict=True)]
 
 
@@ -134,6 +137,14 @@ def _means(
         convert(at, total if k == weight else _times(at, total, part), dtype_of(value))
         for k, (total, value) in enumerate(zip(totals, like, strict=True))
     ]
+
+
+def _weighted(at: Trace, value: Value, weight: Value) -> Value:
+    """A value times its weight; 0 for a weight of 0, whatever the value."""
+    counts = at(array.Compare(weight, array.constant_like(at, 0, weight), "ne"))
+    same = broadcast_to(at, counts, tensor_type(value).shape)
+    zero = array.constant_like(at, 0, value)
+    return at(array.Select(same, _times(at, value, weight), zero))
 
 
 def _times(at: Trace, value: Value, factor: Value) -> Value:

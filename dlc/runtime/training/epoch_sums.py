@@ -34,11 +34,12 @@ class EpochSums:
         """What all steps so far count."""
 
     def add(self, losses: Mapping[str, float], count: int) -> None:
-        """Add the numbers of a step with so many examples."""
+        """Add the numbers of a step with so many examples; means over nothing are NaN, and count nothing."""
         weight = losses.get(WEIGHT, count)
         for name, value in losses.items():
             if name != WEIGHT:
-                self._totals[name] = self._totals.get(name, 0.0) + value * weight
+                share = value * weight if weight else 0.0
+                self._totals[name] = self._totals.get(name, 0.0) + share
         self.weight += weight
 
     def means(self) -> dict[str, float]:

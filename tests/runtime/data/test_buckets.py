@@ -134,6 +134,19 @@ def test_means_of_epochs_and_microbatches_count_elements() -> None:
         np.testing.assert_allclose(trained(four)[name], value, rtol=1e-5, atol=1e-6)
 
 
+def test_batches_without_elements_count_nothing() -> None:
+    (whole,) = dlc.buckets(only_x(16), sizes=[16], batch=16, pad=PAD, mask="seen")
+    empty = {**whole, "seen": np.where(np.arange(16)[:, None] < 4, False, whole["seen"])}
+    rest = {name: array[4:] for name, array in whole.items()}
+    four, three = trainer(4), trainer(3)
+    assert four.step(**empty) == pytest.approx(three.step(**rest), rel=1e-5)
+    for name, value in trained(three).items():
+        np.testing.assert_allclose(trained(four)[name], value, rtol=1e-5, atol=1e-6)
+    nothing = {name: array[:4] for name, array in empty.items()}
+    frozen = trainer()
+    assert frozen.evaluate([nothing, rest])["loss"] == frozen.evaluate([rest])["loss"]
+
+
 def test_a_training_resumed_in_the_midst_of_an_epoch_equals_a_whole_one(tmp_path: Path) -> None:
     made = dlc.buckets(only_x(40), sizes=SIZES, batch=3, pad=PAD, mask="seen")
     whole = trainer()
