@@ -7,6 +7,12 @@ from typing import Final
 
 __all__ = ["attribute_help", "name_help", "parameter_help"]
 
+
+def _of_nn(layer: str, *names: str) -> dict[str, str]:
+    """Other names of a layer of the library."""
+    return dict.fromkeys(names, f"{layer}, with import nn ({layer})")
+
+
 _NAMES: Final = {
     "float": "f32(x)",
     "double": "f64(x)",
@@ -25,6 +31,29 @@ _NAMES: Final = {
     "concatenate": "concat([a, b])",
     "expand_dims": "x[new, ..]",
     "unsqueeze": "x[new, ..]",
+    "cat": "concat([a, b])",
+    "mm": "a @ b",
+    "bmm": "a @ b",
+    "var": "variance(x)",
+    "std": "sqrt(variance(x))",
+    "Sequential": "chain(Linear(4, 8), relu)",
+    "ModuleList": "L * Block(...) for L equal layers, or [Block(4), Block(8)]",
+    "Parameter": "param w: f32[4, 8] as a member of the module",
+    "Module": "module Net(...) { ... }",
+    **dict.fromkeys(
+        ("ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax"), "the function: relu, gelu"
+    ),
+    **dict.fromkeys(("CrossEntropyLoss", "NLLLoss"), "mean(cross_entropy(logits, labels))"),
+    "MSELoss": "import nn (mse), and mse(x, y)",
+    "BCEWithLogitsLoss": "import nn (bce), and bce(logits, target)",
+    **_of_nn("BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
+    **_of_nn("Dropout", "Dropout2d"),
+    **_of_nn("InstanceNorm", "InstanceNorm2d"),
+    **_of_nn("MaxPool", "MaxPool1d", "MaxPool2d", "MaxPool3d"),
+    **_of_nn("AvgPool", "AvgPool1d", "AvgPool2d", "AvgPool3d"),
+    **_of_nn("GlobalAvgPool", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d"),
+    **_of_nn("unit_rows", "normalize"),
+    **_of_nn("Attention", "MultiheadAttention"),
 }
 _ATTRIBUTES: Final = {
     "T": "transpose(x)",

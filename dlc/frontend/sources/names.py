@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dlc.errors import Diagnostic, Label
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.builtins.registry import BUILTINS
+from dlc.frontend.elaboration.other_languages import name_help
 from dlc.frontend.elaboration.problems import MAX_PROBLEMS, Problems
 from dlc.frontend.elaboration.types import other_dtype
 from dlc.frontend.expressions.basic import unknown_name
@@ -293,6 +294,8 @@ class _Resolver:
             help = f"write {member} alone, without {node.name}"
         elif member in library_names():
             help = f"import it: import nn ({member}), and write {member}"
+        elif member is not None:
+            help = name_help(member) or help
         self.found.append(Diagnostic(found.code, found.message, found.place, (), help))
 
     def _children(self, node: ast.Node, names: Names) -> None:

@@ -60,6 +60,8 @@ MISTAKES = [
         "nothing is called nn",
         "import it: import nn (Dropout)",
     ),
+    ("return BatchNorm2d(4)(x)", "D0201", "nothing is called BatchNorm2d", "import nn (BatchNorm)"),
+    ("return torch.cat([x, x])", "D0201", "nothing is called torch", "write concat([a, b])"),
     ("return head(x[:, None] @ w)", "D0201", "nothing is called None", "x[:, new]"),
     ("return x, w", "D0110", "the end of the result", "return (a, b)"),
     ("return head(cross_entropy(x, x[:, 0]))", "D0302", "are distributions", "i32(labels)"),
