@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -82,6 +83,12 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     version; ArtifactError (D0503) if it is damaged.
     """
     name = os.fspath(path)
+    if Path(name).suffix.lower() == ".dlc":
+        raise UsageError(
+            f"{name} is a compiled model, and no checkpoint",
+            code="D0548",
+            help='write checkpoint = file("NAME.safetensors") in train, and resume from that file',
+        )
     file = map_file(path)
     readers = safetensors.entries(file, name)
     text = safetensors.metadata(file, name).get(_KEY)

@@ -101,8 +101,8 @@ def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:
 def _reader(name: str) -> Callable[[memoryview, str], Mapping[str, Callable[[], Tensor]]]:
     reader = _READERS.get(Path(name).suffix.lower())
     if reader is None:
-        raise UsageError(
-            f"{name} is not a file of arrays that dlc reads",
-            help=f"use one of {', '.join(_READERS)}, or the .json that is the index of several",
-        )
+        help = f"use one of {', '.join(_READERS)}, or the .json that is the index of several"
+        if Path(name).suffix.lower() == ".dlc":
+            help = "it is a compiled model: run it itself, or train with -o NAME.safetensors"
+        raise UsageError(f"{name} is not a file of arrays that dlc reads", help=help)
     return reader

@@ -369,3 +369,9 @@ def test_mutated_weight_files_give_typed_errors_only() -> None:
 @pytest.mark.long
 def test_ten_thousand_mutated_files_of_each_kind_give_typed_errors_only() -> None:
     assert survive(seed=2, count=40_000) > 5000
+
+
+def test_a_compiled_model_is_no_file_of_arrays_and_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "net.dlc").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"train with -o NAME.safetensors"):
+        open_weights(tmp_path / "net.dlc")
