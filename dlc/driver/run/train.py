@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dlc.driver.compile.compile import Report, compile_model
-from dlc.driver.compile.data_parallel import divide_batches
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
+from dlc.driver.compile.rank_programs import add_rank_programs
 from dlc.driver.compile.settings import Settings
+from dlc.driver.compile.shard import shard
 from dlc.driver.run.calls import Arguments
 from dlc.driver.run.interpret import evaluate_arguments
 from dlc.driver.run.request import CompileRequest, CompileResult, make_artifact
@@ -27,11 +31,12 @@ from dlc.frontend.training.entries import MOST
 from dlc.ir.passes import Manager
 from dlc.passes.graph.autodiff import autodiff
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
-from dlc.runtime.artifact.manifest import STEP, Training
+from dlc.runtime.artifact.manifest import DATA, STEP, Training
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
 from dlc.runtime.ranks.agreement import check_same, digest_of, made_once
 from dlc.runtime.ranks.links import ranks_of
+from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
 from dlc.runtime.training.trained_artifact import (
@@ -148,14 +153,17 @@ class TrainingPlan:
         named = (self.facts.data.path, self.facts.data.test_path)
         return [os.path.join(self.folder, path) for path in named if path]
 
-    def trainer(self, threads: int | None = None, comm: object = None) -> tuple[Trainer, Report]:
+    def trainer(
+        self, threads: int | None = None, comm: object = None, split: Shard | None = None
+    ) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that.
 
-        `comm` is the communicator of the ranks that train together.
+        `comm` is the communicator of the ranks that train together, `split` says of which arrays each rank
+        has a part. Raises UsageError (D0905) for a `split` of what is compiled.
         """
         report = Report()
-        artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm)))
-        check_same(comm, self._facts_of_ranks())
+        artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm), split))
+        check_same(comm, {**self._facts_of_ranks(), "way of splitting arrays": split})
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
         if self.resume is not None:
@@ -182,15 +190,21 @@ class TrainingPlan:
             "number of epochs": facts.epochs,
         }
 
-    def artifact(self, report: Report, ranks: int = 1) -> Artifact:
+    def artifact(self, report: Report, ranks: int = 1, split: Shard | None = None) -> Artifact:
         """The artifact that trains, compiled where it is not; the report gains what is to be said."""
         match self.source:
             case Artifact() as artifact:
+                if split is not None:
+                    raise _is_compiled(self.request, option("shard"))
                 return artifact
             case model:
                 request = self.request
                 if ranks > 1:
-                    divide_batches(model.module, self.facts, ranks)
+                    mesh = {DATA: ranks}
+                    splits = shard(model.module, self.facts, mesh, split)
+                    facts = self.facts._replace(splits=splits)
+                    model.training = facts
+                    add_rank_programs(model.module, facts, mesh)
                 settings = placed_here(request.settings, model.module, request.device)
                 artifact = compile_model(model, settings, request.weights, report=report)
                 report.notes = (*model.remarks, *report.notes)
@@ -231,10 +245,9 @@ def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
 
 
 def make_trained(
-    request: CompileRequest, trainer: Trainer, *, average: bool = True
+    request: CompileRequest, weights: Mapping[str, NDArray[np.generic]]
 ) -> CompileResult:
-    """The artifact with the model's entry points and the trained weights, or their averages."""
-    weights = trainer.trained(average=average)
+    """The artifact with the model's entry points and these weights, as `Trainer.trained` gives them."""
     return make_artifact(replace(without_own(request), weights=weights))
 
 
@@ -295,15 +308,19 @@ def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
     if request.settings.dims:
         others.append(option("dims"))
     if others:
-        raise UsageError(
-            f"{request.path} is compiled: {others[0]} cannot be set any more",
-            code="D0905",
-            help="train the text of the model",
-        )
+        raise _is_compiled(request, others[0])
     if facts is None or not request.parameters:
         return artifact
     manifest = artifact.manifest._replace(training=_changed(facts, request.parameters))
     return replace(artifact, manifest=manifest)
+
+
+def _is_compiled(request: CompileRequest, name: str) -> UsageError:
+    return UsageError(
+        f"{request.path} is compiled: {name} cannot be set any more",
+        code="D0905",
+        help="train the text of the model",
+    )
 
 
 def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from dlc.dialects import array, nn
-from dlc.dialects.array.elementwise import is_number
+from dlc.dialects.array.elementwise import Elementwise, is_number
 from dlc.dialects.comm import Collective
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, evaluate, names
@@ -32,6 +32,11 @@ _PRODUCTS = (
 """Operations that multiply each element of one operand by several of another."""
 
 
+def _is_fused(op: Op | None) -> bool:
+    """Whether an operation becomes part of the formula of a kernel."""
+    return isinstance(op, Elementwise | array.Compare | array.Select | array.Broadcast | array.Fill)
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
     """The costs, in picoseconds, along an axis of a mesh with so many ranks."""
@@ -45,6 +50,11 @@ class Costs:
         if isinstance(op, Collective):
             return self._sent(self._bytes(op.operands[0].type))
         moved = sum(self._bytes(value.type) for value in (*op.operands, *op.results))
+        if _is_fused(op):
+            # Values that only formulas make and read stay in registers.
+            read = [value for value in op.operands if not _is_fused(value.op)]
+            written = [v for v in op.results if not all(_is_fused(use) for use in v.uses)]
+            moved = sum(self._bytes(value.type) for value in (*read, *written))
         time = float(self.cpu.memory_byte * moved)
         if rule is not None and isinstance(op, _PRODUCTS):
             time += self.cpu.product * self._products(op, rule)

@@ -9,10 +9,11 @@ from one placement to another. What the function computes stays the same.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dlc.dialects import func
+from dlc.dialects import flow, func
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.interface import bounds_attribute
@@ -27,6 +28,7 @@ from dlc.passes.sharding.assign import Assignment, assign
 from dlc.passes.sharding.costs import Costs
 from dlc.passes.sharding.find_rule import has_rule, local_attributes
 from dlc.passes.sharding.placement import (
+    PARTIAL,
     REPLICATED,
     Placement,
     Shard,
@@ -115,6 +117,9 @@ class Partition:
 
     def __init__(self, function: func.Func, axis: Axis, context: Context) -> None:
         self.function, self.axis, self.context = function, axis, context
+        self.passing = set[Value]()
+        """Weights and states, and slices of them. Of those that are split the rank has the whole only where
+        it is used, not from the forward to the backward pass: it is gathered for each operation."""
 
     def run(self, splits: Sequence[Placement]) -> None:
         """Give the function the body that a rank runs; `splits` places arguments, then results."""
@@ -123,6 +128,8 @@ class Partition:
         self._divide_dims(splits[:count])
         costs = Costs(self.axis.ranks, cpu_of(self.context.options).costs, function.bounds)
         body = function.body
+        updated = [body.arguments[index] for index in function.updates.values()]
+        self.passing.update(updated)
         local = self.block(body, assign(body, splits[:count], splits[count:], costs))
         for old, new in zip(body.arguments, local.arguments, strict=True):
             self._follow(old, new, old.type is new.type)
@@ -182,6 +189,7 @@ class Partition:
                 block.arguments, local.arguments, assignment.arguments, strict=True
             )
         }
+        wanted = _wanted(block, assignment)
         for op in block:
             emit = Builder(local, op.location)
             if op.terminator:
@@ -190,6 +198,7 @@ class Partition:
                 continue
             strategy = assignment.strategies[op]
             operands = self._brought(emit, op.operands, strategy.operands, have)
+            self._pass_on(op)
             regions = [
                 self.block(region, inner)
                 for region, inner in zip(op.regions, assignment.regions.get(op, ()), strict=True)
@@ -204,7 +213,19 @@ class Partition:
                 value.name = old.name
                 have[old] = {place: value}
                 self._follow(old, value, place is REPLICATED)
+                if place is PARTIAL and len(wanted[old]) == 1:
+                    # Summed at once: then the rank needs the memory of its part only.
+                    self._brought(emit, [old], list(wanted[old]), have)
         return local
+
+    def _pass_on(self, op: Op) -> None:
+        """Note what regions of an operation have of weights and states."""
+        for region in op.regions if isinstance(op, flow.Scan | flow.While | flow.If) else ():
+            outer = op.operands[1:] if isinstance(op, flow.If) else op.operands
+            inner = region.arguments[1:] if isinstance(op, flow.Scan) else region.arguments
+            self.passing.update(
+                [one for other, one in zip(outer, inner, strict=True) if other in self.passing]
+            )
 
     def _local(self, value: Value, place: Placement) -> TensorType:
         return local_type(tensor_type(value), place, self.axis.ranks)
@@ -222,10 +243,12 @@ class Partition:
             known = have[value]
             if place not in known:
                 first = next(iter(known))
-                known[place] = reshard(
-                    emit, known[first], tensor_type(value), first, place, self.axis
-                )
+                there = reshard(emit, known[first], tensor_type(value), first, place, self.axis)
                 self.context.log.did(f"go from {first} to {place}", value, axis=self.axis.name)
+                if value in self.passing and place is REPLICATED:
+                    found.append(there)
+                    continue
+                known[place] = there
             found.append(known[place])
         return found
 
@@ -236,6 +259,16 @@ class Partition:
         else:
             reason = f"each rank along {self.axis.name} has a part of it"
             self.context.values.replaced(old, None, Gone(reason))
+
+
+def _wanted(block: Block, assignment: Assignment) -> Mapping[Value, set[Placement]]:
+    """The placements in which the operations of a block, and its end, want each value."""
+    wanted: defaultdict[Value, set[Placement]] = defaultdict(set)
+    for op in block:
+        places = assignment.ends if op.terminator else assignment.strategies[op].operands
+        for value, place in zip(op.operands, places, strict=True):
+            wanted[value].add(place)
+    return wanted
 
 
 def _made(

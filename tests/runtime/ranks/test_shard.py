@@ -1,0 +1,28 @@
+"""Training by ranks that each have a part of the states, gradients or weights: as one process trains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc.runtime.ranks.mesh import Mesh
+from dlc.runtime.ranks.parts import Shard
+from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
+from tests.runtime.ranks.trainings import artifact, batches_of, losses, model_of
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("split", ["optimizer", "weights"])
+@pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn", "char_gpt", "lstm"])
+def test_the_losses_are_those_of_one_process(name: str, split: Shard, ranks: int) -> None:
+    model = model_of(name)
+    batches = batches_of(model)
+    alone = losses(artifact(model, 1), batches, None)
+    made = artifact(model, ranks, split)
+
+    def work(at: SimulatedRanks) -> list[float]:
+        return losses(made, batches, at)
+
+    by_rank = run_simulated(Mesh({"data": ranks}), work)
+    assert all(found == by_rank[0] for found in by_rank)
+    np.testing.assert_allclose(by_rank[0], alone, rtol=1e-6 if name != "digits_cnn" else 1e-5)
