@@ -27,6 +27,7 @@ from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
+from dlc.runtime.training.rank_memory import RankMemory
 from dlc.runtime.training.trainer import Trainer
 from dlc.runtime.training.watching import best, best_path, measure
 
@@ -116,6 +117,8 @@ def command(
         check_same(comm, {"data": _digest(examples), "test data": _digest(examples.test)})
         if is_first(comm):
             notes(report.notes)
+            if trainer.facts.splits:
+                note(_memory(trainer.memory(examples)))
         if check_nan:
             trainer.remember_steps()
         try:
@@ -167,6 +170,14 @@ def _split(shard: Shard | None, comm: object, *, check_nan: bool) -> Shard | Non
             help="leave out one of both",
         )
     return shard
+
+
+def _memory(found: RankMemory) -> str:
+    """The line on the memory of a rank that has parts of weights and states."""
+    arrays, whole, step = (f"{size / (1 << 20):.3g} MiB" for size in found[:3])
+    names = ", ".join(found.kept_whole[:3]) + (", ..." if len(found.kept_whole) > 3 else "")
+    kept = f"; {names} stay whole, as the ranks divide no axis" if names else ""
+    return f"a rank holds {arrays} of {whole} of weights and states, and a step takes {step}{kept}"
 
 
 def _digest(data: Dataset | None) -> str:

@@ -69,6 +69,13 @@ class StepCall:
         self.outputs = [output.name for output in entry.outputs if not output.updates]
         assert updates <= set(weights), "only weights are updated"
 
+    def of_rank(self, examples: int) -> tuple[EntryPoint, int]:
+        """The function that takes this rank's part of so many examples, and the number of parts."""
+        share = self._share
+        if share is None or examples % share.parts:
+            return self.entry, 1
+        return share.entry, share.parts
+
     def inputs_of(self, batch: Batch) -> Batch:
         """The inputs of this function in a batch, which has those of both functions."""
         return {item.name: batch[item.name] for item in self.batch_inputs}

@@ -49,6 +49,7 @@ from dlc.runtime.training.divergence import (
 )
 from dlc.runtime.training.history import TEST, History
 from dlc.runtime.training.progress import Progress
+from dlc.runtime.training.rank_memory import RankMemory, rank_memory
 from dlc.runtime.training.rank_parts import parts_of
 from dlc.runtime.training.step_call import first_examples
 from dlc.runtime.training.stepper import Stepper, examples_in
@@ -353,6 +354,10 @@ class Trainer(Stepper):
         if first is not None:
             raise diverged_error(first)
         self._state.seen = self.steps
+
+    def memory(self, data: Dataset) -> RankMemory:
+        """The memory that the weights, the states and a step with a batch of this data need."""
+        return rank_memory(self._weights, self._step, self._facts, data)
 
     def first_of_ranks(self, own: T | None) -> T | None:
         """The first that is not None of what the ranks hand over, if they have parts; else `own`."""
