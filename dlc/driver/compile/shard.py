@@ -16,20 +16,23 @@ from dlc.dialects.func import Func
 from dlc.ir.types import TensorType
 from dlc.passes.sharding.partition import Splits
 from dlc.passes.sharding.placement import is_divided
-from dlc.runtime.artifact.manifest import DATA, EVALUATE, STEP, Training
+from dlc.runtime.artifact.manifest import DATA, EVALUATE, STEP
 from dlc.runtime.ranks.parts import Shard
 
 _KEPT = (weight.OPTIMIZER, weight.AVERAGE)
 
 
-def shard(
-    module: Module, facts: Training, mesh: Mapping[str, int], split: Shard | None
-) -> dict[str, Splits]:
-    """The splits of the weights and states of a training, by name, without those that stay whole."""
-    splits: dict[str, Splits] = {name: dict(own) for name, own in facts.splits.items()}
-    if split is None or DATA not in mesh:
+def shard(module: Module, mesh: Mapping[str, int], split: Shard | None) -> dict[str, Splits]:
+    """The splits of the weights and states of a training, by name, without those that stay whole.
+
+    They are what the text says, and along `data` what `split` asks for; the mesh has this axis then.
+    """
+    arrays = arrays_of(module)
+    splits = {name: _declared(module, name, type) for name, type in arrays.items()}
+    splits = {name: own for name, own in splits.items() if own}
+    if split is None:
         return splits
-    for name, type in arrays_of(module).items():
+    for name, type in arrays.items():
         if split == "weights" or name.startswith(_KEPT):
             own = dict(splits.get(name, {}))
             axis = _axis(type, _stacked(module, name), own, mesh[DATA])
@@ -51,15 +54,30 @@ def arrays_of(module: Module) -> dict[str, TensorType]:
     return {name: type for name, type in found.items() if name in sources}
 
 
+def _declared(module: Module, name: str, type: TensorType) -> Splits:
+    """What the text says of an array: of a state of the same shape as its weight, what it says of that."""
+    owner = _owner(module, name)
+    if owner is None or owner.type.shape != type.shape:
+        return {}
+    pairs = [text.split() for text in owner.splits]
+    return {mesh_axis: int(axis) for mesh_axis, axis in pairs}
+
+
 def _stacked(module: Module, name: str) -> int:
     """How many leading axes of an array count blocks: those of the weight that it is kept for."""
+    owner = _owner(module, name)
+    return 0 if owner is None else owner.stacked
+
+
+def _owner(module: Module, name: str) -> weight.Source | None:
+    """The weight that a state is kept for, or itself."""
     owner = name
     if name.startswith(_KEPT):
         owner = name.partition(".")[2].rpartition(":")[2]
         while module.symbol(owner) is None and "." in owner:
             owner = owner.rpartition(".")[0]
     source = module.symbol(owner)
-    return source.stacked if isinstance(source, weight.Source) else 0
+    return source if isinstance(source, weight.Source) else None
 
 
 def _axis(type: TensorType, stacked: int, own: Splits, ranks: int) -> int | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.dialects.text_mesh import read_text_mesh
 from dlc.driver.compile.compile import Report, compile_model
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
@@ -23,7 +24,7 @@ from dlc.driver.run.watch import Watch
 from dlc.driver.source.open import open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import Weights
-from dlc.errors import CallError, UsageError
+from dlc.errors import CallError, Diagnostic, ModelError, UsageError
 from dlc.errors.options import option
 from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training.blocks import BlockName
@@ -200,8 +201,8 @@ class TrainingPlan:
             case model:
                 request = self.request
                 if ranks > 1:
-                    mesh = {DATA: ranks}
-                    splits = shard(model.module, self.facts, mesh, split)
+                    mesh = _mesh(model, ranks, split)
+                    splits = shard(model.module, mesh, split)
                     facts = self.facts._replace(splits=splits)
                     model.training = facts
                     add_rank_programs(model.module, facts, mesh)
@@ -313,6 +314,33 @@ def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
         return artifact
     manifest = artifact.manifest._replace(training=_changed(facts, request.parameters))
     return replace(artifact, manifest=manifest)
+
+
+def _mesh(model: SourceModel, ranks: int, split: Shard | None) -> Mapping[str, int]:
+    """The mesh that the text declares; without one the ranks divide batches.
+
+    Raises ModelError (D0936) where that has another number of ranks, UsageError (D0901) where no axis is
+    there to split along.
+    """
+    declared = read_text_mesh(model.module)
+    if declared is None:
+        return {DATA: ranks}
+    shape = ", ".join(f"{name} = {size}" for name, size in declared.axes.items())
+    if declared.size != ranks:
+        diagnostic = Diagnostic(
+            "D0936",
+            f"the mesh {shape} has {declared.size} ranks, and {ranks} run",
+            declared.place,
+            help=f"write --ranks {declared.size}, or change the mesh",
+        )
+        raise ModelError([diagnostic], sources=model.texts)
+    if split is not None and DATA not in declared.axes:
+        raise UsageError(
+            f"{option('shard')} splits along the axis {DATA} of the mesh, which is {shape}",
+            code="D0901",
+            help=f"write mesh {DATA} = 2, {shape}, or split the weights in the text",
+        )
+    return declared.axes
 
 
 def _is_compiled(request: CompileRequest, name: str) -> UsageError:
