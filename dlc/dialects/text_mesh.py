@@ -18,7 +18,7 @@ __all__ = ["TextMesh", "attach_text_mesh", "read_text_mesh"]
 
 _ATTRIBUTE = "dlc.text_mesh"
 _AXIS = re.compile(r"(\w+) = ([1-9][0-9]{0,6})")
-_PLACE = re.compile(r"at (.+):([0-9]{1,10}):([0-9]{1,10})-([0-9]{1,10})")
+_PLACE = re.compile(r"at (.*):([0-9]{1,10}):([0-9]{1,10})-([0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True)

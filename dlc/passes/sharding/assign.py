@@ -9,7 +9,7 @@ A value that several operations want in another placement is converted once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -17,6 +17,7 @@ from dlc.dialects import array, flow
 from dlc.dialects.array.elementwise import is_number
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
+from dlc.passes.sharding.by_rows import row_strategies
 from dlc.passes.sharding.costs import Costs
 from dlc.passes.sharding.find_rule import rule_of
 from dlc.passes.sharding.placement import PARTIAL, REPLICATED, Placement, Shard, allows
@@ -24,6 +25,8 @@ from dlc.passes.sharding.rule import Strategy, strategies
 
 SWEEPS = 4
 """How often all operations of a block are looked at again."""
+STARTS = 16
+"""How many operations of a group that hands on partial sums are tried as the first that has the sum."""
 TRIALS = 4
 """How many placements of a loop's carried values are tried before all are replicated."""
 
@@ -82,7 +85,7 @@ class _Search:
         rule, ranks = rule_of(op), self.costs.ranks
         work = self.costs.work(op, rule)
         found: list[tuple[Strategy, float]] = []
-        for strategy in strategies(op, rule):
+        for strategy in (*strategies(op, rule), *row_strategies(op)):
             pairs = [
                 *zip(op.operands, strategy.operands, strict=True),
                 *zip(op.results, strategy.results, strict=True),
@@ -147,43 +150,57 @@ class _Search:
         return best != now
 
     def _groups(self) -> list[list[Op]]:
-        """Operations that are split along the same axis, and hand on or read the same values split so."""
+        """Operations that are split along the same axis, and hand on or read the same values split so.
+
+        Those that hand on partial sums are groups, too.
+        """
         group_of: dict[Op, list[Op]] = {}
-        first: dict[tuple[Value, int], Op] = {}
+        first: dict[tuple[Value, Placement], Op] = {}
         for op in self.choices:
             strategy = self.found.strategies[op]
-            axis = _only_axis(strategy)
-            if axis is None:
+            way = _way(strategy)
+            if way is None:
                 continue
             own = group_of[op] = [op]
             for value, place in zip(
                 (*op.operands, *op.results), (*strategy.operands, *strategy.results), strict=True
             ):
-                if not isinstance(place, Shard):
+                if place != way:
                     continue
-                other = group_of[first.setdefault((value, axis), op)]
+                other = group_of[first.setdefault((value, way), op)]
                 if other is not own:
                     own, less = (own, other) if len(own) > len(other) else (other, own)
                     own += less
                     group_of.update(dict.fromkeys(less, own))
-        return list({id(group): group for group in group_of.values()}.values())
+        order = {op: number for number, op in enumerate(self.choices)}
+        groups = {id(group): group for group in group_of.values()}
+        return [sorted(group, key=lambda op: order[op]) for group in groups.values()]
 
     def _change_group(self, group: list[Op]) -> bool:
-        """Split all operations of a group along another axis, or none, if the whole becomes cheaper."""
+        """Let all operations of a group take another way, if the whole becomes cheaper."""
         now = {op: self.found.strategies[op] for op in group}
-        shapes = [array.tensor_type(value).shape for op in group for value in op.operands]
-        axes = range(max(map(len, shapes), default=0))
         best, price = now, self._price(now)
-        for to in (REPLICATED, *map(Shard, axes)):
-            moved = {op: self._moved(op, to) for op in group}
+        for moved in self._other_ways(group):
             found = {op: strategy for op, strategy in moved.items() if strategy is not None}
-            if len(found) == len(group):
+            if len(found) == len(moved):
                 self._switch_all(found)
-                if (total := self._price(found)) < price:
+                if (total := self._price({**now, **found})) < price:
                     best, price = found, total
                 self._switch_all(now)
         self._switch_all(best)
         return best is not now
+
+    def _other_ways(self, group: list[Op]) -> Iterator[dict[Op, Strategy | None]]:
+        """The strategies of a group split along another axis, or not at all; None where there is none."""
+        if _way(self.found.strategies[group[0]]) is PARTIAL:
+            # The sum may be needed behind any of them.
+            for begin in range(min(len(group), STARTS)):
+                yield {op: self.choices[op][0][0] for op in group[begin:]}
+            return
+        shapes = [array.tensor_type(value).shape for op in group for value in op.operands]
+        axes = range(max(map(len, shapes), default=0))
+        for to in (REPLICATED, *map(Shard, axes)):
+            yield {op: self._moved(op, to) for op in group}
 
     def _moved(self, op: Op, to: Placement) -> Strategy | None:
         """The strategy of an operation that differs from its own by the axis; None if there is none."""
@@ -349,12 +366,13 @@ class _Search:
         ]
 
 
-def _only_axis(strategy: Strategy) -> int | None:
-    """The axis that a strategy splits, if it is the same of all operands and results that it splits."""
-    axes = {
-        place.axis for place in (*strategy.operands, *strategy.results) if isinstance(place, Shard)
-    }
-    return axes.pop() if len(axes) == 1 else None
+def _way(strategy: Strategy) -> Placement | None:
+    """The one axis that a strategy splits, or partial sums that it hands on; None for other strategies."""
+    places = {*strategy.operands, *strategy.results}
+    shards = [place for place in places if isinstance(place, Shard)]
+    if not shards:
+        return PARTIAL if PARTIAL in strategy.operands else None
+    return shards[0] if len(shards) == 1 else None
 
 
 def _without(place: Placement, axis: int) -> Placement:

@@ -25,6 +25,7 @@ from dlc.ir.rewrite import EQUAL
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import Gone
 from dlc.passes.sharding.assign import Assignment, assign
+from dlc.passes.sharding.by_rows import made_by_rows
 from dlc.passes.sharding.costs import Costs
 from dlc.passes.sharding.find_rule import has_rule, local_attributes
 from dlc.passes.sharding.placement import (
@@ -207,7 +208,8 @@ class Partition:
                 self._local(value, place)
                 for value, place in zip(op.results, strategy.results, strict=True)
             ]
-            new = emit.place(_made(op, operands, regions, types))
+            made = made_by_rows(emit, op, operands, strategy, self.axis)
+            new = emit.place(made or _made(op, operands, regions, types))
             for old, value, place in zip(op.results, new.results, strategy.results, strict=True):
                 assert value.type is self._local(old, place), (op, old.type, value.type, place)
                 value.name = old.name

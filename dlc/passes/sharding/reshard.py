@@ -75,12 +75,13 @@ class Axis:
         shape = list(tensor_type(value).shape)
         size = shape[axis] = floor_divide(shape[axis], self.ranks)
         zero = array.fill(emit, 0, TensorType(I64))
-        first = emit(array.Multiply(emit(Rank([], [], self.name, self.ranks)), _number(emit, size)))
+        first = emit(array.Multiply(emit(Rank([], [], self.name, self.ranks)), number(emit, size)))
         starts = [first if k == axis else zero for k in range(len(shape))]
         return emit(array.DynamicSlice(value, starts, tuple(shape)))
 
 
-def _number(emit: Builder, size: Size) -> Value:
+def number(emit: Builder, size: Size) -> Value:
+    """A size as an i64."""
     if isinstance(size, int):
         return array.fill(emit, size, TensorType(I64))
     return emit(array.Extent(size, I64))
