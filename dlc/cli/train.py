@@ -203,9 +203,19 @@ def _why_stopped(trainer: Trainer) -> str:
 
 def _take_best(trainer: Trainer, checkpoint: Path | None) -> None:
     """Go back to the best checkpoint, where the model says to keep it and there is one."""
-    if trainer.facts.keep is None or checkpoint is None or not best_path(checkpoint).exists():
+    if trainer.facts.keep is None or checkpoint is None:
         return
-    trainer.resume(best_path(checkpoint))
+    path = best_path(checkpoint)
+    found = str(path) if path.exists() else None
+    if trainer.first_of_ranks(found) is None:
+        return
+    if found is None:
+        raise UsageError(
+            f"rank {trainer.model.rank} cannot read {path}, from which ranks take their parts",
+            code="D0501",
+            help="let all ranks work in a common folder",
+        )
+    trainer.resume(path)
     if trainer.model.rank == 0:
         note(f"the weights are those of {best_path(checkpoint)}, after epoch {trainer.epoch}")
 

@@ -12,10 +12,22 @@ from collections.abc import Mapping
 from dlc.dialects import func
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
+from dlc.driver.compile.shard import shard
+from dlc.driver.source.source_model import SourceModel
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Builder
 from dlc.passes.sharding.partition import Splits, set_mesh
 from dlc.runtime.artifact.manifest import DATA, EVALUATE, OF_RANK, STEP, Training
+from dlc.runtime.ranks.parts import Shard
+
+
+def compile_for_mesh(
+    model: SourceModel, facts: Training, mesh: Mapping[str, int], split: Shard | None = None
+) -> None:
+    """Let a model that trains be compiled for the ranks of a mesh, which split weights and states so."""
+    facts = facts._replace(splits=shard(model.module, mesh, split))
+    model.training = facts
+    add_rank_programs(model.module, facts, mesh)
 
 
 def add_rank_programs(module: Module, facts: Training, mesh: Mapping[str, int]) -> None:

@@ -14,9 +14,8 @@ from dlc.dialects.text_mesh import read_text_mesh
 from dlc.driver.compile.compile import Report, compile_model
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
-from dlc.driver.compile.rank_programs import add_rank_programs
+from dlc.driver.compile.rank_programs import compile_for_mesh
 from dlc.driver.compile.settings import Settings
-from dlc.driver.compile.shard import shard
 from dlc.driver.run.calls import Arguments
 from dlc.driver.run.interpret import evaluate_arguments
 from dlc.driver.run.request import CompileRequest, CompileResult, make_artifact
@@ -201,11 +200,7 @@ class TrainingPlan:
             case model:
                 request = self.request
                 if ranks > 1:
-                    mesh = _mesh(model, ranks, split)
-                    splits = shard(model.module, mesh, split)
-                    facts = self.facts._replace(splits=splits)
-                    model.training = facts
-                    add_rank_programs(model.module, facts, mesh)
+                    compile_for_mesh(model, self.facts, _mesh(model, ranks, split), split)
                 settings = placed_here(request.settings, model.module, request.device)
                 artifact = compile_model(model, settings, request.weights, report=report)
                 report.notes = (*model.remarks, *report.notes)

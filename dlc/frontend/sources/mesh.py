@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlc.dialects.text_mesh import TextMesh
+from dlc.dialects.text_mesh import NONE, TextMesh
 from dlc.errors import ModelError
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.scope import Scope
@@ -13,8 +13,6 @@ __all__ = ["MOST_RANKS", "declared_mesh"]
 
 MOST_RANKS = 1 << 20
 """The most ranks along an axis."""
-NONE = "none"
-"""What stands for no axis of the mesh in a `split`."""
 
 
 def declared_mesh(ev: Evaluator, file: File) -> TextMesh | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlc.dialects.text_mesh import NONE
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.types import declared_type, dtype_named
 from dlc.frontend.elaboration.weight import Origin, Weight
-from dlc.frontend.sources.mesh import NONE
 from dlc.frontend.weights.initialisers import origin_of
 from dlc.ir.dims import Dim, divides
 from dlc.ir.types import TensorType
+from dlc.runtime.system.counts import counted
 from dlc.text.model import ast
 
 __all__ = ["Start", "declared_weight"]
@@ -83,7 +84,7 @@ def _splits(
     if len(split.axes) != type.rank:
         raise ev.at.fail(
             "D0382",
-            f"{name} is {type.text}, and its split names {len(split.axes)} axes",
+            f"{name} is {type.text}, and its split has {counted(len(split.axes), 'name')}",
             split.span,
             help=f"write split ({', '.join(['none'] * type.rank)}) with an axis of the mesh",
         )

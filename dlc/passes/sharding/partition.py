@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dlc.dialects import flow, func
+from dlc.dialects import array, flow, func
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.interface import bounds_attribute
@@ -36,7 +36,7 @@ from dlc.passes.sharding.placement import (
     is_divided,
     local_type,
 )
-from dlc.passes.sharding.reshard import Axis, reshard
+from dlc.passes.sharding.reshard import Axis, collective_of, reshard
 from dlc.target import cpu_of
 
 MESH = "dlc.mesh"
@@ -127,11 +127,11 @@ class Partition:
         function = self.function
         count = len(function.body.arguments)
         self._divide_dims(splits[:count])
-        costs = Costs(self.axis.ranks, cpu_of(self.context.options).costs, function.bounds)
+        self.costs = Costs(self.axis.ranks, cpu_of(self.context.options).costs, function.bounds)
         body = function.body
         updated = [body.arguments[index] for index in function.updates.values()]
         self.passing.update(updated)
-        local = self.block(body, assign(body, splits[:count], splits[count:], costs))
+        local = self.block(body, assign(body, splits[:count], splits[count:], self.costs))
         for old, new in zip(body.arguments, local.arguments, strict=True):
             self._follow(old, new, old.type is new.type)
         function.swap_body(local)
@@ -246,13 +246,28 @@ class Partition:
             if place not in known:
                 first = next(iter(known))
                 there = reshard(emit, known[first], tensor_type(value), first, place, self.axis)
-                self.context.log.did(f"go from {first} to {place}", value, axis=self.axis.name)
+                self._tell(value, first, place)
                 if value in self.passing and place is REPLICATED:
                     found.append(there)
                     continue
                 known[place] = there
             found.append(known[place])
         return found
+
+    def _tell(self, value: Value, have: Placement, want: Placement) -> None:
+        """Log a change of the placement, with the bytes of the whole value and what sending costs."""
+        log, how = self.context.log, collective_of(have, want)
+        if how is None or isinstance(value.op, array.Fill):
+            log.did(f"go from {have} to {want}", value, axis=self.axis.name)
+            return
+        time = round(self.costs.conversion(value, have, want) / 1000)
+        log.did(
+            f"{how} from {have} to {want}",
+            value,
+            axis=self.axis.name,
+            bytes=self.costs.bytes(value.type),
+            ns=time,
+        )
 
     def _follow(self, old: Value, new: Value, same: bool) -> None:
         """Tell the value map what became of a value."""

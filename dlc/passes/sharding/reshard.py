@@ -43,6 +43,21 @@ def reshard(
             raise AssertionError(f"{whole.text} cannot go from {have} to {want}")
 
 
+def collective_of(have: Placement, want: Placement) -> str | None:
+    """The name of the collective that brings a value from one placement to another; None without one."""
+    match have, want:
+        case Shard(), Shard():
+            return "all_to_all"
+        case Shard(), _:
+            return "all_gather"
+        case Whole.PARTIAL, Shard():
+            return "reduce_scatter"
+        case Whole.PARTIAL, _:
+            return "all_reduce"
+        case _:
+            return None
+
+
 class Axis:
     """An axis of the mesh, and the operations of its ranks."""
 

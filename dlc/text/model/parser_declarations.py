@@ -308,7 +308,8 @@ class DeclarationParser(StatementParser):
         start = self.starts[self.at]
         name, span = self.name("an axis of the mesh")
         self.expect("=", "`=` and the number of ranks", help="write mesh data = 2, model = 2")
-        return ast.MeshEntry(self.span_from(start), name, span, self.operators(SUM))
+        ranks = self.expression()
+        return ast.MeshEntry(self.span_from(start), name, span, ranks)
 
     def _size_follows(self) -> bool:
         has_unit = self.text[-1:].isalpha() and not self.text.startswith(("0x", "0X"))
