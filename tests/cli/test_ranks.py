@@ -138,3 +138,27 @@ def test_one_process_has_nothing_to_split(folder: Path) -> None:
     done = run(folder, "train", "line.dlm", "--shard", "weights")
     assert done.returncode == 2
     assert "D0901" in done.stderr
+
+
+SPLIT = """\
+dlc 1
+dim B = 1..64
+mesh data = 2, model = 2
+
+module Line() {
+  param a: f32[3, 8] split (none, model) = normal(0.5)
+  param b: f32[8, 1] split (model, none) = normal(0.5)
+  export fn predict(x: f32[B, 3]) -> f32[B, 1] = tanh(x @ a) @ b
+}
+"""
+
+
+def test_ranks_train_by_the_mesh_of_the_text(folder: Path) -> None:
+    (folder / "line.dlm").write_text(SPLIT + MODEL[MODEL.index("\ntrain") :])
+    alone = train(folder, "alone.dlc")
+    together = train(folder, "together.dlc", "--ranks", "4")
+    for name, value in alone.items():
+        assert together[name] == pytest.approx(value, rel=1e-5), name
+    refused = run(folder, "train", "line.dlm", "--ranks", "3")
+    assert "D0936" in refused.stderr
+    assert "line.dlm:3:1" in refused.stderr
