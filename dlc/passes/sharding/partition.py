@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TypeAlias
 
 from dlc.dialects import array, flow, func
@@ -257,16 +258,17 @@ class Partition:
     def _tell(self, value: Value, have: Placement, want: Placement) -> None:
         """Log a change of the placement, with the bytes of the whole value and what sending costs."""
         log, how = self.context.log, collective_of(have, want)
-        if how is None or isinstance(value.op, array.Fill):
+        cost = self.costs.conversion(value, have, want)
+        # A result may be wanted in parts of which only the call tells that they are equal.
+        if how is None or isinstance(value.op, array.Fill) or cost == inf:
             log.did(f"go from {have} to {want}", value, axis=self.axis.name)
             return
-        time = round(self.costs.conversion(value, have, want) / 1000)
         log.did(
             f"{how} from {have} to {want}",
             value,
             axis=self.axis.name,
             bytes=self.costs.bytes(value.type),
-            ns=time,
+            ns=round(cost / 1000),
         )
 
     def _follow(self, old: Value, new: Value, same: bool) -> None:
