@@ -19,13 +19,15 @@ from dlc.cli.ranks import communicator, is_first, start, together
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
-from dlc.errors import CallError, DlcError, visible
+from dlc.errors import CallError, DlcError, UsageError, visible
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Batch, Dataset
 from dlc.runtime.ranks.agreement import check_same, digest_of
+from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
+from dlc.runtime.training.rank_memory import RankMemory
 from dlc.runtime.training.trainer import Trainer
 from dlc.runtime.training.watching import best, best_path, measure
 
@@ -80,6 +82,10 @@ def command(
         int | None,
         typer.Option(metavar="N", help="Train as N processes that share each batch, by MPI."),
     ] = None,
+    shard: Annotated[
+        Shard | None,
+        typer.Option(help="Which arrays the processes split, so that each has a part of them."),
+    ] = None,
     threads: options.Threads = None,
     *,
     compilation: options.Compilation,
@@ -105,11 +111,14 @@ def command(
         check_kept(written, planned.files)
         examples = planned.data(data)
         compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
+        split = _split(shard, comm, check_nan=check_nan)
         with compiling:
-            trainer, report = planned.trainer(threads, comm)
+            trainer, report = planned.trainer(threads, comm, split)
         check_same(comm, {"data": _digest(examples), "test data": _digest(examples.test)})
         if is_first(comm):
             notes(report.notes)
+            if trainer.facts.splits:
+                note(_memory(trainer.memory(examples)))
         if check_nan:
             trainer.remember_steps()
         try:
@@ -128,18 +137,47 @@ def command(
         if trainer.stopped and trainer.epoch < trainer.facts.epochs:
             note(_why_stopped(trainer))
         whole = trainer.history
-        if not is_first(comm):
+        if not is_first(comm) and not trainer.facts.splits:
             return 0
         if out is not None and out.suffix == ".dlc":
             _take_best(trainer, checkpoint or trainer.checkpoint)
         if out is not None:
             _write(out, request, trainer, checkpoint, average=average)
+        if not is_first(comm):
+            return 0
         if plot is not None:
             driver.write_curve(str(plot), whole, Path(model).name)
         if history is not None:
             write_file(history, [as_json(whole).encode()])
         _tell(whole, as_data=json)
         return 0
+
+
+def _split(shard: Shard | None, comm: object, *, check_nan: bool) -> Shard | None:
+    """What the ranks split. Raises UsageError (D0901) for what does not fit to that."""
+    if shard is None:
+        return None
+    if comm is None:
+        raise UsageError(
+            f"--shard {shard} splits arrays among ranks, and this is one process",
+            code="D0901",
+            help="write --ranks 4, or leave out --shard",
+        )
+    if check_nan:
+        raise UsageError(
+            "--check-nan evaluates the last step from whole weights, of which --shard leaves parts",
+            code="D0901",
+            help="leave out one of both",
+        )
+    return shard
+
+
+def _memory(found: RankMemory) -> str:
+    """The line on the memory of a rank that has parts of weights and states."""
+    arrays, whole, step = (f"{size / (1 << 20):.3g} MiB" for size in found[:3])
+    names = ", ".join(found.kept_whole[:3]) + (", ..." if len(found.kept_whole) > 3 else "")
+    kept = f"; {names} stay whole, as the ranks divide no axis" if names else ""
+    return f"a rank holds {arrays} of {whole} of weights and states, and a step takes {step}{kept}"
 
 
 def _digest(data: Dataset | None) -> str:
@@ -165,10 +203,21 @@ def _why_stopped(trainer: Trainer) -> str:
 
 def _take_best(trainer: Trainer, checkpoint: Path | None) -> None:
     """Go back to the best checkpoint, where the model says to keep it and there is one."""
-    if trainer.facts.keep is None or checkpoint is None or not best_path(checkpoint).exists():
+    if trainer.facts.keep is None or checkpoint is None:
         return
-    trainer.resume(best_path(checkpoint))
-    note(f"the weights are those of {best_path(checkpoint)}, after epoch {trainer.epoch}")
+    path = best_path(checkpoint)
+    found = str(path) if path.exists() else None
+    if trainer.first_of_ranks(found) is None:
+        return
+    if found is None:
+        raise UsageError(
+            f"rank {trainer.model.rank} cannot read {path}, from which ranks take their parts",
+            code="D0501",
+            help="let all ranks work in a common folder",
+        )
+    trainer.resume(path)
+    if trainer.model.rank == 0:
+        note(f"the weights are those of {best_path(checkpoint)}, after epoch {trainer.epoch}")
 
 
 def _check_files(
@@ -252,20 +301,35 @@ def _write(
 
     Where that fails, what was learned goes to a checkpoint.
     """
+    failed: DlcError | None = None
     try:
         if out.suffix == ".safetensors" or request.path.endswith(".dlc"):
             trainer.save(out)
         else:
-            driver.make_trained(request, trainer, average=average).artifact.write(out)
-    except DlcError:
+            _write_called(out, request, trainer, average=average)
+    except DlcError as error:
+        failed = error
+    if trainer.first_of_ranks(None if failed is None else str(failed)) is not None:
         path = _checkpoint(request.path, trainer, checkpoint)
         trainer.save(path)
-        note(f"{out} was not written; what was learned is in {path}")
-        raise
+        if failed is not None:
+            note(f"{out} was not written; what was learned is in {path}")
+            raise failed
+    if trainer.model.rank:
+        return
     if out.suffix == ".dlc" and request.path.endswith(".dlc"):
         note(f"{out} trains on; the text of the model makes an artifact that is called")
     else:
         note(f"{out}: {out.stat().st_size:,} bytes")
+
+
+def _write_called(
+    out: Path, request: driver.CompileRequest, trainer: Trainer, *, average: bool
+) -> None:
+    """The artifact with the model's entry points; all ranks give their parts, and the first writes."""
+    weights = trainer.trained(average=average)
+    if trainer.model.rank == 0:
+        driver.make_trained(request, weights).artifact.write(out)
 
 
 def _tell(history: History, *, as_data: bool) -> None:

@@ -48,6 +48,9 @@ class Source(Op):
     transposed: bool = attribute(default=False, doc="as files have it")
     constant: bool = attribute(default=False, doc="never replaced by other weights")
     sha256: str | None = attribute(default=None, doc="of the bytes, once they are known")
+    splits: tuple[str, ...] = attribute(
+        default=(), doc="for ranks: axes of the mesh, each with the axis that it splits, `model 1`"
+    )
 
     pure = False
 
@@ -61,6 +64,10 @@ class Source(Op):
             )
         if self.parts and product(type.shape[: self.stacked]) != len(self.parts):
             raise self.fail(f"weight {self.sym_name} has {len(self.parts)} parts for {type.text}")
+        for text in self.splits:
+            name, _, axis = text.partition(" ")
+            if not (name.isidentifier() and axis.isdecimal() and int(axis) < type.rank):
+                raise self.fail(f"weight {self.sym_name} of {type.text} has the split {text!r}")
         if self.transposed and len(type.shape) - self.stacked < 2:
             raise self.fail(f"weight {self.sym_name} is {type.text}, which has no transpose")
         return ()

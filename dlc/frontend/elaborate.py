@@ -12,6 +12,7 @@ from typing import TypeAlias
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.limits import attach_limits
+from dlc.dialects.text_mesh import attach_text_mesh
 from dlc.errors import Diagnostic, DlcError, ModelError, UsageError
 from dlc.frontend.constructs import Evaluator
 from dlc.frontend.elaboration.calls import Function
@@ -32,6 +33,7 @@ from dlc.frontend.modules.roots import (
 )
 from dlc.frontend.sources.files import File
 from dlc.frontend.sources.imports import Loader
+from dlc.frontend.sources.mesh import declared_mesh
 from dlc.frontend.sources.names import resolve
 from dlc.frontend.sources.promises import (
     check_limits,
@@ -218,6 +220,7 @@ def _elaborated(
         weights = [*weights, *states]
     module_op = Module.empty(FileLocation(file.source.name, 1, 1))
     attach_limits(module_op, limits_in(own))
+    attach_text_mesh(module_op, at.mesh)
     names = {} if root is None else _foreign_names(ev, file, root)
     for item in [*weights, *at.stored.values()]:
         module_op.body.append(source_of(names.get(item.symbol, item)))
@@ -240,6 +243,7 @@ def _reached(
         other.ev = ev
     at.source = file.source
     _declare_dims(ev, file)
+    at.mesh = declared_mesh(ev, file)
     for other in _own(loader):
         other.force()
     at.source = file.source

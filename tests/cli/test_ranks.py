@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+
+from dlc.runtime.arrays import safetensors
 
 pytest.importorskip("mpi4py")
 
@@ -53,6 +56,12 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
         timeout=100,
         check=False,
     )
+
+
+def arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    """The arrays of a file of safetensors."""
+    file = memoryview(path.read_bytes())
+    return {name: read().values() for name, read in safetensors.entries(file, path.name).items()}
 
 
 def train(folder: Path, out: str, *more: str) -> dict[str, float]:
@@ -111,3 +120,45 @@ def test_a_rank_that_fails_ends_all_with_one_message(folder: Path) -> None:
     assert done.returncode != 0
     assert done.stderr.count("D0815") == 1
     assert "rank 0 on " in done.stderr
+
+
+@pytest.mark.parametrize("split", ["optimizer", "weights"])
+def test_ranks_with_parts_of_the_weights_train_as_one_process(folder: Path, split: str) -> None:
+    alone = train(folder, "alone.safetensors")
+    together = train(folder, "together.safetensors", "--ranks", "4", "--shard", split)
+    for name, value in alone.items():
+        assert together[name] == pytest.approx(value, rel=1e-5), name
+    files = [arrays(folder / f"{name}.safetensors") for name in ("alone", "together")]
+    assert files[0].keys() == files[1].keys()
+    for name, array in files[0].items():
+        np.testing.assert_allclose(files[1][name], array, rtol=1e-4, atol=1e-6)
+
+
+def test_one_process_has_nothing_to_split(folder: Path) -> None:
+    done = run(folder, "train", "line.dlm", "--shard", "weights")
+    assert done.returncode == 2
+    assert "D0901" in done.stderr
+
+
+SPLIT = """\
+dlc 1
+dim B = 1..64
+mesh data = 2, model = 2
+
+module Line() {
+  param a: f32[3, 8] split (none, model) = normal(0.5)
+  param b: f32[8, 1] split (model, none) = normal(0.5)
+  export fn predict(x: f32[B, 3]) -> f32[B, 1] = tanh(x @ a) @ b
+}
+"""
+
+
+def test_ranks_train_by_the_mesh_of_the_text(folder: Path) -> None:
+    (folder / "line.dlm").write_text(SPLIT + MODEL[MODEL.index("\ntrain") :])
+    alone = train(folder, "alone.dlc")
+    together = train(folder, "together.dlc", "--ranks", "4")
+    for name, value in alone.items():
+        assert together[name] == pytest.approx(value, rel=1e-5), name
+    refused = run(folder, "train", "line.dlm", "--ranks", "3")
+    assert "D0936" in refused.stderr
+    assert "line.dlm:3:1" in refused.stderr

@@ -357,6 +357,20 @@ _WORDS: Final = (
         """,
     ),
     _word(
+        "mesh",
+        "mesh data = 2, model = 2",
+        "The ranks that train the text together, as a grid with named axes: batches are divided along "
+        "`data`, and `split` divides weights along any axis. One process computes the whole.",
+        """
+        dim B = 1..64
+        mesh data = 2, model = 2
+        module Wide() {
+          param w: f32[4, 8] split (none, model) = normal(0.1)
+          export fn wide(x: f32[B, 4]) -> f32[B, 8] = x @ w
+        }
+        """,
+    ),
+    _word(
         "names",
         'names { "encoder.{i}.dense.weight" = blocks[i].w.T }',
         "How weight files from elsewhere call the weights; `{i}` stands for a number, `.T` for the "

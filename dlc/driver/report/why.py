@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlc.dialects.text_mesh import read_text_mesh
 from dlc.driver.compile.entries import find_entry, keep_entry
+from dlc.driver.compile.rank_programs import compile_for_mesh
 from dlc.driver.entry_choice import choose
-from dlc.driver.memory.asked import artifacts_of, compile_for_plan, models_of
+from dlc.driver.memory.asked import compile_for_plan, models_of
 from dlc.driver.run.outputs import JSON
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
@@ -87,10 +89,16 @@ def decisions_data(decided: Decided) -> JSON:
 def _artifacts(request: CompileRequest, entry: str | None) -> Iterator[Artifact]:
     """The artifacts that have the decisions: of that entry point alone, where one is named.
 
-    The two functions of a training are always together.
+    The two functions of a training are always together, with those of a rank where the text has a mesh.
     """
-    if entry is None:
-        yield from artifacts_of(request, None)
+    if entry is None and request.is_compiled:
+        yield Artifact.read(request.path)
+    elif entry is None:
+        for model in models_of(request):
+            mesh = read_text_mesh(model.module)
+            if model.training is not None and mesh is not None:
+                compile_for_mesh(model, model.training, mesh.axes)
+            yield compile_for_plan(model, request)
     elif request.is_compiled:
         artifact = Artifact.read(request.path)
         names = [each.name for each in artifact.manifest.entries]

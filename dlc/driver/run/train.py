@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.dialects.text_mesh import read_text_mesh
 from dlc.driver.compile.compile import Report, compile_model
-from dlc.driver.compile.data_parallel import divide_batches
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
+from dlc.driver.compile.rank_programs import compile_for_mesh
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.calls import Arguments
 from dlc.driver.run.interpret import evaluate_arguments
@@ -19,7 +23,7 @@ from dlc.driver.run.watch import Watch
 from dlc.driver.source.open import open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import Weights
-from dlc.errors import CallError, UsageError
+from dlc.errors import CallError, Diagnostic, ModelError, UsageError
 from dlc.errors.options import option
 from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training.blocks import BlockName
@@ -27,11 +31,12 @@ from dlc.frontend.training.entries import MOST
 from dlc.ir.passes import Manager
 from dlc.passes.graph.autodiff import autodiff
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
-from dlc.runtime.artifact.manifest import STEP, Training
+from dlc.runtime.artifact.manifest import DATA, STEP, Training
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
 from dlc.runtime.ranks.agreement import check_same, digest_of, made_once
 from dlc.runtime.ranks.links import ranks_of
+from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import Facts, read_checkpoint
 from dlc.runtime.training.trained_artifact import (
@@ -148,14 +153,17 @@ class TrainingPlan:
         named = (self.facts.data.path, self.facts.data.test_path)
         return [os.path.join(self.folder, path) for path in named if path]
 
-    def trainer(self, threads: int | None = None, comm: object = None) -> tuple[Trainer, Report]:
+    def trainer(
+        self, threads: int | None = None, comm: object = None, split: Shard | None = None
+    ) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that.
 
-        `comm` is the communicator of the ranks that train together.
+        `comm` is the communicator of the ranks that train together, `split` says of which arrays each rank
+        has a part. Raises UsageError (D0905) for a `split` of what is compiled.
         """
         report = Report()
-        artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm)))
-        check_same(comm, self._facts_of_ranks())
+        artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm), split))
+        check_same(comm, {**self._facts_of_ranks(), "way of splitting arrays": split})
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
         if self.resume is not None:
@@ -182,15 +190,17 @@ class TrainingPlan:
             "number of epochs": facts.epochs,
         }
 
-    def artifact(self, report: Report, ranks: int = 1) -> Artifact:
+    def artifact(self, report: Report, ranks: int = 1, split: Shard | None = None) -> Artifact:
         """The artifact that trains, compiled where it is not; the report gains what is to be said."""
         match self.source:
             case Artifact() as artifact:
+                if split is not None:
+                    raise _is_compiled(self.request, option("shard"))
                 return artifact
             case model:
                 request = self.request
                 if ranks > 1:
-                    divide_batches(model.module, self.facts, ranks)
+                    compile_for_mesh(model, self.facts, _mesh(model, ranks, split), split)
                 settings = placed_here(request.settings, model.module, request.device)
                 artifact = compile_model(model, settings, request.weights, report=report)
                 report.notes = (*model.remarks, *report.notes)
@@ -231,10 +241,9 @@ def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
 
 
 def make_trained(
-    request: CompileRequest, trainer: Trainer, *, average: bool = True
+    request: CompileRequest, weights: Mapping[str, NDArray[np.generic]]
 ) -> CompileResult:
-    """The artifact with the model's entry points and the trained weights, or their averages."""
-    weights = trainer.trained(average=average)
+    """The artifact with the model's entry points and these weights, as `Trainer.trained` gives them."""
     return make_artifact(replace(without_own(request), weights=weights))
 
 
@@ -295,15 +304,46 @@ def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
     if request.settings.dims:
         others.append(option("dims"))
     if others:
-        raise UsageError(
-            f"{request.path} is compiled: {others[0]} cannot be set any more",
-            code="D0905",
-            help="train the text of the model",
-        )
+        raise _is_compiled(request, others[0])
     if facts is None or not request.parameters:
         return artifact
     manifest = artifact.manifest._replace(training=_changed(facts, request.parameters))
     return replace(artifact, manifest=manifest)
+
+
+def _mesh(model: SourceModel, ranks: int, split: Shard | None) -> Mapping[str, int]:
+    """The mesh that the text declares; without one the ranks divide batches.
+
+    Raises ModelError (D0936) where that has another number of ranks, UsageError (D0901) where no axis is
+    there to split along.
+    """
+    declared = read_text_mesh(model.module)
+    if declared is None:
+        return {DATA: ranks}
+    shape = ", ".join(f"{name} = {size}" for name, size in declared.axes.items())
+    if declared.size != ranks:
+        diagnostic = Diagnostic(
+            "D0936",
+            f"the mesh {shape} has {declared.size} ranks, and {ranks} run",
+            declared.place,
+            help=f"write --ranks {declared.size}, or change the mesh",
+        )
+        raise ModelError([diagnostic], sources=model.texts)
+    if split is not None and DATA not in declared.axes:
+        raise UsageError(
+            f"{option('shard')} splits along the axis {DATA} of the mesh, which is {shape}",
+            code="D0901",
+            help=f"write mesh {DATA} = 2, {shape}, or split the weights in the text",
+        )
+    return declared.axes
+
+
+def _is_compiled(request: CompileRequest, name: str) -> UsageError:
+    return UsageError(
+        f"{request.path} is compiled: {name} cannot be set any more",
+        code="D0905",
+        help="train the text of the model",
+    )
 
 
 def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:

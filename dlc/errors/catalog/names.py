@@ -258,4 +258,11 @@ PAGES: dict[str, Page] = {
         "dlc 1\nlimit memory\nexport fn f(x: f32) -> f32 = x + 1",
         "dlc 1\nlimit memory = 512MiB\nexport fn f(x: f32) -> f32 = x + 1",
     ),
+    "D0229": Page(
+        "a mesh that cannot be",
+        "A text has at most one mesh. Its axes have different names, none of which is `none`, and from 1 "
+        "rank on.",
+        "dlc 1\nmesh data = 2, data = 2\nexport fn f(x: f32) -> f32 = x + 1",
+        "dlc 1\nmesh data = 2, model = 2\nexport fn f(x: f32) -> f32 = x + 1",
+    ),
 }

@@ -15,6 +15,7 @@ from dlc.dialects import array
 from dlc.dialects.comm import HOST, PLACED
 from dlc.dialects.measured import unused
 from dlc.dialects.nn.loss import CrossEntropy
+from dlc.dialects.text_mesh import TextMesh
 from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
 from dlc.frontend.elaboration.problems import Problems, Stop
 from dlc.frontend.elaboration.weight import Weight
@@ -102,8 +103,8 @@ class Trace(Builder):
     __slots__ = (
         "_here", "_locations", "_on_trial", "base_key", "bounds", "brought", "builtin",
         "conditions", "declared", "device", "folder", "frame", "gets", "implicit_seed", "inouts",
-        "loops", "placed", "places", "problems", "rate", "source", "span", "stacked", "steps",
-        "stored", "top", "total_steps", "training", "values",
+        "loops", "mesh", "placed", "places", "problems", "rate", "root_source", "source",
+        "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -131,6 +132,9 @@ class Trace(Builder):
         self.device: str | None = None
         self.places: dict[str, str] = {}
         """The devices that were chosen for submodules by path, without those that were met."""
+        self.mesh: TextMesh | None = None
+        """The mesh that the root text declares."""
+        self.root_source = source
         self.gets: dict[str, Value] = {}
         self.stacked: dict[str, int] = {}
         """How many leading axes of each weight count the blocks of stacks."""

@@ -36,3 +36,5 @@ class Weight:
     parts: tuple[str, ...] = ()
     transposed: bool = False
     constant: bool = False
+    splits: tuple[tuple[str, int], ...] = ()
+    """The axes of the mesh that split it, in the order of the mesh, each with the axis of the weight."""

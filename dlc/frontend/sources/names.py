@@ -68,6 +68,8 @@ class _Resolver:
             case ast.Dims(entries=entries):
                 for entry in entries:
                     self._optional((entry.low, entry.high), self.top)
+            case ast.Mesh(axes=axes):
+                self._optional([axis.ranks for axis in axes], self.top)
             case ast.Train():
                 self._train(item)
             case _:

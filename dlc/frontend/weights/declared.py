@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlc.dialects.text_mesh import NONE
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.types import declared_type, dtype_named
 from dlc.frontend.elaboration.weight import Origin, Weight
 from dlc.frontend.weights.initialisers import origin_of
-from dlc.ir.dims import Dim
+from dlc.ir.dims import Dim, divides
 from dlc.ir.types import TensorType
+from dlc.runtime.system.counts import counted
 from dlc.text.model import ast
 
 __all__ = ["Start", "declared_weight"]
@@ -60,7 +63,49 @@ def declared_weight(
         isinstance(node, ast.Param),
         len(stack),
         scope.home.source.place(node.span),
+        splits=() if node.split is None else _splits(ev, node.name, node.split, own, len(stack)),
     )
+
+
+def _splits(
+    ev: Evaluator, name: str, split: ast.Split, type: TensorType, stacked: int
+) -> tuple[tuple[str, int], ...]:
+    """What `split (none, model)` says of a weight. Raises ModelError (D0382) for what cannot be."""
+    mesh = ev.at.mesh
+    if mesh is None:
+        if ev.at.source is not ev.at.root_source:
+            return ()  # it is for texts that have a mesh
+        raise ev.at.fail(
+            "D0382",
+            f"{name} is split, and the text has no mesh",
+            split.span,
+            help="declare one: mesh data = 2, model = 2",
+        )
+    if len(split.axes) != type.rank:
+        raise ev.at.fail(
+            "D0382",
+            f"{name} is {type.text}, and its split has {counted(len(split.axes), 'name')}",
+            split.span,
+            help=f"write split ({', '.join(['none'] * type.rank)}) with an axis of the mesh",
+        )
+    found: dict[str, int] = {}
+    for axis, (entry, size) in enumerate(zip(split.axes, type.shape, strict=True)):
+        by = entry.mesh_axis
+        if by == NONE:
+            continue
+        if by not in mesh.axes:
+            help = did_you_mean(by, mesh.axes) or f"there are {', '.join(mesh.axes)} and {NONE}"
+            raise ev.at.fail("D0382", f"the mesh has no axis {by}", entry.span, help=help)
+        if by in found:
+            message = f"{by} splits two axes of {name}"
+            raise ev.at.fail("D0382", message, entry.span, help=f"write {NONE} for one of them")
+        ranks = mesh.axes[by]
+        if size == 0 or not divides(ranks, size):
+            message = f"axis {axis} of {name} is {size}, which has no equal parts for {ranks} ranks"
+            help = f"take a multiple of {ranks}, or write {NONE}"
+            raise ev.at.fail("D0382", message, entry.span, help=help)
+        found[by] = axis + stacked
+    return tuple([(by, found[by]) for by in mesh.axes if by in found])
 
 
 def _type(ev: Evaluator, type: ast.TensorType, scope: Scope, like: TensorType | None) -> TensorType:

@@ -31,6 +31,7 @@ def source_of(item: Weight) -> Op:
         item.parts,
         item.transposed,
         item.constant,
+        splits=tuple([f"{name} {axis}" for name, axis in item.splits]),
     )
     place = item.place
     source.location = FileLocation(place.file, place.line, place.column, place.end)

@@ -9,7 +9,7 @@ A value that several operations want in another placement is converted once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -17,6 +17,7 @@ from dlc.dialects import array, flow
 from dlc.dialects.array.elementwise import is_number
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
+from dlc.passes.sharding.by_rows import row_strategies
 from dlc.passes.sharding.costs import Costs
 from dlc.passes.sharding.find_rule import rule_of
 from dlc.passes.sharding.placement import PARTIAL, REPLICATED, Placement, Shard, allows
@@ -24,6 +25,8 @@ from dlc.passes.sharding.rule import Strategy, strategies
 
 SWEEPS = 4
 """How often all operations of a block are looked at again."""
+STARTS = 16
+"""How many operations of a group that hands on partial sums are tried as the first that has the sum."""
 TRIALS = 4
 """How many placements of a loop's carried values are tried before all are replicated."""
 
@@ -82,7 +85,7 @@ class _Search:
         rule, ranks = rule_of(op), self.costs.ranks
         work = self.costs.work(op, rule)
         found: list[tuple[Strategy, float]] = []
-        for strategy in strategies(op, rule):
+        for strategy in (*strategies(op, rule), *row_strategies(op)):
             pairs = [
                 *zip(op.operands, strategy.operands, strict=True),
                 *zip(op.results, strategy.results, strict=True),
@@ -123,8 +126,11 @@ class _Search:
         for sweep in range(SWEEPS):
             ops = list(self.choices)
             changes = sum(self._change(op) for op in (reversed(ops) if sweep % 2 == 0 else ops))
+            changes += sum(self._change_group(group) for group in self._groups())
             if not changes:
-                return
+                break
+        for op in [op for op in self.found.regions if isinstance(op, flow.Scan)]:
+            self._sum_in_body(op)
 
     def _count(self, values: Sequence[Value], places: Sequence[Placement], by: int) -> None:
         for value, place in zip(values, places, strict=True):
@@ -142,6 +148,85 @@ class _Search:
                 best, price = strategy, total
         self._switch(op, best)
         return best != now
+
+    def _groups(self) -> list[list[Op]]:
+        """Operations that are split along the same axis, and hand on or read the same values split so.
+
+        Those that hand on partial sums are groups, too.
+        """
+        group_of: dict[Op, list[Op]] = {}
+        first: dict[tuple[Value, Placement], Op] = {}
+        for op in self.choices:
+            strategy = self.found.strategies[op]
+            way = _way(strategy)
+            if way is None:
+                continue
+            own = group_of[op] = [op]
+            for value, place in zip(
+                (*op.operands, *op.results), (*strategy.operands, *strategy.results), strict=True
+            ):
+                if place != way:
+                    continue
+                other = group_of[first.setdefault((value, way), op)]
+                if other is not own:
+                    own, less = (own, other) if len(own) > len(other) else (other, own)
+                    own += less
+                    group_of.update(dict.fromkeys(less, own))
+        order = {op: number for number, op in enumerate(self.choices)}
+        groups = {id(group): group for group in group_of.values()}
+        return [sorted(group, key=lambda op: order[op]) for group in groups.values()]
+
+    def _change_group(self, group: list[Op]) -> bool:
+        """Let all operations of a group take another way, if the whole becomes cheaper."""
+        now = {op: self.found.strategies[op] for op in group}
+        best, price = now, self._price(now)
+        for moved in self._other_ways(group):
+            found = {op: strategy for op, strategy in moved.items() if strategy is not None}
+            if len(found) == len(moved):
+                self._switch_all(found)
+                if (total := self._price({**now, **found})) < price:
+                    best, price = found, total
+                self._switch_all(now)
+        self._switch_all(best)
+        return best is not now
+
+    def _other_ways(self, group: list[Op]) -> Iterator[dict[Op, Strategy | None]]:
+        """The strategies of a group split along another axis, or not at all; None where there is none."""
+        if _way(self.found.strategies[group[0]]) is PARTIAL:
+            # The sum may be needed behind any of them.
+            for begin in range(min(len(group), STARTS)):
+                yield {op: self.choices[op][0][0] for op in group[begin:]}
+            return
+        shapes = [array.tensor_type(value).shape for op in group for value in op.operands]
+        axes = range(max(map(len, shapes), default=0))
+        for to in (REPLICATED, *map(Shard, axes)):
+            yield {op: self._moved(op, to) for op in group}
+
+    def _moved(self, op: Op, to: Placement) -> Strategy | None:
+        """The strategy of an operation that differs from its own by the axis; None if there is none."""
+        now = self.found.strategies[op]
+        if to is REPLICATED:
+            # Sums over ranks are added to others that are still partial.
+            return now if PARTIAL in now.results else self.choices[op][0][0]
+        operands, results = (
+            tuple([to if isinstance(place, Shard) else place for place in places])
+            for places in (now.operands, now.results)
+        )
+        wanted = Strategy(operands, results, now.is_divided)
+        return next((one for one, _ in self.choices[op] if one == wanted), None)
+
+    def _switch_all(self, strategies: Mapping[Op, Strategy]) -> None:
+        for op, strategy in strategies.items():
+            self._switch(op, strategy)
+
+    def _price(self, strategies: Mapping[Op, Strategy]) -> float:
+        """The price of some operations, and of bringing what they read and make to where it is wanted."""
+        values = {value: None for op in strategies for value in (*op.operands, *op.results)}
+        works = [
+            next(work for one, work in self.choices[op] if one == strategy)
+            for op, strategy in strategies.items()
+        ]
+        return sum(works) + sum(map(self._conversions, values))
 
     def _switch(self, op: Op, strategy: Strategy) -> None:
         self._count(op.operands, self.found.strategies[op].operands, -1)
@@ -213,6 +298,30 @@ class _Search:
         ys = [_with(end, axis) for end, axis in zip(body.ends[carried:], op.y_axes, strict=True)]
         return Strategy((*outer, *xs, *constants), (*outer, *ys), True)
 
+    def _sum_in_body(self, op: flow.Scan) -> None:
+        """Let the body sum what it stacks where the stack is wanted split.
+
+        As many bytes are sent, and no rank has a stack of whole arrays.
+        """
+        strategy, carried = self.found.strategies[op], len(op.initial)
+        ends: list[Placement] = list(self.found.regions[op][0].ends)
+        for k, (value, axis) in enumerate(zip(op.results[carried:], op.y_axes, strict=True)):
+            places = {
+                place
+                for place, count in self.wanted.get(value, Counter[Placement]()).items()
+                if count
+            }
+            if self.placed[value] is PARTIAL and len(places) == 1:
+                (place,) = places
+                if isinstance(place, Shard) and place.axis != axis:
+                    ends[carried + k] = _without(place, axis)
+        (body,) = self.found.regions[op]
+        if tuple(ends) != body.ends:
+            body = assign(op.body, body.arguments, ends, self.costs)
+            self.found.regions[op] = (body,)
+            ys = [_with(end, axis) for end, axis in zip(ends[carried:], op.y_axes, strict=True)]
+            self._switch(op, Strategy(strategy.operands, (*strategy.results[:carried], *ys), True))
+
     def _while(self, op: flow.While) -> Strategy:
         carried = len(op.initial)
         outer = [self._start(value) for value in op.initial]
@@ -255,6 +364,15 @@ class _Search:
             end if self.costs.conversion(value, self.placed[value], end) < inf else REPLICATED
             for value, end in zip(initial, ends, strict=True)
         ]
+
+
+def _way(strategy: Strategy) -> Placement | None:
+    """The one axis that a strategy splits, or partial sums that it hands on; None for other strategies."""
+    places = {*strategy.operands, *strategy.results}
+    shards = [place for place in places if isinstance(place, Shard)]
+    if not shards:
+        return PARTIAL if PARTIAL in strategy.operands else None
+    return shards[0] if len(shards) == 1 else None
 
 
 def _without(place: Placement, axis: int) -> Placement:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from dlc.dialects import array, nn
-from dlc.dialects.array.elementwise import is_number
+from dlc.dialects.array.elementwise import Elementwise, is_number
 from dlc.dialects.comm import Collective
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, evaluate, names
@@ -32,6 +32,11 @@ _PRODUCTS = (
 """Operations that multiply each element of one operand by several of another."""
 
 
+def _is_fused(op: Op | None) -> bool:
+    """Whether an operation becomes part of the formula of a kernel."""
+    return isinstance(op, Elementwise | array.Compare | array.Select | array.Broadcast | array.Fill)
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
     """The costs, in picoseconds, along an axis of a mesh with so many ranks."""
@@ -43,8 +48,13 @@ class Costs:
     def work(self, op: Op, rule: ShardingRule | None) -> float:
         """The time of an operation on one rank that does all of it."""
         if isinstance(op, Collective):
-            return self._sent(self._bytes(op.operands[0].type))
-        moved = sum(self._bytes(value.type) for value in (*op.operands, *op.results))
+            return self._sent(self.bytes(op.operands[0].type))
+        moved = sum(self.bytes(value.type) for value in (*op.operands, *op.results))
+        if _is_fused(op):
+            # Values that only formulas make and read stay in registers.
+            read = [value for value in op.operands if not _is_fused(value.op)]
+            written = [v for v in op.results if not all(_is_fused(use) for use in v.uses)]
+            moved = sum(self.bytes(value.type) for value in (*read, *written))
         time = float(self.cpu.memory_byte * moved)
         if rule is not None and isinstance(op, _PRODUCTS):
             time += self.cpu.product * self._products(op, rule)
@@ -71,7 +81,8 @@ class Costs:
             typical[name] = max(low, SAMPLE if high is None else min(high, SAMPLE))
         return evaluate(size, typical)
 
-    def _bytes(self, type: object) -> int:
+    def bytes(self, type: object) -> int:
+        """The bytes of a whole value of this type, with named dims at a typical value."""
         if not isinstance(type, TensorType):
             return 0
         return prod(self.size(size) for size in type.shape) * type.dtype.bytes
@@ -89,7 +100,7 @@ class Costs:
             return 0 if want is not PARTIAL or is_number(value, 0) else inf
         if not allows(type, want, self.ranks):
             return inf
-        bytes = self._bytes(type)
+        bytes = self.bytes(type)
         match have, want:
             case Shard(), Shard():
                 return self._sent(bytes / self.ranks)

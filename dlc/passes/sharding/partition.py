@@ -9,10 +9,12 @@ from one placement to another. What the function computes stays the same.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TypeAlias
 
-from dlc.dialects import func
+from dlc.dialects import array, flow, func
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.interface import bounds_attribute
@@ -24,16 +26,18 @@ from dlc.ir.rewrite import EQUAL
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import Gone
 from dlc.passes.sharding.assign import Assignment, assign
+from dlc.passes.sharding.by_rows import made_by_rows
 from dlc.passes.sharding.costs import Costs
 from dlc.passes.sharding.find_rule import has_rule, local_attributes
 from dlc.passes.sharding.placement import (
+    PARTIAL,
     REPLICATED,
     Placement,
     Shard,
     is_divided,
     local_type,
 )
-from dlc.passes.sharding.reshard import Axis, reshard
+from dlc.passes.sharding.reshard import Axis, collective_of, reshard
 from dlc.target import cpu_of
 
 MESH = "dlc.mesh"
@@ -115,15 +119,20 @@ class Partition:
 
     def __init__(self, function: func.Func, axis: Axis, context: Context) -> None:
         self.function, self.axis, self.context = function, axis, context
+        self.passing = set[Value]()
+        """Weights and states, and slices of them. Of those that are split the rank has the whole only where
+        it is used, not from the forward to the backward pass: it is gathered for each operation."""
 
     def run(self, splits: Sequence[Placement]) -> None:
         """Give the function the body that a rank runs; `splits` places arguments, then results."""
         function = self.function
         count = len(function.body.arguments)
         self._divide_dims(splits[:count])
-        costs = Costs(self.axis.ranks, cpu_of(self.context.options).costs, function.bounds)
+        self.costs = Costs(self.axis.ranks, cpu_of(self.context.options).costs, function.bounds)
         body = function.body
-        local = self.block(body, assign(body, splits[:count], splits[count:], costs))
+        updated = [body.arguments[index] for index in function.updates.values()]
+        self.passing.update(updated)
+        local = self.block(body, assign(body, splits[:count], splits[count:], self.costs))
         for old, new in zip(body.arguments, local.arguments, strict=True):
             self._follow(old, new, old.type is new.type)
         function.swap_body(local)
@@ -182,6 +191,7 @@ class Partition:
                 block.arguments, local.arguments, assignment.arguments, strict=True
             )
         }
+        wanted = _wanted(block, assignment)
         for op in block:
             emit = Builder(local, op.location)
             if op.terminator:
@@ -190,6 +200,7 @@ class Partition:
                 continue
             strategy = assignment.strategies[op]
             operands = self._brought(emit, op.operands, strategy.operands, have)
+            self._pass_on(op)
             regions = [
                 self.block(region, inner)
                 for region, inner in zip(op.regions, assignment.regions.get(op, ()), strict=True)
@@ -198,13 +209,26 @@ class Partition:
                 self._local(value, place)
                 for value, place in zip(op.results, strategy.results, strict=True)
             ]
-            new = emit.place(_made(op, operands, regions, types))
+            made = made_by_rows(emit, op, operands, strategy, self.axis)
+            new = emit.place(made or _made(op, operands, regions, types))
             for old, value, place in zip(op.results, new.results, strategy.results, strict=True):
                 assert value.type is self._local(old, place), (op, old.type, value.type, place)
                 value.name = old.name
                 have[old] = {place: value}
                 self._follow(old, value, place is REPLICATED)
+                if place is PARTIAL and len(wanted[old]) == 1:
+                    # Summed at once: then the rank needs the memory of its part only.
+                    self._brought(emit, [old], list(wanted[old]), have)
         return local
+
+    def _pass_on(self, op: Op) -> None:
+        """Note what regions of an operation have of weights and states."""
+        for region in op.regions if isinstance(op, flow.Scan | flow.While | flow.If) else ():
+            outer = op.operands[1:] if isinstance(op, flow.If) else op.operands
+            inner = region.arguments[1:] if isinstance(op, flow.Scan) else region.arguments
+            self.passing.update(
+                [one for other, one in zip(outer, inner, strict=True) if other in self.passing]
+            )
 
     def _local(self, value: Value, place: Placement) -> TensorType:
         return local_type(tensor_type(value), place, self.axis.ranks)
@@ -222,12 +246,30 @@ class Partition:
             known = have[value]
             if place not in known:
                 first = next(iter(known))
-                known[place] = reshard(
-                    emit, known[first], tensor_type(value), first, place, self.axis
-                )
-                self.context.log.did(f"go from {first} to {place}", value, axis=self.axis.name)
+                there = reshard(emit, known[first], tensor_type(value), first, place, self.axis)
+                self._tell(value, first, place)
+                if value in self.passing and place is REPLICATED:
+                    found.append(there)
+                    continue
+                known[place] = there
             found.append(known[place])
         return found
+
+    def _tell(self, value: Value, have: Placement, want: Placement) -> None:
+        """Log a change of the placement, with the bytes of the whole value and what sending costs."""
+        log, how = self.context.log, collective_of(have, want)
+        cost = self.costs.conversion(value, have, want)
+        # A result may be wanted in parts of which only the call tells that they are equal.
+        if how is None or isinstance(value.op, array.Fill) or cost == inf:
+            log.did(f"go from {have} to {want}", value, axis=self.axis.name)
+            return
+        log.did(
+            f"{how} from {have} to {want}",
+            value,
+            axis=self.axis.name,
+            bytes=self.costs.bytes(value.type),
+            ns=round(cost / 1000),
+        )
 
     def _follow(self, old: Value, new: Value, same: bool) -> None:
         """Tell the value map what became of a value."""
@@ -236,6 +278,16 @@ class Partition:
         else:
             reason = f"each rank along {self.axis.name} has a part of it"
             self.context.values.replaced(old, None, Gone(reason))
+
+
+def _wanted(block: Block, assignment: Assignment) -> Mapping[Value, set[Placement]]:
+    """The placements in which the operations of a block, and its end, want each value."""
+    wanted: defaultdict[Value, set[Placement]] = defaultdict(set)
+    for op in block:
+        places = assignment.ends if op.terminator else assignment.strategies[op].operands
+        for value, place in zip(op.operands, places, strict=True):
+            wanted[value].add(place)
+    return wanted
 
 
 def _made(

@@ -43,6 +43,21 @@ def reshard(
             raise AssertionError(f"{whole.text} cannot go from {have} to {want}")
 
 
+def collective_of(have: Placement, want: Placement) -> str | None:
+    """The name of the collective that brings a value from one placement to another; None without one."""
+    match have, want:
+        case Shard(), Shard():
+            return "all_to_all"
+        case Shard(), _:
+            return "all_gather"
+        case Whole.PARTIAL, Shard():
+            return "reduce_scatter"
+        case Whole.PARTIAL, _:
+            return "all_reduce"
+        case _:
+            return None
+
+
 class Axis:
     """An axis of the mesh, and the operations of its ranks."""
 
@@ -75,12 +90,13 @@ class Axis:
         shape = list(tensor_type(value).shape)
         size = shape[axis] = floor_divide(shape[axis], self.ranks)
         zero = array.fill(emit, 0, TensorType(I64))
-        first = emit(array.Multiply(emit(Rank([], [], self.name, self.ranks)), _number(emit, size)))
+        first = emit(array.Multiply(emit(Rank([], [], self.name, self.ranks)), number(emit, size)))
         starts = [first if k == axis else zero for k in range(len(shape))]
         return emit(array.DynamicSlice(value, starts, tuple(shape)))
 
 
-def _number(emit: Builder, size: Size) -> Value:
+def number(emit: Builder, size: Size) -> Value:
+    """A size as an i64."""
     if isinstance(size, int):
         return array.fill(emit, size, TensorType(I64))
     return emit(array.Extent(size, I64))

@@ -8,6 +8,7 @@ numbers, or expressions over the dims of their entry point.
 # Without deferred annotations: the schema reads the classes as they are, at every load.
 from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from dlc.runtime.abi import COPY, ON_GPU
@@ -318,6 +319,8 @@ STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
 OF_RANK = "_of_rank"
 """What the names of these end in where a rank of a mesh runs them, on its part of a batch."""
+DATA = "data"
+"""The axis of a mesh along which batches are divided."""
 NUMBER, TOTAL, SEED, RATE = "step", "total_steps", "seed", "$rate"
 """Inputs of a training step that are neither batch nor weight: its number, counted from 0, the number of
 all steps, the seed of its random numbers, and the part of the learning rates that a plateau has left."""
@@ -360,7 +363,8 @@ class Training(NamedTuple):
     A step goes through `accumulate` batches; `parts` are the numbers that the loss gives besides itself.
     `stop` ends the training early, `keep` says which checkpoint is the best, `rate` lowers the learning
     rates. Products are computed in `precision`; `skips` says that a step tells whether it was skipped, as
-    those of a dynamic loss scale do.
+    those of a dynamic loss scale do. `splits` are the weights and states of which each rank of a mesh has a
+    part, with the axis of the array that each axis of the mesh splits.
     """
 
     module: str
@@ -379,6 +383,7 @@ class Training(NamedTuple):
     rate: Plateau | None = None
     precision: str = "f32"
     skips: bool = False
+    splits: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
     @property
     def examples(self) -> int:

@@ -11,12 +11,14 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 
 from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MAX_BLOCK, MAX_THREADS, WARP
 from dlc.runtime.arrays.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.container import padded
 from dlc.runtime.artifact.manifest import (
+    DATA,
     EVALUATE,
     NUMBER,
     OF_RANK,
@@ -128,7 +130,8 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     if facts is None:
         return
     entries = {entry.name: entry for entry in manifest.entries}
-    of_rank = {STEP + OF_RANK, EVALUATE + OF_RANK} if manifest.mesh else set[str]()
+    divides = any(axis.name == DATA for axis in manifest.mesh)
+    of_rank = {STEP + OF_RANK, EVALUATE + OF_RANK} if divides else set[str]()
     if entries.keys() != {STEP, EVALUATE, *of_rank}:
         raise refuse("what trains has the entry points train_step and evaluate, and no others")
     if (
@@ -137,8 +140,11 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     ):
         raise refuse("its training has a number out of range")
     weights = {
-        weight.name: (weight.dtype, tuple(map(str, weight.shape))) for weight in manifest.weights
+        weight.name: (weight.dtype, tuple(map(str, _shape_on_rank(weight, manifest, refuse))))
+        for weight in manifest.weights
     }
+    if not facts.splits.keys() <= weights.keys():
+        raise refuse("its training splits what is no weight")
     own = {*facts.inputs, NUMBER, TOTAL, SEED, RATE}
     for entry in entries.values():
         for item in entry.inputs:
@@ -146,6 +152,20 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
                 raise refuse(f"its training needs {item.name[:40]!r}, which is no such weight")
         if any(output.updates and output.updates not in weights for output in entry.outputs):
             raise refuse("its training changes what is no weight")
+
+
+def _shape_on_rank(weight: Weight, manifest: Manifest, refuse: Refuse) -> tuple[int, ...]:
+    """The shape of what a rank has of a weight."""
+    facts, whole = manifest.training, MappingProxyType[str, int]({})
+    splits = whole if facts is None else facts.splits.get(weight.name, whole)
+    sizes = {axis.name: axis.ranks for axis in manifest.mesh}
+    shape = list(weight.shape)
+    for name, axis in splits.items():
+        ranks = sizes.get(name, 0)
+        if not 0 <= axis < len(shape) or ranks < 1 or shape[axis] % ranks:
+            raise refuse(f"its training splits {weight.name[:40]!r} as it cannot be split")
+        shape[axis] //= ranks
+    return tuple(shape)
 
 
 def _check_weights(

@@ -46,6 +46,19 @@ class SimulatedRanks:
         self._barrier.wait()
         return found
 
+    def allgather(self, sendobj: object) -> list[Any]:
+        """What every rank of the mesh hands over, by rank."""
+        self._table[self.rank] = sendobj
+        self._barrier.wait()
+        found = list(self._table)
+        self._barrier.wait()
+        return found
+
+    def gather(self, sendobj: object) -> list[Any] | None:
+        """The same on the first rank; None on the others."""
+        found = self.allgather(sendobj)
+        return found if self.rank == 0 else None
+
 
 class _Outcome(Generic[T]):
     """What the function returned or raised on one rank."""

@@ -20,6 +20,7 @@ from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact import canonical_json
 from dlc.runtime.artifact.canonical_json import BadJson, Json
+from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.artifact.schema import Mismatch
 from dlc.runtime.system.mapped_files import map_file
 from dlc.runtime.training.history import History, number_of, restored, stored
@@ -125,21 +126,21 @@ def kept_for(name: str) -> str:
 
 
 def wanted_of(
-    checkpoint: Checkpoint, tensors: Mapping[str, Tensor], blocks: Iterable[str]
-) -> dict[str, Tensor]:
+    checkpoint: Checkpoint, weights: Mapping[str, Weight], blocks: Iterable[str]
+) -> dict[str, Weight]:
     """The tensors that a checkpoint has to have: not what is kept for blocks that it is not of."""
     new = [block for block in blocks if block not in checkpoint.progress]
-    return {name: tensor for name, tensor in tensors.items() if block_of(name) not in new}
+    return {name: weight for name, weight in weights.items() if block_of(name) not in new}
 
 
-def check_fit(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], path: str) -> None:
+def check_fit(checkpoint: Checkpoint, wanted: Mapping[str, Weight], path: str) -> None:
     """Refuse a checkpoint (UsageError, D0548) that lacks one of these, or has it of another type."""
-    for name, tensor in wanted.items():
+    for name, weight in wanted.items():
         other = checkpoint.tensors.get(name)
-        if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
+        if other is None or (other.dtype, other.shape) != (weight.dtype, weight.shape):
             what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
             raise UsageError(
-                f"{path} is of another training: {name} is {tensor.dtype}{list(tensor.shape)}, "
+                f"{path} is of another training: {name} is {weight.dtype}{list(weight.shape)}, "
                 f"the checkpoint {what}",
                 code="D0548",
                 help="resume with the model and the optimizer that it was made with",

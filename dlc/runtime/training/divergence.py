@@ -30,25 +30,26 @@ def interval(weights: TrainedWeights) -> int | None:
 def check_loss(loss: float, step: int) -> None:
     """Raises CallError (D0815) for a loss that is infinite or no number."""
     if not math.isfinite(loss):
-        raise _diverged(f"the loss is {loss}", step)
+        raise diverged_error(f"the loss is {loss} after step {step}")
 
 
 def check_scale(scale: float, step: int) -> None:
     """Raises CallError (D0815) for a loss scale that many skipped steps have halved to below 1."""
     if scale < 1:
         what = "the gradients are infinite or NaN, even of a loss that is hardly scaled any more,"
-        raise _diverged(what, step)
+        raise diverged_error(f"{what} after step {step}")
 
 
-def check_weights(tensors: Mapping[str, Tensor], step: int, seen: int) -> None:
-    """Raises CallError (D0815) for the first element that is infinite or no number.
+def diverged(tensors: Mapping[str, Tensor], step: int, seen: int) -> str | None:
+    """What is to be said of the first element that is infinite or no number; None if there is none.
 
     `seen` is the step after which the weights were looked at before.
     """
     for name, tensor in tensors.items():
         if not _is_finite(tensor):
             since = "" if seen >= step - 1 else f", and was not after step {seen}"
-            raise _diverged(f"{_first(name, tensor)}", step, since)
+            return f"{_first(name, tensor)} after step {step}{since}"
+    return None
 
 
 def _is_finite(tensor: Tensor) -> bool:
@@ -67,9 +68,10 @@ def _first(name: str, tensor: Tensor) -> str:
     return f"{name}{where} is {values[position]}"
 
 
-def _diverged(what: str, step: int, since: str = "") -> CallError:
+def diverged_error(what: str) -> CallError:
+    """The error (D0815) of a training that has diverged."""
     return CallError(
-        f"{what} after step {step}{since}",
+        what,
         code="D0815",
         help="lower the learning rate or clip: adam(lr=..., clip_norm=1); "
         "dlc train --check-nan names the operation that it came from",

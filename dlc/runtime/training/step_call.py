@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import cast
 
 import numpy as np
@@ -17,17 +16,18 @@ from dlc.runtime.artifact.manifest import OF_RANK, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.data import Batch
 from dlc.runtime.model import Model
+from dlc.runtime.training.rank_parts import batch_part
 
 Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of each batch that is a rank's, and the function that takes it."""
+    """The part of each batch that is a rank's, number `part` of `parts`, and the function that takes it."""
 
     entry: EntryPoint
-    rank: int
-    ranks: int
+    part: int
+    parts: int
 
     def of(self, batch: Mapping[str, object]) -> Mapping[str, object] | None:
         """This rank's rows, one part after the other; None for a batch without equal parts."""
@@ -35,10 +35,10 @@ class Share:
         for name, value in batch.items():
             rows = value if hasattr(value, "shape") else np.asarray(value)
             (count, *_) = cast("Array", rows).shape or (1,)
-            if count % self.ranks:
+            if count % self.parts:
                 return None
-            size = count // self.ranks
-            found[name] = cast("Array", rows)[self.rank * size : (self.rank + 1) * size]
+            size = count // self.parts
+            found[name] = cast("Array", rows)[self.part * size : (self.part + 1) * size]
         return found
 
 
@@ -68,6 +68,13 @@ class StepCall:
         updates = {output.updates for output in entry.outputs if output.updates}
         self.outputs = [output.name for output in entry.outputs if not output.updates]
         assert updates <= set(weights), "only weights are updated"
+
+    def of_rank(self, examples: int) -> tuple[EntryPoint, int]:
+        """The function that takes this rank's part of so many examples, and the number of parts."""
+        share = self._share
+        if share is None or examples % share.parts:
+            return self.entry, 1
+        return share.entry, share.parts
 
     def inputs_of(self, batch: Batch) -> Batch:
         """The inputs of this function in a batch, which has those of both functions."""
@@ -116,7 +123,7 @@ def share_of(model: Model, name: str) -> Share | None:
     entry = model.entry_points.get(name + OF_RANK)
     if entry is None:
         return None
-    return Share(entry, model.rank, prod(axis.ranks for axis in model.artifact.manifest.mesh))
+    return Share(entry, *batch_part(model))
 
 
 def _passed(weight: Tensor) -> object:

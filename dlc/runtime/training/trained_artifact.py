@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dlc.errors import ArtifactError, UsageError
 from dlc.runtime.artifact.contents import Artifact
@@ -12,6 +13,8 @@ from dlc.runtime.data import Dataset, open_data
 from dlc.runtime.data.opening import Given
 from dlc.runtime.training.checkpoint import Facts, progress_of_text, progress_text
 
+WEIGHTS = "weights"
+"""The section of an artifact with the numbers of its weights."""
 PROGRESS = "progress"
 """The section of an artifact with the progress of its training."""
 
@@ -59,6 +62,15 @@ def with_progress(artifact: Artifact, weights: memoryview, facts: Facts | None) 
         text = progress_text({training_of(artifact).block: facts})
         sections[PROGRESS] = memoryview(text.encode())
     return Artifact.of(new.manifest, sections, new.name)
+
+
+def without_weights(artifact: Artifact) -> Artifact:
+    """The same code without the numbers of weights, which then need no memory."""
+    kept = {
+        name: memoryview(bytes(data)) for name, data in artifact.sections.items() if name != WEIGHTS
+    }
+    manifest = artifact.manifest._replace(weights=())
+    return replace(artifact, manifest=manifest, sections=kept)
 
 
 def progress_of(artifact: Artifact) -> Facts:

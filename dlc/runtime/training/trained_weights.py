@@ -1,10 +1,15 @@
-"""The weights that trainers update: on the host, or on the GPU that their steps run on."""
+"""The weights that trainers update: on the host, or on the GPU that their steps run on.
+
+A rank of a mesh may have a part of a weight only: then `table`, `block` and `tensors` are of its parts, and
+`whole` brings those of all ranks together.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +22,10 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.ranks.parts import ALONE, Parts
 from dlc.runtime.system.buffers import Bytes, aligned_bytes, as_bytes
 from dlc.runtime.training.checkpoint import AVERAGE, SCALE, block_of, kept_for
-from dlc.runtime.weights.model_weights import WeightViews
+from dlc.runtime.weights.model_weights import WeightViews, fill
 
 
 class TrainedWeights:
@@ -29,14 +35,20 @@ class TrainedWeights:
     its memory; the block of the host is copied from there when it is read.
     """
 
-    def __init__(self, artifacts: Sequence[Artifact], driver: Driver | None) -> None:
-        self.table = _union(artifacts)
+    def __init__(
+        self, artifacts: Sequence[Artifact], driver: Driver | None, parts: Parts = ALONE
+    ) -> None:
+        rows = {row.name: row for artifact in artifacts for row in artifact.manifest.weights}
+        self.declared: Mapping[str, Weight] = rows
+        """The dtypes and shapes of the whole weights."""
+        self.parts = parts
+        self.table = _placed([_part_of(row, parts) for row in rows.values()])
         """The weights with their places in the block."""
         self._block = aligned_bytes(padded(sum(padded(row.bytes) for row in self.table)))
-        for artifact in reversed(artifacts):
-            self._fill(artifact)
         views = WeightViews(self.table, self._block)
         self._tensors = {name: views.tensor(name) for name in views}
+        for artifact in reversed(artifacts):
+            self._fill(artifact)
         self._there = None if driver is None else DeviceArray.copied(driver, self._block)
         self._is_stale = False
         self._lock = threading.Lock()
@@ -45,11 +57,9 @@ class TrainedWeights:
 
     def _fill(self, artifact: Artifact) -> None:
         """Take the numbers of an artifact."""
-        source = as_bytes(artifact.section("weights"))
-        places = {row.name: row.offset for row in self.table}
-        for row in artifact.manifest.weights:
-            there = places[row.name]
-            self._block[there : there + row.bytes] = source[row.offset : row.offset + row.bytes]
+        source = WeightViews(artifact.manifest.weights, as_bytes(artifact.section("weights")))
+        for name in source:
+            self._tensors[name].bits[...] = self.parts.of(name, source.tensor(name).bits)
 
     def _passed(self) -> Mapping[str, Tensor]:
         there = self._there
@@ -95,59 +105,74 @@ class TrainedWeights:
         assert self.block.size == self._block.size
         return self._tensors
 
+    def whole(self) -> Mapping[str, Tensor]:
+        """The current whole weights by name, on the first of the ranks; nothing on the others.
+
+        All ranks that have parts call it together.
+        """
+        tensors = self.tensors
+        if not self.parts.splits:
+            return tensors
+        found: dict[str, Tensor] = {}
+        for name, row in self.declared.items():
+            bits = self.parts.whole(name, tensors[name].bits, row.shape)
+            if bits is not None:
+                found[name] = Tensor.from_bits(bits, row.dtype)
+        return found
+
     def begin_averages(self) -> None:
         """Let the averages of weights begin as the weights are."""
         tensors = self.tensors
-        starts = {
-            name: Tensor(tensors[kept_for(name)].values(), tensor.dtype)
-            for name, tensor in tensors.items()
-            if name.startswith(AVERAGE)
-        }
-        if starts:
-            self.replace(starts)
-
-    def averages(self, block: str) -> dict[str, NDArray[np.generic]]:
-        """Copies of the averages that a `train` block keeps, with the names and dtypes of the weights."""
-        tensors = self.tensors
-        return {
-            kept_for(name): Tensor(tensor.values(), tensors[kept_for(name)].dtype).bits.copy()
-            for name, tensor in tensors.items()
-            if name.startswith(AVERAGE) and block_of(name) == block
-        }
+        for name, tensor in tensors.items():
+            if name.startswith(AVERAGE):
+                weight = kept_for(name)
+                start = self.parts.more_of(name, weight, tensors[weight].values())
+                tensor.bits[...] = Tensor(start, tensor.dtype).bits
+        self._upload()
 
     def loss_scale(self, block: str) -> float:
         """The dynamic scale of the loss of a `train` block that has one."""
         name = f"{SCALE}{block}:value" if block else f"{SCALE}value"
         return float(self.tensors[name].values())
 
-    def section(self, table: Sequence[Weight]) -> memoryview:
-        """The current weights as the section of an artifact that has this table."""
-        block = self.block
-        if tuple(row.name for row in table) == tuple(row.name for row in self.table):
-            return block.data
-        places = {row.name: row.offset for row in self.table}
-        packed = aligned_bytes(padded(sum(padded(row.bytes) for row in table)))
-        for row in table:
-            there = places[row.name]
-            packed[row.offset : row.offset + row.bytes] = block[there : there + row.bytes]
-        return packed.data
-
     def replace(self, values: Mapping[str, Tensor]) -> None:
-        """Replace weights by values of the same dtypes and shapes."""
+        """Replace weights by values of the same dtypes, and of the shapes of the whole weights."""
         tensors = self.tensors
         for name, value in values.items():
-            tensors[name].bits[...] = value.bits
+            tensors[name].bits[...] = self.parts.of(name, value.bits)
+        self._upload()
+
+    def _upload(self) -> None:
         if self._there is not None:
             self._there.upload(self._block)
         self._is_stale = False
 
 
-def _union(artifacts: Sequence[Artifact]) -> tuple[Weight, ...]:
-    """The weights of all artifacts, each name once, one after the other at aligned places."""
-    rows = {row.name: row for artifact in artifacts for row in artifact.manifest.weights}
+def averages(tensors: Mapping[str, Tensor], block: str) -> dict[str, NDArray[np.generic]]:
+    """Copies of the averages that a `train` block keeps, with the names and dtypes of the weights."""
+    return {
+        kept_for(name): Tensor(tensor.values(), tensors[kept_for(name)].dtype).bits.copy()
+        for name, tensor in tensors.items()
+        if name.startswith(AVERAGE) and block_of(name) == block
+    }
+
+
+def section(tensors: Mapping[str, Tensor], table: Sequence[Weight]) -> memoryview:
+    """Whole weights as the section of an artifact that has this table."""
+    return fill(table, lambda row: tensors[row.name]).data
+
+
+def _part_of(row: Weight, parts: Parts) -> Weight:
+    """The row of the part of a weight that a rank has."""
+    shape = parts.shape(row.name, row.shape)
+    return row._replace(shape=shape, bytes=prod(shape) * DTYPES[row.dtype].bytes)
+
+
+def _placed(rows: Sequence[Weight]) -> tuple[Weight, ...]:
+    """The rows one after the other at aligned places."""
     placed: list[Weight] = []
     end = 0
-    for row in rows.values():
+    for row in rows:
         placed.append(row._replace(offset=end))
         end = padded(end + row.bytes)
     return tuple(placed)

@@ -10,12 +10,15 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import UsageError, memory_needed
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import (
     EVALUATE,
@@ -37,22 +40,32 @@ from dlc.runtime.training.checkpoint import (
     wanted_of,
     write_checkpoint,
 )
-from dlc.runtime.training.divergence import check_loss, check_scale, check_weights, interval
+from dlc.runtime.training.divergence import (
+    check_loss,
+    check_scale,
+    diverged,
+    diverged_error,
+    interval,
+)
 from dlc.runtime.training.history import TEST, History
 from dlc.runtime.training.progress import Progress
+from dlc.runtime.training.rank_memory import RankMemory, rank_memory
+from dlc.runtime.training.rank_parts import parts_of
 from dlc.runtime.training.step_call import first_examples
 from dlc.runtime.training.stepper import Stepper, examples_in
 from dlc.runtime.training.trained_artifact import (
     open_examples,
     training_of,
     with_progress,
+    without_weights,
 )
-from dlc.runtime.training.trained_weights import TrainedWeights
+from dlc.runtime.training.trained_weights import TrainedWeights, averages, section
 from dlc.runtime.training.training_state import TrainingState
 from dlc.runtime.training.watching import best, best_path, is_over
 from dlc.runtime.weights.model_weights import WeightViews
 
 Array = NDArray[np.generic]
+T = TypeVar("T")
 
 _BUFFERS = 3
 """Batches in memory at a time: that of the running step, and those that are being prepared."""
@@ -83,9 +96,14 @@ class Trainer(Stepper):
         `dlc.load`: each is given the same batches and takes its part, and the first writes the files.
         Raises UsageError (D0814) for an artifact that does not train.
         """
-        training_of(artifact)
-        model = Model(artifact, threads=threads, device=device, comm=comm)
-        self._begin(artifact, model, TrainedWeights([artifact], model.gpu), folder)
+        facts = training_of(artifact)
+        run = without_weights(artifact) if facts.splits else artifact
+        model = Model(run, threads=threads, device=device, comm=comm)
+        weights = TrainedWeights([artifact], model.gpu, parts_of(model, facts, comm))
+        # What follows needs the numbers of whole weights no more.
+        table = artifact.manifest.weights
+        artifact = replace(run, manifest=run.manifest._replace(weights=table))
+        self._begin(artifact, model, weights, folder)
 
     @classmethod
     def sharing(
@@ -143,7 +161,8 @@ class Trainer(Stepper):
 
     @property
     def weights(self) -> WeightViews:
-        """The current weights, states and optimizer states: read-only views."""
+        """The current weights, states and optimizer states: read-only views, of a rank's parts if it has
+        parts."""
         block = self._weights.block.view()
         block.flags.writeable = False
         return WeightViews(self._weights.table, block)
@@ -153,13 +172,15 @@ class Trainer(Stepper):
         """Copies of the weights and states of the model, without those of the optimizer.
 
         Of weights whose averages are kept these are the averages; with `average` false those of the last
-        step.
+        step. Ranks that have parts call it together; the first gets the whole weights, the others nothing.
         """
+        tensors = self._weights.whole()
+        if not tensors:
+            return {}
         table = self._artifact.manifest.weights
-        tensors = self._weights.tensors
         found = {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
         if average:
-            found |= self._weights.averages(self._facts.block)
+            found |= averages(tensors, self._facts.block)
         return found
 
     # Steps ----------------------------------------------------------------------------------------
@@ -328,12 +349,24 @@ class Trainer(Stepper):
             self._check_weights()
 
     def _check_weights(self) -> None:
-        check_weights(self._weights.tensors, self.steps, self._state.seen)
+        found = diverged(self._weights.tensors, self.steps, self._state.seen)
+        first = self.first_of_ranks(found)
+        if first is not None:
+            raise diverged_error(first)
         self._state.seen = self.steps
 
+    def memory(self, data: Dataset) -> RankMemory:
+        """The memory that the weights, the states and a step with a batch of this data need."""
+        return rank_memory(self._weights, self._step, self._facts, data)
+
+    def first_of_ranks(self, own: T | None) -> T | None:
+        """The first that is not None of what the ranks hand over, if they have parts; else `own`."""
+        return self._weights.parts.first_of(own)
+
     def digest(self) -> str:
-        """What tells these weights and states from others; ranks compare it."""
-        tensors = sorted(self._weights.tensors.items())
+        """What tells these weights and states from others; ranks compare it. Parts are left out."""
+        splits = self._weights.parts.splits
+        tensors = [item for item in sorted(self._weights.tensors.items()) if item[0] not in splits]
         return digest_of([part for name, each in tensors for part in (name, each.bits.tobytes())])
 
     # Files ----------------------------------------------------------------------------------------
@@ -342,27 +375,28 @@ class Trainer(Stepper):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
-        Of ranks that train together only the first writes.
+        Of ranks that train together only the first writes; those that have parts call it together.
         """
-        if self._model.rank:
-            return
         with self._weights.alone():
-            if os.fspath(path).endswith(SUFFIX):
-                self._as_artifact().write(path)
-            else:
+            if not os.fspath(path).endswith(SUFFIX):
                 self._write_checkpoint(path)
+                return
+            tensors = self._weights.whole()
+            if not self._model.rank:
+                self._as_artifact(tensors).write(path)
 
-    def _as_artifact(self) -> Artifact:
-        """The artifact with the current weights, and with the progress of a training that has begun."""
-        section = self._weights.section(self._artifact.manifest.weights)
+    def _as_artifact(self, tensors: Mapping[str, Tensor]) -> Artifact:
+        """The artifact with these weights, and with the progress of a training that has begun."""
+        weights = section(tensors, self._artifact.manifest.weights)
         has_begun = self.steps > 0 or self.seed != self._facts.seed
-        return with_progress(self._artifact, section, self._state.facts() if has_begun else None)
+        return with_progress(self._artifact, weights, self._state.facts() if has_begun else None)
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        tensors = self._weights.whole()
         if self._model.rank:
             return
         own = {name: trainer._state.facts() for name, trainer in self._together.items()}
-        tensors = {**self._carried.tensors, **self._weights.tensors}
+        tensors = {**self._carried.tensors, **tensors}
         write_checkpoint(path, tensors, {**self._carried.progress, **own})
 
     @memory_needed()
@@ -377,7 +411,7 @@ class Trainer(Stepper):
         """
         checkpoint = read_checkpoint(path)
         with self._weights.alone():
-            wanted = wanted_of(checkpoint, self._weights.tensors, self._together)
+            wanted = wanted_of(checkpoint, self._weights.declared, self._together)
             check_fit(checkpoint, wanted, os.fspath(path))
             self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
             carried = carried_by(checkpoint, self._together)

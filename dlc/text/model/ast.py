@@ -427,19 +427,35 @@ class Debug(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SplitAxis(Node):
+    """What splits an axis of a weight: an axis of the mesh by name, or `none`."""
+
+    mesh_axis: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split(Node):
+    """`split (none, model)`: for each axis of a weight the axis of the mesh that splits it, or `none`."""
+
+    axes: tuple[SplitAxis, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Param(Documented):
-    """`param name: type = init key "..."`: trained weights."""
+    """`param name: type split (none, model) = init key "..."`: trained weights."""
 
     type: Type
+    split: Split | None
     init: Expr | None
     key: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State(Documented):
-    """`state name: type = init key "..."`: weights that are kept but not trained."""
+    """`state name: type split (model) = init key "..."`: weights that are kept but not trained."""
 
     type: Type
+    split: Split | None
     init: Expr | None
     key: str | None
 
@@ -560,6 +576,20 @@ class Limit(Named):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MeshEntry(Named):
+    """`data = 2`: an axis of the mesh, and its number of ranks."""
+
+    ranks: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mesh(Node):
+    """`mesh data = 2, model = 2`: the ranks that train together, the last axis varying fastest."""
+
+    axes: tuple[MeshEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Setting(Documented):
     """`name = value` in a `train` block, or `name(parts) = value` for some parts of the module."""
 
@@ -639,5 +669,5 @@ Pattern: TypeAlias = NamePattern | IgnorePattern | RestPattern | TuplePattern
 Type: TypeAlias = TensorType | TupleType | FnType | DtypeType
 Statement: TypeAlias = Let | Return | Next | Yield | Set | Require | Debug
 Member: TypeAlias = Param | State | Const | Use | Fn | Require | Names
-Item: TypeAlias = Import | Dims | Module | Fn | Const | Let | Train | Names | Limit
+Item: TypeAlias = Import | Dims | Module | Fn | Const | Let | Train | Names | Limit | Mesh
 TrainEntry: TypeAlias = Setting | Loss | Metric

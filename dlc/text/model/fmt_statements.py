@@ -180,19 +180,26 @@ class StatementFormatter(ExpressionFormatter):
             *([" = ", self.expression(value)] if value else []),
         )
 
+    def _weight(self, node: ast.Param | ast.State) -> Doc:
+        """`: type split (...) = value key "..."`, as far as there is."""
+        axes = ", ".join(axis.mesh_axis for axis in node.split.axes) if node.split else ""
+        return concat(
+            ": ",
+            self.type(node.type),
+            f" split ({axes})" if node.split else NOTHING,
+            *([" = ", self.expression(node.init)] if node.init else []),
+            _key(node.key),
+        )
+
     # Members ------------------------------------------------------------------------------------
 
     def member(self, node: ast.Member) -> Doc:
         """A member of a module."""
         match node:
             case ast.Param():
-                return concat(
-                    f"param {node.name}", self._typed(node.type, node.init), _key(node.key)
-                )
+                return concat(f"param {node.name}", self._weight(node))
             case ast.State():
-                return concat(
-                    f"state {node.name}", self._typed(node.type, node.init), _key(node.key)
-                )
+                return concat(f"state {node.name}", self._weight(node))
             case ast.Const():
                 return concat(f"const {node.name}", self._typed(node.type, node.value))
             case ast.Use():
@@ -252,6 +259,8 @@ class StatementFormatter(ExpressionFormatter):
                 entries = self.braces(node.entries, self._entry, node.span, short=False)
                 block = f"{node.block} for " if node.block else ""
                 return concat(f"train {block}{node.name} ", entries)
+            case ast.Mesh():
+                return concat("mesh ", *joined(map(self._mesh_entry, node.axes), ", "))
             case ast.Limit():
                 match node.value:
                     case None:
@@ -275,6 +284,9 @@ class StatementFormatter(ExpressionFormatter):
         if node.low is None:
             return Text(node.name)
         return concat(f"{node.name} = ", self.range(node.low, node.high))
+
+    def _mesh_entry(self, node: ast.MeshEntry) -> Doc:
+        return concat(f"{node.name} = ", self.expression(node.ranks))
 
     def _module(self, node: ast.Module) -> Doc:
         head: list[Doc | str] = [f"module {node.name}"]
@@ -355,7 +367,7 @@ def _is_large(node: ast.Node) -> bool:
 
 def _family(node: ast.Node) -> str:
     match node:
-        case ast.Import() | ast.Dims() | ast.Limit():
+        case ast.Import() | ast.Dims() | ast.Limit() | ast.Mesh():
             return "head"
         case ast.Param() | ast.State() | ast.Const() | ast.Use() | ast.Require():
             return "member"

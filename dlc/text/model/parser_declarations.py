@@ -63,6 +63,8 @@ class DeclarationParser(StatementParser):
                 return self._names()
             case "limit":
                 return self._limit()
+            case "mesh":
+                return self._mesh()
             case _:
                 return self.not_an_element(FILE, self.item)
 
@@ -176,7 +178,7 @@ class DeclarationParser(StatementParser):
 
     def _weights(
         self, docs: str
-    ) -> tuple[Span, str, Span, str, ast.Type, ast.Expr | None, str | None]:
+    ) -> tuple[Span, str, Span, str, ast.Type, ast.Split | None, ast.Expr | None, str | None]:
         """What `param` and `state` have in common."""
         start = self.starts[self.at]
         word = self.text
@@ -184,9 +186,22 @@ class DeclarationParser(StatementParser):
         name, span = self.name(f"a {word}")
         self.expect(":", f"`:` and the type of `{name}`")
         kind = self.type()
+        split = self._split() if self.text == "split" else None
         init = self.expression() if self.accept("=") else None
         key = self._quoted("the weight").value if self.accept("key") else None
-        return self.span_from(start), name, span, docs, kind, init, key
+        return self.span_from(start), name, span, docs, kind, split, init, key
+
+    def _split(self) -> ast.Split:
+        start = self.starts[self.at]
+        self.advance()
+        if self.text != "(":
+            self.unexpected("`(` and the axes", help="write split (none, model)")
+        axes = tuple(self.listed(")", self._split_axis)[0])
+        return ast.Split(self.span_from(start), axes)
+
+    def _split_axis(self) -> ast.SplitAxis:
+        name, span = self.name("an axis of the mesh, or `none`,")
+        return ast.SplitAxis(span, name)
 
     def _const(self, docs: str) -> ast.Const:
         start = self.starts[self.at]
@@ -287,6 +302,21 @@ class DeclarationParser(StatementParser):
         if self.accept("="):
             value = self._size() if self._size_follows() else self.expression()
         return ast.Limit(self.span_from(start), name, span, value)
+
+    def _mesh(self) -> ast.Mesh:
+        start = self.starts[self.at]
+        self.advance()
+        axes = [self._mesh_entry()]
+        while self.accept(","):
+            axes.append(self._mesh_entry())
+        return ast.Mesh(self.span_from(start), tuple(axes))
+
+    def _mesh_entry(self) -> ast.MeshEntry:
+        start = self.starts[self.at]
+        name, span = self.name("an axis of the mesh")
+        self.expect("=", "`=` and the number of ranks", help="write mesh data = 2, model = 2")
+        ranks = self.expression()
+        return ast.MeshEntry(self.span_from(start), name, span, ranks)
 
     def _size_follows(self) -> bool:
         has_unit = self.text[-1:].isalpha() and not self.text.startswith(("0x", "0X"))

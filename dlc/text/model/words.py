@@ -30,7 +30,7 @@ MEMBER_WORDS: Final = frozenset(
     ["param", "state", "const", "use", "fn", "export", "require", "names"],
 )
 ITEM_WORDS: Final = frozenset(
-    ["import", "dim", "module", "fn", "export", "const", "let", "train", "names", "limit"],
+    ["import", "dim", "module", "fn", "export", "const", "let", "train", "names", "limit", "mesh"],
 )
 TRAIN_WORDS: Final = frozenset(
     [
@@ -77,6 +77,7 @@ AFTER_NAME: Final = {
     "use": ("=",),
     "dim": ("=", ","),
     "limit": ("=",),
+    "mesh": ("=",),
     "module": ("(", "{", "from"),
     "train": ("{",),
     "import": ("(",),

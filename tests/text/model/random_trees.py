@@ -285,7 +285,8 @@ class _Trees:
         return ast.Names(HERE, self.some(lambda: ast.NameEntry(HERE, self.string(), self.expr())))
 
     def member(self) -> ast.Member:
-        weights = (HERE, self.name(), HERE, self.docs(), self.type(), self.perhaps(self.expr))
+        kind, split, init = self.type(), self.perhaps(self.split), self.perhaps(self.expr)
+        weights = (HERE, self.name(), HERE, self.docs(), kind, split, init)
         key = self.perhaps(lambda: self.random.choice(STRINGS))
         return self.pick(
             lambda: ast.Param(*weights, key),
@@ -311,7 +312,14 @@ class _Trees:
             self.train,
             self.names,
             self.limit,
+            lambda: ast.Mesh(HERE, self.some(self.mesh_entry, 1)),
         )
+
+    def split(self) -> ast.Split:
+        return ast.Split(HERE, self.some(lambda: ast.SplitAxis(HERE, self.name())))
+
+    def mesh_entry(self) -> ast.MeshEntry:
+        return ast.MeshEntry(HERE, self.name(), HERE, self.expr())
 
     def imported(self) -> ast.Import:
         names = self.perhaps(

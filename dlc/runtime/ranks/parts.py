@@ -1,0 +1,104 @@
+"""The parts of arrays that a rank of a mesh has, and the whole arrays that the parts of all ranks make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.runtime.ranks.mesh import Mesh
+
+Array: TypeAlias = NDArray[np.generic]
+T = TypeVar("T")
+
+Shard: TypeAlias = Literal["optimizer", "gradients", "weights"]
+"""What each rank has a part of: the states of the optimizer, the summed gradients, too, or all of both and
+the weights. (ZeRO's three stages: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
+Parameter Models", 2020.)"""
+
+
+Splits: TypeAlias = Mapping[str, int]
+"""The axis of an array that each axis of the mesh splits."""
+
+
+class Gathers(Protocol):
+    """What a communicator of mpi4py and simulated ranks do with Python objects."""
+
+    def gather(self, sendobj: object) -> list[object] | None: ...
+    def allgather(self, sendobj: object) -> list[object]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The arrays of which this rank has a part: the ranks along an axis of the mesh have one after another.
+
+    Without `splits` every rank has all of each array, and nothing is sent.
+    """
+
+    mesh: Mesh
+    rank: int
+    splits: Mapping[str, Splits]
+    ranks: Gathers | None = None
+
+    def shape(self, name: str, whole: Sequence[int]) -> tuple[int, ...]:
+        """The shape of what each rank has of an array of this shape."""
+        shape = list(whole)
+        for mesh_axis, axis in self.splits.get(name, {}).items():
+            shape[axis] //= self.mesh.axes[mesh_axis]
+        return tuple(shape)
+
+    def of(self, name: str, whole: Array) -> Array:
+        """What this rank has of an array: a view."""
+        return self._part(self.splits.get(name, {}), whole, self.rank)
+
+    def more_of(self, name: str, other: str, part: Array) -> Array:
+        """What this rank has of an array if it is split as `name`, of what it has if split as `other`."""
+        known = self.splits.get(other, {})
+        more = {k: axis for k, axis in self.splits.get(name, {}).items() if k not in known}
+        return self._part(more, part, self.rank)
+
+    def _part(self, splits: Splits, whole: Array, rank: int) -> Array:
+        coordinates = self.mesh.coordinates(rank)
+        for mesh_axis, ranks in self.mesh.axes.items():
+            if mesh_axis in splits:
+                axis = splits[mesh_axis]
+                size = whole.shape[axis] // ranks
+                begin = coordinates[mesh_axis] * size
+                whole = whole[(slice(None),) * axis + (slice(begin, begin + size),)]
+        return whole
+
+    def whole(self, name: str, part: Array, shape: Sequence[int]) -> Array | None:
+        """The whole array of this shape on the first rank, None on the others; all ranks call it."""
+        splits = self.splits.get(name)
+        if not splits:
+            return part if self.rank == 0 else None
+        assert self.ranks is not None
+        # A copy: ranks that are threads go on to change their part.
+        found = self.ranks.gather(part.copy() if self._is_first_with(splits) else None)
+        if found is None:
+            return None
+        whole = np.empty(tuple(shape), part.dtype)
+        for rank, own in enumerate(found):
+            if own is not None:
+                self._part(splits, whole, rank)[...] = cast("Array", own)
+        return whole
+
+    def _is_first_with(self, splits: Splits) -> bool:
+        """Whether this is the first of the ranks that have the same part."""
+        coordinates = self.mesh.coordinates(self.rank)
+        return not any(place for axis, place in coordinates.items() if axis not in splits)
+
+    def first_of(self, own: T | None) -> T | None:
+        """The first that is not None of what the ranks hand over; without splits, `own`."""
+        if not self.splits:
+            return own
+        assert self.ranks is not None
+        found = cast("list[T | None]", self.ranks.allgather(own))
+        return next((each for each in found if each is not None), None)
+
+
+ALONE = Parts(Mesh({}), 0, {})
+"""All of every array, as a process has it that works alone."""

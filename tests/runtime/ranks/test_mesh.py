@@ -1,0 +1,204 @@
+"""Training by the mesh of a text, whose weights say how they are split: as one process trains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc
+from dlc.dialects import func
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.comm import Collective
+from dlc.dialects.text_mesh import read_text_mesh
+from dlc.driver.compile.rank_programs import compile_for_mesh
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.train import plan_training
+from dlc.driver.source.source_model import SourceModel
+from dlc.errors import ModelError, UsageError
+from dlc.ir.passes import Manager
+from dlc.passes.graph.autodiff import autodiff
+from dlc.passes.sharding.partition import partition
+from dlc.runtime.artifact.manifest import STEP
+from dlc.runtime.ranks.mesh import Mesh
+from dlc.runtime.ranks.parts import Shard
+from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
+from dlc.text.model.fmt import format_source
+from tests.runtime.ranks.trainings import artifact, batches_of, losses
+
+GPT = """\
+dlc 1
+import nn (LayerNorm)
+dim B = 1..8
+const T = 8
+mesh {mesh}
+
+module Block(D, H) {{
+  use n1 = LayerNorm(D)
+  use n2 = LayerNorm(D)
+  param qkv: f32[D, H, 3, D // H] split (none, model, none, none) = normal(0.1)
+  param out: f32[H, D // H, D] split (model, none, none) = normal(0.1)
+  param up: f32[D, 4 * D] split (none, model) = normal(0.1)
+  param down: f32[4 * D, D] split (model, none) = normal(0.1)
+
+  fn attend(x: f32[B, T, D]) -> f32[B, T, D] {{
+    let (q, k, v) = rearrange(einsum("btd,dhne->btnhe", x, qkv), "b t n h e -> n b h t e")
+    return einsum("bhte,hed->btd", attention(q, k, v, causal=true), out)
+  }}
+
+  fn call(x: f32[B, T, D]) -> f32[B, T, D] {{
+    let h = x + attend(n1(x))
+    return h + gelu(n2(h) @ up) @ down
+  }}
+}}
+
+module Gpt(D = 16, H = 4, L = 2, V = {vocabulary}) {{
+  param emb: f32[V, D] split (model, none) = normal(0.1)
+  use blocks = L * Block(D, H)
+  export fn predict(tokens: i32[B, T]) -> f32[B, T, V] {{
+    let x = scan b in blocks with h = emb[tokens] {{ next h = b(h) }}
+    return x @ transpose(emb)
+  }}
+}}
+
+train Gpt {{
+  data = npz("gpt.npz", tokens="x", labels="y")
+  loss(tokens: i32[B, T], labels: i32[B, T]) = mean(cross_entropy(predict(tokens), labels))
+  optimizer = adam(lr=0.003)
+  batch = 8
+}}
+"""
+MLP = """\
+dlc 1
+dim B = 1..64
+mesh {mesh}
+
+module Mlp() {{
+  param a: f32[6, 8] split {a} = normal(0.5)
+  param b: f32[8, 2] split {b} = normal(0.5)
+  export fn predict(x: f32[B, 6]) -> f32[B, 2] {{
+    let h = tanh(x @ a)
+    let y = if sum(x) > 0 then h @ b else (2 * h) @ b
+    return y
+  }}
+}}
+
+train Mlp {{
+  data = npz("data.npz", x="x", y="y")
+  loss(x: f32[B, 6], y: f32[B, 2]) = mean((predict(x) - y) ** 2)
+  optimizer = sgd(lr=0.1)
+  batch = 8
+}}
+"""
+
+
+def compare(text: str, mesh: dict[str, int], split: Shard | None = None) -> None:
+    """Compare the losses of 20 steps among simulated ranks with those of one process."""
+    batches = batches_of(text)
+    alone = losses(artifact(text, 1), batches, None)
+    ranks = Mesh(mesh)
+    made = artifact(text, ranks.size, split)
+
+    def work(at: SimulatedRanks) -> list[float]:
+        return losses(made, batches, at)
+
+    by_rank = run_simulated(ranks, work)
+    assert all(found == by_rank[0] for found in by_rank)
+    np.testing.assert_allclose(by_rank[0], alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "a", "b", "split"),
+    [
+        ("model = 2", "(none, model)", "(model, none)", None),
+        ("data = 2, model = 2", "(none, model)", "(model, none)", None),
+        ("data = 2, model = 2", "(data, model)", "(model, data)", None),
+        ("data = 2, model = 2", "(none, model)", "(model, none)", "weights"),
+        ("model = 2, data = 2", "(model, none)", "(none, model)", "optimizer"),
+    ],
+)
+def test_weights_split_by_the_text(mesh: str, a: str, b: str, split: Shard | None) -> None:
+    sizes = {name: int(size) for name, size in (each.split(" = ") for each in mesh.split(", "))}
+    compare(MLP.format(mesh=mesh, a=a, b=b), sizes, split)
+
+
+@pytest.mark.parametrize("vocabulary", [16, pytest.param(4096, marks=pytest.mark.long)])
+def test_a_gpt_with_split_blocks(vocabulary: int) -> None:
+    text = GPT.format(mesh="data = 2, model = 2", vocabulary=vocabulary)
+    compare(text, {"data": 2, "model": 2})
+
+
+def step_for(text: str, ranks: int, split: Shard | None = None) -> func.Func:
+    """The training step of a rank."""
+    planned = plan_training(CompileRequest(path="", text=text))
+    model = planned.source
+    assert isinstance(model, SourceModel)
+    mesh = read_text_mesh(model.module)
+    assert mesh is not None
+    compile_for_mesh(model, planned.facts, mesh.axes, split)
+    Manager(model.context).run(model.module, (autodiff, partition))
+    step = model.module.symbol(STEP)
+    assert isinstance(step, func.Func)
+    return step
+
+
+def test_columns_and_rows_need_one_sum() -> None:
+    text = MLP.format(mesh="model = 2", a="(none, model)", b="(model, none)")
+    text = text.replace("if sum(x) > 0 then h @ b else (2 * h) @ b", "h @ b")
+    found = [op for op in step_for(text, 2).walk() if isinstance(op, Collective)]
+    of_arrays = [op for op in found if tensor_type(op.operands[0]).rank]
+    assert [op.name for op in of_arrays] == ["comm.all_reduce"]
+
+
+@pytest.mark.parametrize("mesh", ["data = 2", "model = 2", "data = 1"])
+def test_another_number_of_ranks_is_refused_where_the_mesh_stands(mesh: str) -> None:
+    text = MLP.format(mesh=mesh, a="(none, none)", b="(none, none)")
+    with pytest.raises(ModelError, match=r"D0936.*ranks, and 3 run") as caught:
+        artifact(text, 3)
+    place = caught.value.diagnostics[0].place
+    assert place is not None
+    assert place.line == 3
+
+
+def test_states_are_split_along_the_axis_data_only() -> None:
+    text = MLP.format(mesh="model = 2", a="(none, model)", b="(none, none)")
+    with pytest.raises(UsageError, match=r"D0901.*axis data of the mesh"):
+        artifact(text, 2, "optimizer")
+
+
+@pytest.mark.parametrize(
+    ("mesh", "a", "message"),
+    [
+        ("data = 2, data = 2", "(none, none)", "D0229.*two axes data"),
+        ("data = 0", "(none, none)", "D0229.*found 0"),
+        ("none = 2", "(none, none)", "D0229.*stands for no axis"),
+        ("data = 2\nmesh model = 2", "(none, none)", "D0229.*one mesh"),
+        ("model = 3", "(none, model)", "D0382.*axis 1 of a is 8"),
+        ("model = 2", "(none, modle)", "D0382.*no axis modle"),
+        ("model = 2", "(model)", "D0382.*its split has 1 name"),
+        ("model = 2", "(model, model)", "D0382.*splits two axes"),
+        ("model = 2", "none", "D0110.*the axes"),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused(mesh: str, a: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        dlc.compile(text=MLP.format(mesh=mesh, a=a, b="(none, none)"))
+
+
+def test_one_process_computes_the_whole() -> None:
+    text = MLP.format(mesh="data = 2, model = 2", a="(none, model)", b="(model, none)")
+    model = dlc.compile(text=text, weights="init:0")
+    plain = "\n".join(line for line in text.splitlines() if not line.startswith("mesh"))
+    other = dlc.compile(
+        text=plain.replace(" split (none, model)", "").replace(" split (model, none)", ""),
+        weights="init:0",
+    )
+    x = np.ones((3, 6), np.float32)
+    np.testing.assert_array_equal(model.predict(x), other.predict(x))
+
+
+def test_the_formatter_keeps_mesh_and_splits() -> None:
+    text = MLP.format(mesh="data  =  2,model = 1 + 1", a="( none,model )", b="(model, none)")
+    wanted = MLP.format(mesh="data = 2, model = 1 + 1", a="(none, model)", b="(model, none)")
+    assert "mesh data = 2, model = 1 + 1" in format_source(text, "mesh.dlm")
+    assert "split (none, model) = normal(0.5)" in format_source(text, "mesh.dlm")
+    assert format_source(wanted, "mesh.dlm") == format_source(text, "mesh.dlm")
