@@ -43,6 +43,7 @@ from dlc.passes.kernel.pack import pack
 from dlc.passes.kernel.prepare import make_prepare
 from dlc.passes.kernel.split_k import split_k
 from dlc.passes.kernel.two_stage_reduction import split_reductions
+from dlc.passes.sharding.bucket import bucket
 from dlc.passes.sharding.partition import partition
 from dlc.planning.kernel_to_plan import plan_memory
 from dlc.planning.memory_passes.cluster_updates import cluster_updates
@@ -113,6 +114,7 @@ PIPELINE = {
         # On GPUs products of integers are kernels of their formula.
         Step(products_to_float, level=1, on=Device.CPU),
         *SIMPLIFY,
+        Step(bucket, level=1),
     ),
     "kernel": (
         Step(fuse_attention_gradients, level=2, on=Device.CUDA),
@@ -189,6 +191,8 @@ REASONS = (
         "fold_weights would hide from what integers a weight was computed",
     ),
     Order(autodiff, partition, "partition places what a derivative computes, too"),
+    Order(partition, bucket, "bucket groups the collectives that partition inserts"),
+    Order(cse, bucket, "cse would find no equal collectives in buckets"),
     Order(place, plan_memory, "plan_memory gives each device an arena of its own"),
     Order(
         fuse_attention_gradients, decompose, "decompose would remove the ops that this pass matches"

@@ -97,13 +97,18 @@ class _Search:
         return found
 
     def _price_ahead(self, op: Op, strategy: Strategy, work: float) -> float:
-        """The price of a strategy, with the sum of what it leaves partial, since most are needed whole."""
+        """The price of a strategy, with making its results whole again, since most are needed whole.
+
+        That counts where the strategy begins to divide or to leave partial what its operands are not.
+        """
         price = work
         for value, place in set(zip(op.operands, strategy.operands, strict=True)):
             price += self.costs.conversion(value, self.placed[value], place)
         for value, place in zip(op.results, strategy.results, strict=True):
-            if place is PARTIAL and PARTIAL not in strategy.operands:
-                price += self.costs.conversion(value, PARTIAL, REPLICATED)
+            begins_partial = place is PARTIAL and PARTIAL not in strategy.operands
+            is_divided = any(isinstance(self.placed[operand], Shard) for operand in op.operands)
+            if begins_partial or (isinstance(place, Shard) and not is_divided):
+                price += self.costs.conversion(value, place, REPLICATED)
         return price
 
     def _take(self, op: Op, strategy: Strategy) -> None:
@@ -121,8 +126,10 @@ class _Search:
             if place is not None:
                 self._count([value], [place], 1)
         for sweep in range(SWEEPS):
+            partial = [value for value, place in self.placed.items() if place is PARTIAL]
+            changes = sum(map(self._change_readers, partial))
             ops = list(self.choices)
-            changes = sum(self._change(op) for op in (reversed(ops) if sweep % 2 == 0 else ops))
+            changes += sum(self._change(op) for op in (reversed(ops) if sweep % 2 == 0 else ops))
             if not changes:
                 return
 
@@ -142,6 +149,38 @@ class _Search:
                 best, price = strategy, total
         self._switch(op, best)
         return best != now
+
+    def _change_readers(self, value: Value) -> bool:
+        """Let all operations that read a partial value take its sum, if that makes the whole cheaper.
+
+        One alone would need the sum beside the part that the others take.
+        """
+        readers = [op for op in dict.fromkeys(value.uses) if op in self.choices]
+        if len(readers) < 2:
+            return False
+        before = [self.found.strategies[op] for op in readers]
+        price = self._price_around(readers)
+        for op in readers:
+            sums = [choice for choice, _ in self.choices[op] if _takes(op, choice, value)]
+            if not sums:
+                break
+            self._switch(op, min(sums, key=lambda choice: self._price_of(op, choice)))
+        if self._price_around(readers) < price:
+            return True
+        for op, strategy in zip(readers, before, strict=True):
+            self._switch(op, strategy)
+        return False
+
+    def _price_of(self, op: Op, strategy: Strategy) -> float:
+        """The price around an operation with another strategy."""
+        self._switch(op, strategy)
+        return self._price_around([op])
+
+    def _price_around(self, ops: Sequence[Op]) -> float:
+        """The price of operations as they are now, with the conversions of what they read and give."""
+        values = dict.fromkeys(value for op in ops for value in (*op.operands, *op.results))
+        work = sum(dict(self.choices[op])[self.found.strategies[op]] for op in ops)
+        return work + sum(map(self._conversions, values))
 
     def _switch(self, op: Op, strategy: Strategy) -> None:
         self._count(op.operands, self.found.strategies[op].operands, -1)
@@ -255,6 +294,12 @@ class _Search:
             end if self.costs.conversion(value, self.placed[value], end) < inf else REPLICATED
             for value, end in zip(initial, ends, strict=True)
         ]
+
+
+def _takes(op: Op, strategy: Strategy, value: Value) -> bool:
+    """Whether an operation with this strategy reads a value that every rank has whole."""
+    pairs = zip(op.operands, strategy.operands, strict=True)
+    return all(place is REPLICATED for operand, place in pairs if operand is value)
 
 
 def _without(place: Placement, axis: int) -> Placement:
