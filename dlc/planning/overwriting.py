@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc.dialects import kernel
+from dlc.dialects.comm import AllReduce
 from dlc.dialects.kernel.product_schedule import Packed, PackInline, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.ir.core import Value
@@ -17,7 +18,7 @@ def overwritable_operands(op: kernel.Kernel) -> list[int]:
             return _own_elements(op)
         case Gemm(schedule=Packed() | PackInline()) | Conv(schedule=Packed() | Winograd()):
             return _own_elements(op)
-        case kernel.Scatter() | kernel.Update():
+        case kernel.Scatter() | kernel.Update() | AllReduce():
             return [0]
         case _:
             return []

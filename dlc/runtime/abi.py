@@ -273,8 +273,10 @@ COMMUNICATOR = "comm:"
 COORDINATE = "rank:"
 """The same for this rank's coordinate along the axis."""
 
-MPI_WORDS = frozenset({*MPI_DATATYPES.values(), *MPI_OPERATIONS.values(), "MPI_STATUS_IGNORE"})
-"""The handles that code may import: words of the table that are no addresses."""
+MPI_WORDS = frozenset(
+    {*MPI_DATATYPES.values(), *MPI_OPERATIONS.values(), "MPI_STATUS_IGNORE", "MPI_IN_PLACE"}
+)
+"""The handles that code may import: words of the table that are no addresses of functions."""
 
 
 def is_collective(name: str) -> bool:

@@ -13,6 +13,9 @@ class NetworkCosts:
 
     latency: int = cost(5_000_000, "ps", "a collective of no bytes")
     byte: int = cost(300, "ps/byte", "a byte that a rank sends and one that it receives")
+    piece: int = cost(
+        1 << 20, "bytes", "what is combined at once: less costs latency, more memory traffic"
+    )
 
     @property
     def bucket(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import loop
+from dlc.dialects import loop, mem
 from dlc.dialects.comm import (
     AllGather,
     AllReduce,
@@ -20,13 +20,13 @@ from dlc.dialects.comm import (
     Rank,
     ReduceScatter,
 )
-from dlc.dialects.expr import Expr, Index, index
+from dlc.dialects.expr import Expr, Index, index, minimum
 from dlc.dialects.kernel.generic import array_type
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.ir.types import I64, INDEX
-from dlc.lowering.kernel_code.words import when
+from dlc.lowering.kernel_code.words import for_each, when
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MPI_DATATYPES, MPI_OPERATIONS, Status
 from dlc.target.network import USUAL_NETWORK
@@ -63,9 +63,7 @@ class _Call:
         communicator = self._word(COMMUNICATOR + op.mesh_axis)
         match op:
             case AllReduce():
-                combine = self._word(MPI_OPERATIONS[op.combine])
-                count = self._size(whole)
-                self._call("MPI_Allreduce", source, target, count, datatype, combine, communicator)
+                self._all_reduce(op, datatype, communicator)
             case ReduceScatter():
                 combine, part = self._word("MPI_SUM"), self._size(self._part())
                 name = "MPI_Reduce_scatter_block"
@@ -81,6 +79,25 @@ class _Call:
             case _:
                 raise AssertionError(f"{op.name} has no code")
         return writer.finish(1, self._cost())
+
+    def _all_reduce(self, op: AllReduce, datatype: Value, communicator: Value) -> None:
+        """The sum of an array, a piece at a time, in place where the result lies over the array."""
+        writer = self.writer
+        combine = self._word(MPI_OPERATIONS[op.combine])
+        in_place = self._word("MPI_IN_PLACE") if mem.same_place(*op.operands) else None
+        whole = writer.size(self.type.size, "elements")
+        most = USUAL_NETWORK.piece // self.type.dtype.bytes
+        with for_each(writer.emit, 0, whole, most) as first:
+            source, target = writer.pointer(0) + first, writer.pointer(1) + first
+            self._call(
+                "MPI_Allreduce",
+                in_place or source.value,
+                target.value,
+                minimum(whole - first, most).value,
+                datatype,
+                combine,
+                communicator,
+            )
 
     def _part(self) -> Size:
         """The elements of what one rank gets of an array with an entry for each."""

@@ -116,6 +116,8 @@ class MpiLinks:
             handle = self._handle(self._communicators[symbol.removeprefix(COMMUNICATOR)])
         elif symbol == "MPI_STATUS_IGNORE":
             return self._ignored_status()
+        elif symbol == "MPI_IN_PLACE":
+            handle = int(self._mpi.IN_PLACE)
         else:
             handle = self._handle(getattr(self._mpi, symbol.removeprefix("MPI_")))
         return handle & (2**64 - 1)
@@ -133,6 +135,10 @@ class MpiLinks:
 _Pointer, _Word = ctypes.c_void_p, ctypes.c_int64
 _HANDLES = {name: k for k, name in enumerate(dict.fromkeys(MPI_DATATYPES.values()))}
 """The handles of datatypes of simulated ranks, by their names."""
+
+
+IN_PLACE = 0
+"""Stands for MPI_IN_PLACE among simulated ranks, an address that no array has."""
 
 
 class SimulatedLinks:
@@ -169,7 +175,7 @@ class SimulatedLinks:
             return self._axes.index(symbol.removeprefix(COMMUNICATOR))
         if symbol in self._operations:
             return self._operations.index(symbol)
-        return _HANDLES.get(symbol, 0)
+        return _HANDLES.get(symbol, IN_PLACE)
 
     def _guarded(self, function: Callable[..., None]) -> Callable[..., int]:
         """The function, whose error is kept: it cannot pass through machine code."""
@@ -206,9 +212,9 @@ class SimulatedLinks:
         return self._ranks.coordinate(self._axes[comm])
 
     def _all_reduce(
-        self, source: int, target: int, count: int, dtype: int, op: int, comm: int
+        self, source: int | None, target: int, count: int, dtype: int, op: int, comm: int
     ) -> None:
-        found = self._exchange(self._array(source, count, dtype), comm)
+        found = self._exchange(self._array(source or target, count, dtype), comm)
         self._array(target, count, dtype)[:] = self._combined(found, op)
 
     def _reduce_scatter(
