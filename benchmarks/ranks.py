@@ -17,8 +17,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -93,8 +94,22 @@ def contenders(
     yield alive.enter_context(Process("ddp", command, {"OMP_NUM_THREADS": "1"}))
 
 
-def measure(network: str, case: Case, ranks: int, rounds: int, seconds: float) -> dict[str, object]:
-    """Samples per second of each contender, and what ranks spend in collectives."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of a network: samples per second by contender, and what collectives take.
+
+    `facts` has `collectives_ms` and `step_ms` of our ranks, with and without overlap.
+    """
+
+    network: str
+    unit: str
+    best: Mapping[str, float]
+    median: Mapping[str, float]
+    facts: Mapping[str, Mapping[str, float]]
+
+
+def measure(network: str, case: Case, ranks: int, rounds: int, seconds: float) -> Measured:
+    """Train with each contender in turns."""
     with tempfile.TemporaryDirectory() as made, ExitStack() as alive:
         folder = Path(made)
         batch = case.batch(np.random.default_rng(1))
@@ -108,7 +123,7 @@ def measure(network: str, case: Case, ranks: int, rounds: int, seconds: float) -
         best = {each.name: case.count / min(each.times) * 1e3 for each in running}
         median = {each.name: case.count / float(np.median(each.times)) * 1e3 for each in running}
         facts = {each.name: each.facts for each in running[:2]}
-    return {"network": network, "unit": case.unit, "best": best, "median": median, "facts": facts}
+    return Measured(network, case.unit, best, median, facts)
 
 
 def _compare(network: str, name: str, folder: Path) -> None:
@@ -122,16 +137,14 @@ def _compare(network: str, name: str, folder: Path) -> None:
                 sys.exit(f"{network}: the {loss} of {name} is {other}, that of ranks {one}")
 
 
-def network_text(row: dict[str, object], ranks: int) -> str:
+def network_text(row: Measured, ranks: int) -> str:
     """What was measured of a network as lines for people."""
-    best, median, facts = row["best"], row["median"], row["facts"]
-    assert isinstance(best, dict) and isinstance(median, dict) and isinstance(facts, dict)
-    lines = [f"{row['network']}, {ranks} ranks, {row['unit']} per second"]
+    best, median, facts = row.best, row.median, row.facts
+    lines = [f"{row.network}, {ranks} ranks, {row.unit} per second"]
     for name in best:
         ratio = f"ranks are {best['ranks'] / best[name]:.2f}, {median['ranks'] / median[name]:.2f}"
         lines.append(f"  {name:9} best {best[name]:9.1f}  median {median[name]:9.1f}  {ratio}")
-    shown = facts["ranks"]["collectives_ms"]
-    whole = facts["blocking"]["collectives_ms"]
+    shown, whole = (facts[name]["collectives_ms"] for name in ("ranks", "blocking"))
     share = shown / facts["ranks"]["step_ms"]
     hidden = 1 - shown / whole if whole else 0.0
     lines.append(
@@ -163,7 +176,7 @@ def main() -> None:
         else:
             measured = measure(name, cases[name], given.ranks, rounds, seconds)
             print(network_text(measured, given.ranks), flush=True)
-            found.append(measured)
+            found.append(asdict(measured))
         if given.json:
             given.json.write_text(json.dumps(found, indent=1) + "\n")
 

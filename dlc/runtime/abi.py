@@ -247,6 +247,9 @@ COLLECTIVES = (
     "MPI_Alltoall",
     "MPI_Bcast",
     "MPI_Sendrecv",
+    "MPI_Iallreduce",
+    "MPI_Test",
+    "MPI_Wait",
 )
 """The functions of MPI that code may import too, with its C interface. Counts and handles are passed as
 64-bit words, of which an implementation with handles of 32 bits reads the lower half."""

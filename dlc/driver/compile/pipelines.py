@@ -49,6 +49,7 @@ from dlc.planning.kernel_to_plan import plan_memory
 from dlc.planning.memory_passes.cluster_updates import cluster_updates
 from dlc.planning.memory_passes.concat_elimination import eliminate_concats
 from dlc.planning.memory_passes.fuse_updates import fuse_updates
+from dlc.planning.memory_passes.overlap import overlap
 from dlc.planning.memory_passes.recompute import recompute
 from dlc.planning.memory_passes.release import release
 from dlc.planning.memory_passes.reorder import reorder
@@ -161,6 +162,7 @@ PIPELINE = {
         Step(eliminate_concats, level=1, on=Device.CPU),
         Step(row_bands, level=1, on=Device.CPU),
         Step(eliminate_concats.using(unit=ACCESS), level=1, on=Device.CUDA | Device.HETERO),
+        Step(overlap, level=1, on=Device.CPU),
         Step(place),
     ),
     "plan": (Step(plan_memory),),
@@ -193,6 +195,8 @@ REASONS = (
     Order(autodiff, partition, "partition places what a derivative computes, too"),
     Order(partition, bucket, "bucket groups the collectives that partition inserts"),
     Order(cse, bucket, "cse would find no equal collectives in buckets"),
+    Order(reorder, overlap, "reorder would run what waits for a collective as early as it can"),
+    Order(overlap, plan_memory, "plan_memory keeps an array while it is under way"),
     Order(place, plan_memory, "plan_memory gives each device an arena of its own"),
     Order(
         fuse_attention_gradients, decompose, "decompose would remove the ops that this pass matches"

@@ -41,14 +41,16 @@ class Assignment:
         default_factory=dict[Op, tuple["Assignment", ...]]
     )
     ends: tuple[Placement, ...] = ()
+    price: float = 0
+    """The time of all work and all conversions, in picoseconds."""
 
 
 def assign(block: Block, arguments: Sequence[Placement], ends: Wanted, costs: Costs) -> Assignment:
     """The placements of a block whose arguments are placed so."""
-    search = _Search(block, arguments, ends, costs)
-    search.forward()
-    search.improve()
-    return search.finish()
+    return min(
+        (_Search(block, arguments, ends, costs).run(keeps) for keeps in (False, True)),
+        key=lambda found: found.price,
+    )
 
 
 class _Search:
@@ -63,10 +65,16 @@ class _Search:
         self.wanted: dict[Value, Counter[Placement]] = {}
         self.choices: dict[Op, list[tuple[Strategy, float]]] = {}
 
+    def run(self, keeps: bool) -> Assignment:
+        """The placements found from one beginning: with `keeps`, from that which converts least."""
+        self.forward(keeps)
+        self.improve()
+        return self.finish()
+
     # Forward.
 
-    def forward(self) -> None:
-        """Choose for each operation in order."""
+    def forward(self, keeps: bool) -> None:
+        """Choose for each operation in order; with `keeps` one that takes what there is, or its sum."""
         for op in self.block:
             if op.terminator:
                 continue
@@ -74,6 +82,8 @@ class _Search:
                 self._take(op, self._through(op))
                 continue
             choices = self._choices(op)
+            if keeps:
+                choices = [each for each in choices if self._keeps(op, each[0])] or choices
             best = min(choices, key=lambda choice: self._price_ahead(op, *choice))
             self._take(op, best[0])
 
@@ -95,6 +105,14 @@ class _Search:
                 found.append((strategy, work / ranks if strategy.is_divided else work))
         self.choices[op] = found
         return found
+
+    def _keeps(self, op: Op, strategy: Strategy) -> bool:
+        """Whether a strategy takes operands as they are placed, or where they are partial their sums."""
+        return all(
+            place in (self.placed[value], REPLICATED if self.placed[value] is PARTIAL else None)
+            for value, place in zip(op.operands, strategy.operands, strict=True)
+            if not isinstance(value.op, array.Fill)
+        )
 
     def _price_ahead(self, op: Op, strategy: Strategy, work: float) -> float:
         """The price of a strategy, with making its results whole again, since most are needed whole.
@@ -203,6 +221,12 @@ class _Search:
                 for value, place in zip(values, self.ends, strict=True)
             ]
         )
+        for op, regions in self.found.regions.items():
+            rounds = self.costs.size(op.length) if isinstance(op, flow.Scan) else 1
+            self.found.price += rounds * sum(region.price for region in regions)
+        for op, choices in self.choices.items():
+            self.found.price += dict(choices)[self.found.strategies[op]]
+        self.found.price += sum(map(self._conversions, self.placed))
         return self.found
 
     # Regions.

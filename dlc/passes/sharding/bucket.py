@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple, TypeGuard
 
-from dlc.dialects import array
+from dlc.dialects import array, flow
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.comm import AllGather, AllReduce, Collective, ReduceScatter
@@ -32,10 +32,32 @@ from dlc.target.network import USUAL_NETWORK
 @define_pass("bucket")
 def bucket(module: Op, context: Context) -> None:
     """Exchange small arrays among ranks by one collective."""
+    for op in list(module.walk(formulas=False)):
+        if isinstance(op, AllReduce):
+            _sum_in_loop(op, context)
     collectives = [op for op in module.walk(formulas=False) if isinstance(op, Collective)]
     for block in dict.fromkeys(op.parent for op in collectives):
         assert block is not None
         _Buckets(block, context).run()
+
+
+def _sum_in_loop(op: AllReduce, context: Context) -> None:
+    """Sum what each iteration of a loop stacks in that iteration, if it is large: it can begin there."""
+    (stack,) = op.inputs
+    loop = stack.op
+    if not isinstance(loop, flow.Scan) or stack.index < len(loop.initial) or len(stack.uses) > 1:
+        return
+    body = loop.body
+    yielded = list(body.terminator.operands)
+    type = tensor_type(yielded[stack.index])
+    is_counted = all(isinstance(size, int) for size in type.shape)
+    if not is_counted or _elements(type.shape) * type.dtype.bytes < USUAL_NETWORK.bucket:
+        return
+    own = AllReduce([yielded[stack.index]], [], op.mesh_axis, op.ranks, op.combine)
+    yielded[stack.index] = Builder.before_op(body.terminator, op.location)(own)
+    body.terminator.set_operands(yielded)
+    context.log.did("sum in each iteration", op)
+    context.rewriter.replace(op, stack, relation=EQUAL)
 
 
 class _Kind(NamedTuple):
