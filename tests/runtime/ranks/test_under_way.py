@@ -20,9 +20,11 @@ from dlc.errors import ModelError
 from dlc.evaluation.ranks import evaluate_ranks
 from dlc.ir.passes import Context, Manager, parse_passes
 from dlc.ir.verify import verify
+from dlc.passes.sharding.partition import Splits
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
+from tests.dialects.programs import assert_close
 
 TWO = Mesh({"data": 2})
 TEXT = """\
@@ -70,8 +72,9 @@ def test_evaluation_knows_what_is_under_way() -> None:
     body = module.body.first
     assert body is not None
     x, y = arrays(0)
-    u, _, _ = evaluate_ranks(body.regions[0], TWO, [{}] * 5, [x, y])
-    np.testing.assert_allclose(u, np.sin(2 * (x @ y)), atol=1e-4)
+    nothing: Splits = {}
+    u, _, _ = evaluate_ranks(body.regions[0], TWO, [nothing] * 5, [x, y])
+    assert_close(u, np.sin(2 * (x @ y)), 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize(
