@@ -35,7 +35,7 @@ from dlc.runtime.training.trainer import Trainer
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-ROUNDS = 12
+ROUNDS = 6
 COLLECTIVES = (
     "all_reduce", "all_gather", "all_to_all", "reduce_scatter", "start_all_reduce", "test", "wait",
 )  # fmt: skip

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.environment import TRAINING, python_with
+from benchmarks.training import LIMIT
 from benchmarks.training_cases import OPTIMIZERS, QUICK_STEPS, STEPS, Case, path_of, with_optimizer
 from benchmarks.turns import ROOT, TURN_SECONDS, Process, python_path, take_turns
 
@@ -34,8 +35,6 @@ OWN_STATISTICS = ("resnet18",)
 """The networks whose batch normalization sees another batch in DDP."""
 SIZES = tuple(4096 * 4**k for k in range(8))
 """The bytes of the arrays that are summed: 4 KiB to 64 MiB."""
-LIMIT = 1e-4
-"""How far losses may be from ours, relatively."""
 
 
 def ranked(ranks: int, *command: str) -> list[str]:
