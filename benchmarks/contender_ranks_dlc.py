@@ -35,7 +35,8 @@ from dlc.runtime.training.trainer import Trainer
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-ROUNDS = 6
+LEAST_ROUNDS, SECONDS = 6, 0.2
+"""How often a step is profiled: so often, and so long that no rank goes on after another has ended."""
 COLLECTIVES = (
     "all_reduce", "all_gather", "all_to_all", "reduce_scatter", "start_all_reduce", "test", "wait",
 )  # fmt: skip
@@ -55,9 +56,13 @@ def share_of(comm: MPI.Intracomm | None, number: int) -> int:
 
 
 def collectives(
-    artifact: Artifact, batch: Mapping[str, NDArray[Any]], threads: int, comm: MPI.Intracomm
+    artifact: Artifact,
+    batch: Mapping[str, NDArray[Any]],
+    threads: int,
+    comm: MPI.Intracomm,
+    step_seconds: float,
 ) -> dict[str, float]:
-    """Milliseconds of a rank's step, and those of it in collectives."""
+    """Milliseconds of a rank's step, which takes about `step_seconds`, and those of it in collectives."""
     name = STEP + OF_RANK
     entry = next(entry for entry in artifact.manifest.entries if entry.name == name)
     shapes = {row.name: row.shape for row in artifact.manifest.weights}
@@ -70,7 +75,8 @@ def collectives(
             shape = shapes.get(item.name, ())
             named[item.name] = np.zeros(shape, np.dtype(_numpy_name(item.dtype)))
     with Model(artifact, threads=threads, comm=comm) as model:
-        profile = model.entry_points[name].profile(rounds=ROUNDS, **named)
+        rounds = share_of(comm, LEAST_ROUNDS + int(SECONDS / step_seconds))
+        profile = model.entry_points[name].profile(rounds=rounds, **named)
     spent = sum(row.ms for row in profile.rows if row.kernel.startswith(COLLECTIVES))
     return {"collectives_ms": spent, "step_ms": profile.call_ms}
 
@@ -94,12 +100,14 @@ def main(
     trainer = Trainer(made, threads=int(threads), comm=comm)
     found: dict[str, Any] = {f"weight:{name}": value for name, value in trainer.trained().items()}
     found["loss"] = trainer.step(**batch)
+    begin = time.perf_counter()
     found["second_loss"] = trainer.step(**batch)
+    step_seconds = time.perf_counter() - begin
     rank = 0 if comm is None else comm.Get_rank()
     if rank == 0:
         arrays = {name: np.asarray(value) for name, value in found.items()}
         np.savez(results, allow_pickle=False, **arrays)
-    facts = {} if comm is None else collectives(made, batch, int(threads), comm)
+    facts = {} if comm is None else collectives(made, batch, int(threads), comm, step_seconds)
     serve_ranks(lambda: trainer.step(**batch), facts, rank, lambda number: share_of(comm, number))
 
 

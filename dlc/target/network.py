@@ -14,7 +14,7 @@ class NetworkCosts:
     latency: int = cost(5_000_000, "ps", "a collective of no bytes")
     byte: int = cost(300, "ps/byte", "a byte that a rank sends and one that it receives")
     piece: int = cost(
-        1 << 20, "bytes", "what is combined at once: less costs latency, more memory traffic"
+        4 << 20, "bytes", "what is combined at once: less costs latency, more memory traffic"
     )
 
     @property
