@@ -24,6 +24,7 @@ NEVER_REFUSES = {
     "partition": "every value has a placement: what cannot be divided is replicated",
     "mixed_precision": "a product of f32 is rounded, and nothing else",
     "fuse_horizontally": "it joins what is small, and looks at nothing else",
+    "bucket": "it joins what is small, and looks at nothing else",
     "canonicalize": ITS_RULES,
     "collapse": "two axes are walked as one or are not",
     "cse": "two operations are equal or are not",

@@ -23,6 +23,7 @@ from dlc.ir.clone import clone_block
 from dlc.ir.core import Builder, Evaluation, Value
 from dlc.ir.dims import names
 from dlc.ir.passes import Context
+from dlc.passes.sharding.bucket import bucket
 from dlc.passes.sharding.partition import Splits, partition, set_mesh
 from dlc.runtime.ranks.mesh import Mesh
 
@@ -107,7 +108,9 @@ def _on_mesh(
     Builder(module.body, function.location).place(copy)
     set_mesh(copy, mesh.axes, splits)
     before = copy.bounds
-    partition.run(module, Context())
+    context = Context()
+    partition.run(module, context)
+    bucket.run(module, context)
     # A named size that is split stands for the part that a rank has.
     own = {dim: local[dim] if copy.bounds[dim] != before[dim] else sizes[dim] for dim in sizes}
     return evaluate_ranks(copy.body, mesh, splits, given, own)

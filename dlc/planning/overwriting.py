@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc.dialects import kernel
+from dlc.dialects.comm import AllReduce, StartAllReduce, Test, Wait
 from dlc.dialects.kernel.product_schedule import Packed, PackInline, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.ir.core import Value
@@ -18,6 +19,8 @@ def overwritable_operands(op: kernel.Kernel) -> list[int]:
         case Gemm(schedule=Packed() | PackInline()) | Conv(schedule=Packed() | Winograd()):
             return _own_elements(op)
         case kernel.Scatter() | kernel.Update():
+            return [0]
+        case AllReduce() | StartAllReduce() | Test() | Wait():
             return [0]
         case _:
             return []

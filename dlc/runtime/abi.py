@@ -247,6 +247,9 @@ COLLECTIVES = (
     "MPI_Alltoall",
     "MPI_Bcast",
     "MPI_Sendrecv",
+    "MPI_Iallreduce",
+    "MPI_Test",
+    "MPI_Wait",
 )
 """The functions of MPI that code may import too, with its C interface. Counts and handles are passed as
 64-bit words, of which an implementation with handles of 32 bits reads the lower half."""
@@ -273,8 +276,10 @@ COMMUNICATOR = "comm:"
 COORDINATE = "rank:"
 """The same for this rank's coordinate along the axis."""
 
-MPI_WORDS = frozenset({*MPI_DATATYPES.values(), *MPI_OPERATIONS.values(), "MPI_STATUS_IGNORE"})
-"""The handles that code may import: words of the table that are no addresses."""
+MPI_WORDS = frozenset(
+    {*MPI_DATATYPES.values(), *MPI_OPERATIONS.values(), "MPI_STATUS_IGNORE", "MPI_IN_PLACE"}
+)
+"""The handles that code may import: words of the table that are no addresses of functions."""
 
 
 def is_collective(name: str) -> bool:

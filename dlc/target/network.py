@@ -13,6 +13,14 @@ class NetworkCosts:
 
     latency: int = cost(5_000_000, "ps", "a collective of no bytes")
     byte: int = cost(300, "ps/byte", "a byte that a rank sends and one that it receives")
+    piece: int = cost(
+        4 << 20, "bytes", "what is combined at once: less costs latency, more memory traffic"
+    )
+
+    @property
+    def bucket(self) -> int:
+        """The bytes from which on latency is less than a sixteenth of the time of a collective."""
+        return 16 * self.latency // self.byte
 
 
 USUAL_NETWORK = NetworkCosts()

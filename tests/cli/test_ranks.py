@@ -82,6 +82,18 @@ def test_ranks_train_as_one_process(folder: Path, ranks: int) -> None:
         assert together[name] == pytest.approx(value, rel=1e-5), name
 
 
+def test_sums_are_under_way_while_ranks_work(folder: Path) -> None:
+    wide = MODEL.replace("8)", "300)").replace("Linear(8,", "Linear(300,")
+    deep = wide.replace("  use b", "  use m = Linear(300, 300)\n  use b").replace(
+        "b(tanh(a(x)))", "b(tanh(m(tanh(a(x)))))"
+    )
+    (folder / "line.dlm").write_text(deep)
+    alone = train(folder, "alone.safetensors")
+    together = train(folder, "together.safetensors", "--ranks", "2")
+    assert together == train(folder, "again.safetensors", "--ranks", "2")
+    assert together["loss"] == pytest.approx(alone["loss"], rel=1e-4)
+
+
 def test_a_checkpoint_of_ranks_is_one_of_a_process(folder: Path) -> None:
     part = ("--set", "epochs=1", "--checkpoint", "part.safetensors")
     train(folder, "whole.safetensors", "--ranks", "2")

@@ -44,11 +44,13 @@ from dlc.passes.kernel.pack import pack
 from dlc.passes.kernel.prepare import make_prepare
 from dlc.passes.kernel.split_k import split_k
 from dlc.passes.kernel.two_stage_reduction import split_reductions
+from dlc.passes.sharding.bucket import bucket
 from dlc.passes.sharding.partition import partition
 from dlc.planning.kernel_to_plan import plan_memory
 from dlc.planning.memory_passes.cluster_updates import cluster_updates
 from dlc.planning.memory_passes.concat_elimination import eliminate_concats
 from dlc.planning.memory_passes.fuse_updates import fuse_updates
+from dlc.planning.memory_passes.overlap import overlap
 from dlc.planning.memory_passes.recompute import recompute
 from dlc.planning.memory_passes.release import release
 from dlc.planning.memory_passes.reorder import reorder
@@ -114,6 +116,7 @@ PIPELINE = {
         # On GPUs products of integers are kernels of their formula.
         Step(products_to_float, level=1, on=Device.CPU),
         *SIMPLIFY,
+        Step(bucket, level=1),
     ),
     "kernel": (
         Step(fuse_attention_gradients, level=2, on=Device.CUDA),
@@ -161,6 +164,7 @@ PIPELINE = {
         Step(eliminate_concats, level=1, on=Device.CPU),
         Step(row_bands, level=1, on=Device.CPU),
         Step(eliminate_concats.using(unit=ACCESS), level=1, on=Device.CUDA | Device.HETERO),
+        Step(overlap, level=1, on=Device.CPU),
         Step(place),
     ),
     "plan": (Step(plan_memory),),
@@ -191,6 +195,10 @@ REASONS = (
         "fold_weights would hide from what integers a weight was computed",
     ),
     Order(autodiff, partition, "partition places what a derivative computes, too"),
+    Order(partition, bucket, "bucket groups the collectives that partition inserts"),
+    Order(cse, bucket, "cse would find no equal collectives in buckets"),
+    Order(reorder, overlap, "reorder would run what waits for a collective as early as it can"),
+    Order(overlap, plan_memory, "plan_memory keeps an array while it is under way"),
     Order(place, plan_memory, "plan_memory gives each device an arena of its own"),
     Order(
         fuse_attention_gradients, decompose, "decompose would remove the ops that this pass matches"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import loop
+from dlc.dialects import loop, mem
 from dlc.dialects.comm import (
     AllGather,
     AllReduce,
@@ -19,14 +19,17 @@ from dlc.dialects.comm import (
     Permute,
     Rank,
     ReduceScatter,
+    StartAllReduce,
+    Test,
+    Wait,
 )
-from dlc.dialects.expr import Expr, Index, index
+from dlc.dialects.expr import Expr, Index, index, minimum
 from dlc.dialects.kernel.generic import array_type
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.ir.types import I64, INDEX
-from dlc.lowering.kernel_code.words import when
+from dlc.lowering.kernel_code.words import for_each, when
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MPI_DATATYPES, MPI_OPERATIONS, Status
 from dlc.target.network import USUAL_NETWORK
@@ -35,6 +38,9 @@ from dlc.target.work import nanoseconds
 MOST_SENT = (1 << 31) - 1
 """The most elements of one call of MPI."""
 
+CALL = 1000
+"""Nanoseconds of a call of MPI that only begins something, or looks after it."""
+
 
 def lower_rank(op: Rank, context: Context) -> Lowered:
     """The coordinate, which the table of imports holds."""
@@ -42,6 +48,45 @@ def lower_rank(op: Rank, context: Context) -> Lowered:
     word = writer.emit(loop.Imported(COORDINATE + op.mesh_axis))
     writer.pointer(0)[0] = Expr(writer.emit, word).cast(I64)
     return writer.finish(1, 1)
+
+
+def lower_test(op: Test, context: Context) -> Lowered:
+    """A call of MPI_Test for each request, which lets the library work on all that is under way."""
+    writer = Writer(op)
+    source, target = writer.pointer(0), writer.pointer(1)
+    flag = writer.buffer(1, I64)
+    (pieces,) = array_type(op.inputs[0]).shape
+    ignored = writer.emit(loop.Imported("MPI_STATUS_IGNORE"))
+    in_place = mem.same_place(*op.operands)
+    with for_each(writer.emit, 0, writer.size(pieces, "pieces")) as k:
+        if not in_place:
+            target[k] = source[k]
+        arguments = (target + k).value, flag.value, ignored
+        writer.emit.place(loop.Call(arguments, "MPI_Test"))
+    return writer.finish(1, CALL)
+
+
+def lower_wait(op: Wait, context: Context) -> Lowered:
+    """A call of MPI_Wait for each request, by a copy of it: MPI writes there that it is done."""
+    writer = Writer(op)
+    requests, own = writer.pointer(1), writer.buffer(1, I64)
+    (pieces,) = array_type(op.inputs[1]).shape
+    ignored = writer.emit(loop.Imported("MPI_STATUS_IGNORE"))
+    with for_each(writer.emit, 0, writer.size(pieces, "pieces")) as k:
+        own[0] = requests[k]
+        writer.emit.place(loop.Call((own.value, ignored), "MPI_Wait"))
+    source, _, target = op.operands
+    if not mem.same_place(source, target):
+        _copy(writer, 0, 2)
+    return writer.finish(1, CALL)
+
+
+def _copy(writer: Writer, source: int, target: int) -> None:
+    """Copy the array of one view to that of another."""
+    type = writer.views[source].tensor
+    bytes = writer.size(type.size * type.dtype.bytes, "bytes")
+    arguments = writer.pointers[target], writer.pointers[source], bytes.value
+    writer.emit.place(loop.Call(arguments, "memcpy"))
 
 
 def lower_collective(op: Collective, context: Context) -> Lowered:
@@ -57,15 +102,16 @@ class _Call:
 
     def lower(self) -> Lowered:
         op, writer = self.op, self.writer
-        source, target = writer.pointers
+        source, target, *_ = writer.pointers
         whole = self.type.size
         datatype = self._word(MPI_DATATYPES[self.type.dtype.name])
         communicator = self._word(COMMUNICATOR + op.mesh_axis)
         match op:
+            case StartAllReduce():
+                self._start(op, datatype, communicator)
+                return writer.finish(1, CALL)
             case AllReduce():
-                combine = self._word(MPI_OPERATIONS[op.combine])
-                count = self._size(whole)
-                self._call("MPI_Allreduce", source, target, count, datatype, combine, communicator)
+                self._all_reduce(op, datatype, communicator)
             case ReduceScatter():
                 combine, part = self._word("MPI_SUM"), self._size(self._part())
                 name = "MPI_Reduce_scatter_block"
@@ -82,6 +128,48 @@ class _Call:
                 raise AssertionError(f"{op.name} has no code")
         return writer.finish(1, self._cost())
 
+    def _all_reduce(self, op: AllReduce, datatype: Value, communicator: Value) -> None:
+        """The sum of an array, a piece at a time, in place where the result lies over the array."""
+        writer = self.writer
+        combine = self._word(MPI_OPERATIONS[op.combine])
+        in_place = self._word("MPI_IN_PLACE") if mem.same_place(*op.operands) else None
+        whole = writer.size(self.type.size, "elements")
+        most = USUAL_NETWORK.piece // self.type.dtype.bytes
+        with for_each(writer.emit, 0, whole, most) as first:
+            source, target = writer.pointer(0) + first, writer.pointer(1) + first
+            self._call(
+                "MPI_Allreduce",
+                in_place or source.value,
+                target.value,
+                minimum(whole - first, most).value,
+                datatype,
+                combine,
+                communicator,
+            )
+
+    def _start(self, op: StartAllReduce, datatype: Value, communicator: Value) -> None:
+        """Begin the sum of each piece of the result, which the array is copied to if it lies elsewhere."""
+        writer = self.writer
+        combine, in_place = self._word(MPI_OPERATIONS[op.combine]), self._word("MPI_IN_PLACE")
+        array, target, _ = op.operands
+        if not mem.same_place(array, target):
+            _copy(writer, 0, 1)
+        whole, pieces = writer.size(self.type.size, "elements"), writer.size(op.pieces, "pieces")
+        most = USUAL_NETWORK.piece // self.type.dtype.bytes
+        with for_each(writer.emit, 0, pieces) as k:
+            first = k * most
+            writer.pointer(2)[k] = writer.pointer(2)[k] * 0
+            self._call(
+                "MPI_Iallreduce",
+                in_place,
+                (writer.pointer(1) + first).value,
+                minimum(whole - first, most).value,
+                datatype,
+                combine,
+                communicator,
+                (writer.pointer(2) + k).value,
+            )
+
     def _part(self) -> Size:
         """The elements of what one rank gets of an array with an entry for each."""
         return self.type.with_shape(self.type.shape[1:]).size
@@ -93,9 +181,8 @@ class _Call:
 
     def _broadcast(self, op: CollectiveBroadcast, datatype: Value, communicator: Value) -> None:
         """A copy to the result, which the broadcast then overwrites on all ranks but the root."""
-        source, target = self.writer.pointers
-        bytes = self.writer.size(self.type.size * self.type.dtype.bytes, "bytes")
-        self._call("memcpy", target, source, bytes.value)
+        _copy(self.writer, 0, 1)
+        target = self.writer.pointers[1]
         count, root = self._size(self.type.size), self._index(op.root)
         self._call("MPI_Bcast", target, count, datatype, root, communicator)
 
@@ -142,4 +229,4 @@ def _wrapped(place: Expr, ranks: int) -> Expr:
     return place - (place >= ranks).cast(INDEX) * ranks
 
 
-__all__: Sequence[str] = ["lower_collective", "lower_rank"]
+__all__: Sequence[str] = ["lower_collective", "lower_rank", "lower_test", "lower_wait"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc.dialects import kernel
-from dlc.dialects.comm import Collective, Rank, Send
+from dlc.dialects.comm import Collective, Rank, Send, Test, Wait
 from dlc.dialects.kernel.attention import Attention, CachedAttention
 from dlc.dialects.kernel.pieces import Concatenate
 from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK, Winograd
@@ -15,7 +15,7 @@ from dlc.ir.passes import Context, define_pass
 from dlc.lowering.cpu.attention import lower_attention
 from dlc.lowering.cpu.blas_gemm import lower_blas_gemm
 from dlc.lowering.cpu.cached_attention import lower_cached_attention
-from dlc.lowering.cpu.collective import lower_collective, lower_rank
+from dlc.lowering.cpu.collective import lower_collective, lower_rank, lower_test, lower_wait
 from dlc.lowering.cpu.concatenate import lower_concatenate
 from dlc.lowering.cpu.depthwise import lower_depthwise
 from dlc.lowering.cpu.generic import lower_generic
@@ -68,6 +68,8 @@ LOWERINGS: dict[type[Op], Lowering] = {
     Send: lower_send,
     Rank: lower_rank,
     Collective: lower_collective,
+    Test: lower_test,
+    Wait: lower_wait,
     kernel.NonZero: lower_nonzero,
     kernel.PrefixScan: lower_running,
     kernel.Scatter: lower_scatter,

@@ -44,14 +44,16 @@ class Assignment:
         default_factory=dict[Op, tuple["Assignment", ...]]
     )
     ends: tuple[Placement, ...] = ()
+    price: float = 0
+    """The time of all work and all conversions, in picoseconds."""
 
 
 def assign(block: Block, arguments: Sequence[Placement], ends: Wanted, costs: Costs) -> Assignment:
     """The placements of a block whose arguments are placed so."""
-    search = _Search(block, arguments, ends, costs)
-    search.forward()
-    search.improve()
-    return search.finish()
+    return min(
+        (_Search(block, arguments, ends, costs).run(keeps) for keeps in (False, True)),
+        key=lambda found: found.price,
+    )
 
 
 class _Search:
@@ -66,10 +68,16 @@ class _Search:
         self.wanted: dict[Value, Counter[Placement]] = {}
         self.choices: dict[Op, list[tuple[Strategy, float]]] = {}
 
+    def run(self, keeps: bool) -> Assignment:
+        """The placements found from one beginning: with `keeps`, from that which converts least."""
+        self.forward(keeps)
+        self.improve()
+        return self.finish()
+
     # Forward.
 
-    def forward(self) -> None:
-        """Choose for each operation in order."""
+    def forward(self, keeps: bool) -> None:
+        """Choose for each operation in order; with `keeps` one that takes what there is, or its sum."""
         for op in self.block:
             if op.terminator:
                 continue
@@ -77,6 +85,8 @@ class _Search:
                 self._take(op, self._through(op))
                 continue
             choices = self._choices(op)
+            if keeps:
+                choices = [each for each in choices if self._keeps(op, each[0])] or choices
             best = min(choices, key=lambda choice: self._price_ahead(op, *choice))
             self._take(op, best[0])
 
@@ -99,14 +109,27 @@ class _Search:
         self.choices[op] = found
         return found
 
+    def _keeps(self, op: Op, strategy: Strategy) -> bool:
+        """Whether a strategy takes operands as they are placed, or where they are partial their sums."""
+        return all(
+            place in (self.placed[value], REPLICATED if self.placed[value] is PARTIAL else None)
+            for value, place in zip(op.operands, strategy.operands, strict=True)
+            if not isinstance(value.op, array.Fill)
+        )
+
     def _price_ahead(self, op: Op, strategy: Strategy, work: float) -> float:
-        """The price of a strategy, with the sum of what it leaves partial, since most are needed whole."""
+        """The price of a strategy, with making its results whole again, since most are needed whole.
+
+        That counts where the strategy begins to divide or to leave partial what its operands are not.
+        """
         price = work
         for value, place in set(zip(op.operands, strategy.operands, strict=True)):
             price += self.costs.conversion(value, self.placed[value], place)
         for value, place in zip(op.results, strategy.results, strict=True):
-            if place is PARTIAL and PARTIAL not in strategy.operands:
-                price += self.costs.conversion(value, PARTIAL, REPLICATED)
+            begins_partial = place is PARTIAL and PARTIAL not in strategy.operands
+            is_divided = any(isinstance(self.placed[operand], Shard) for operand in op.operands)
+            if begins_partial or (isinstance(place, Shard) and not is_divided):
+                price += self.costs.conversion(value, place, REPLICATED)
         return price
 
     def _take(self, op: Op, strategy: Strategy) -> None:
@@ -124,8 +147,10 @@ class _Search:
             if place is not None:
                 self._count([value], [place], 1)
         for sweep in range(SWEEPS):
+            partial = [value for value, place in self.placed.items() if place is PARTIAL]
+            changes = sum(map(self._change_readers, partial))
             ops = list(self.choices)
-            changes = sum(self._change(op) for op in (reversed(ops) if sweep % 2 == 0 else ops))
+            changes += sum(self._change(op) for op in (reversed(ops) if sweep % 2 == 0 else ops))
             changes += sum(self._change_group(group) for group in self._groups())
             if not changes:
                 break
@@ -179,12 +204,12 @@ class _Search:
     def _change_group(self, group: list[Op]) -> bool:
         """Let all operations of a group take another way, if the whole becomes cheaper."""
         now = {op: self.found.strategies[op] for op in group}
-        best, price = now, self._price(now)
+        best, price = now, self._price_around(group)
         for moved in self._other_ways(group):
             found = {op: strategy for op, strategy in moved.items() if strategy is not None}
             if len(found) == len(moved):
                 self._switch_all(found)
-                if (total := self._price({**now, **found})) < price:
+                if (total := self._price_around(group)) < price:
                     best, price = found, total
                 self._switch_all(now)
         self._switch_all(best)
@@ -219,14 +244,37 @@ class _Search:
         for op, strategy in strategies.items():
             self._switch(op, strategy)
 
-    def _price(self, strategies: Mapping[Op, Strategy]) -> float:
-        """The price of some operations, and of bringing what they read and make to where it is wanted."""
-        values = {value: None for op in strategies for value in (*op.operands, *op.results)}
-        works = [
-            next(work for one, work in self.choices[op] if one == strategy)
-            for op, strategy in strategies.items()
-        ]
-        return sum(works) + sum(map(self._conversions, values))
+    def _change_readers(self, value: Value) -> bool:
+        """Let all operations that read a partial value take its sum, if that makes the whole cheaper.
+
+        One alone would need the sum beside the part that the others take.
+        """
+        readers = [op for op in dict.fromkeys(value.uses) if op in self.choices]
+        if len(readers) < 2:
+            return False
+        before = [self.found.strategies[op] for op in readers]
+        price = self._price_around(readers)
+        for op in readers:
+            sums = [choice for choice, _ in self.choices[op] if _takes(op, choice, value)]
+            if not sums:
+                break
+            self._switch(op, min(sums, key=lambda choice: self._price_of(op, choice)))
+        if self._price_around(readers) < price:
+            return True
+        for op, strategy in zip(readers, before, strict=True):
+            self._switch(op, strategy)
+        return False
+
+    def _price_of(self, op: Op, strategy: Strategy) -> float:
+        """The price around an operation with another strategy."""
+        self._switch(op, strategy)
+        return self._price_around([op])
+
+    def _price_around(self, ops: Sequence[Op]) -> float:
+        """The price of operations as they are now, with the conversions of what they read and give."""
+        values = dict.fromkeys(value for op in ops for value in (*op.operands, *op.results))
+        work = sum(dict(self.choices[op])[self.found.strategies[op]] for op in ops)
+        return work + sum(map(self._conversions, values))
 
     def _switch(self, op: Op, strategy: Strategy) -> None:
         self._count(op.operands, self.found.strategies[op].operands, -1)
@@ -249,6 +297,12 @@ class _Search:
                 for value, place in zip(values, self.ends, strict=True)
             ]
         )
+        for op, regions in self.found.regions.items():
+            rounds = self.costs.size(op.length) if isinstance(op, flow.Scan) else 1
+            self.found.price += rounds * sum(region.price for region in regions)
+        for op, choices in self.choices.items():
+            self.found.price += dict(choices)[self.found.strategies[op]]
+        self.found.price += sum(map(self._conversions, self.placed))
         return self.found
 
     # Regions.
@@ -373,6 +427,10 @@ def _way(strategy: Strategy) -> Placement | None:
     if not shards:
         return PARTIAL if PARTIAL in strategy.operands else None
     return shards[0] if len(shards) == 1 else None
+def _takes(op: Op, strategy: Strategy, value: Value) -> bool:
+    """Whether an operation with this strategy reads a value that every rank has whole."""
+    pairs = zip(op.operands, strategy.operands, strict=True)
+    return all(place is REPLICATED for operand, place in pairs if operand is value)
 
 
 def _without(place: Placement, axis: int) -> Placement:

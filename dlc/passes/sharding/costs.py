@@ -7,12 +7,12 @@ twice as many in an all-reduce, and 1 / n of that in an all-to-all (Thakur, Rabe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, prod
 
 from dlc.dialects import array, nn
-from dlc.dialects.array.elementwise import Elementwise, is_number
+from dlc.dialects.array.elementwise import is_number
 from dlc.dialects.comm import Collective
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, evaluate, names
@@ -32,9 +32,10 @@ _PRODUCTS = (
 """Operations that multiply each element of one operand by several of another."""
 
 
-def _is_fused(op: Op | None) -> bool:
-    """Whether an operation becomes part of the formula of a kernel."""
-    return isinstance(op, Elementwise | array.Compare | array.Select | array.Broadcast | array.Fill)
+_FORMULAS = (
+    array.Elementwise, array.Compare, array.Select, array.Cast, array.Broadcast, array.Fill,
+)  # fmt: skip
+"""Operations that become one kernel with those that read them: what is between them is not in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,7 @@ class Costs:
         """The time of an operation on one rank that does all of it."""
         if isinstance(op, Collective):
             return self._sent(self.bytes(op.operands[0].type))
-        moved = sum(self.bytes(value.type) for value in (*op.operands, *op.results))
-        if _is_fused(op):
-            # Values that only formulas make and read stay in registers.
-            read = [value for value in op.operands if not _is_fused(value.op)]
-            written = [v for v in op.results if not all(_is_fused(use) for use in v.uses)]
-            moved = sum(self.bytes(value.type) for value in (*read, *written))
+        moved = sum(self.bytes(value.type) for value in _in_memory(op))
         time = float(self.cpu.memory_byte * moved)
         if rule is not None and isinstance(op, _PRODUCTS):
             time += self.cpu.product * self._products(op, rule)
@@ -102,15 +98,34 @@ class Costs:
             return inf
         bytes = self.bytes(type)
         match have, want:
-            case Shard(), Shard():
-                return self._sent(bytes / self.ranks)
-            case Shard(), _ if want is REPLICATED:
-                return self._sent(bytes)
-            case _, Shard() if have is PARTIAL:
-                return self._sent(bytes)
+            case Shard(one), Shard(other):
+                part = bytes / self.ranks
+                return (
+                    self._sent(part) + self._moved(type, one, part) + self._moved(type, other, part)
+                )
+            case Shard(axis), _ if want is REPLICATED:
+                return self._sent(bytes) + self._moved(type, axis, bytes)
+            case _, Shard(axis) if have is PARTIAL:
+                return self._sent(bytes) + self._moved(type, axis, bytes)
             case _, Shard():
                 return self.cpu.memory_byte * bytes / self.ranks
             case _ if have is PARTIAL and want is REPLICATED:
                 return self._sent(2 * bytes)
             case _:
                 return inf
+
+    def _moved(self, type: TensorType, axis: int, bytes: float) -> float:
+        """The time to bring parts along an axis one behind the other, or back; along the first they are."""
+        is_first = all(size == 1 for size in type.shape[:axis])
+        return 0 if is_first else 2 * self.cpu.memory_byte * bytes
+
+
+def _in_memory(op: Op) -> Iterator[Value]:
+    """The operands that an operation reads from memory, and the results that it writes there."""
+    if not isinstance(op, _FORMULAS):
+        yield from (*op.operands, *op.results)
+        return
+    yield from (value for value in op.operands if not isinstance(value.op, _FORMULAS))
+    for value in op.results:
+        if any(not isinstance(user, _FORMULAS) for user in value.uses):
+            yield value

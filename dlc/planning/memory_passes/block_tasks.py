@@ -82,6 +82,28 @@ def task_graph(timeline: Timeline, work: Sequence[Op], updates: Mapping[Value, V
     return TaskGraph(tasks, [held.bytes for held in timeline.held.values()])
 
 
+def in_order(order: Sequence[Op], ops: Sequence[Op]) -> Iterator[Op]:
+    """`order` with views and constants just before their first reader, then the remaining `ops`."""
+    emitted = set[Op]()
+    for requested in (*order, *ops):
+        pending = [requested]
+        while pending:
+            op = pending[-1]
+            producers = [value.op for value in op.operands if value.op is not None]
+            missing = [
+                producer
+                for producer in producers
+                if producer not in emitted and producer.parent is op.parent
+            ]
+            if missing and op not in emitted:
+                pending += missing
+                continue
+            pending.pop()
+            if op not in emitted:
+                emitted.add(op)
+                yield op
+
+
 def _dependences(ops: Iterable[Op], task_of: Mapping[Op, int]) -> dict[Op, set[int]]:
     """For each operation the tasks whose results it reads, itself or through views."""
     predecessors: dict[Op, set[int]] = {}

@@ -10,7 +10,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from dlc.dialects import flow, func
@@ -20,7 +20,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import SAMPLE, Timeline, updates_of
-from dlc.planning.memory_passes.block_tasks import carried, task_graph, work_in
+from dlc.planning.memory_passes.block_tasks import carried, in_order, task_graph, work_in
 from dlc.planning.scheduling import Footprint, TaskGraph, as_written, best_order, witnesses
 from dlc.planning.waves import NEW_WAVE
 from dlc.target import cpu_of
@@ -95,7 +95,7 @@ def _reorder_in(
     if is_better:
         for number in after.cuts:
             work[number].attributes[NEW_WAVE] = True
-        for op in list(_with_others([work[number] for number in after.order], timeline.ops)):
+        for op in list(in_order([work[number] for number in after.order], timeline.ops)):
             timeline.block.move(op, None)
 
 
@@ -103,28 +103,6 @@ def _waves_to_spare(timeline: Timeline, work: Sequence[Op], costs: CpuCosts) -> 
     """How many more waves cost less than a `SLOWER`th of the time of the block."""
     typical = {name: min(size, SAMPLE) for name, size in timeline.sample.items()}
     return sum(picoseconds(op, typical, costs) for op in work) // (costs.barrier * SLOWER)
-
-
-def _with_others(order: Sequence[Op], ops: Sequence[Op]) -> Iterator[Op]:
-    """`order` with views and constants just before their first reader, then the remaining `ops`."""
-    emitted = set[Op]()
-    for requested in (*order, *ops):
-        pending = [requested]
-        while pending:
-            op = pending[-1]
-            producers = [value.op for value in op.operands if value.op is not None]
-            missing = [
-                producer
-                for producer in producers
-                if producer not in emitted and producer.parent is op.parent
-            ]
-            if missing and op not in emitted:
-                pending += missing
-                continue
-            pending.pop()
-            if op not in emitted:
-                emitted.add(op)
-                yield op
 
 
 def _lower_bound(graph: TaskGraph, live_bytes: Sequence[int]) -> int:

@@ -116,6 +116,8 @@ class MpiLinks:
             handle = self._handle(self._communicators[symbol.removeprefix(COMMUNICATOR)])
         elif symbol == "MPI_STATUS_IGNORE":
             return self._ignored_status()
+        elif symbol == "MPI_IN_PLACE":
+            handle = int(self._mpi.IN_PLACE)
         else:
             handle = self._handle(getattr(self._mpi, symbol.removeprefix("MPI_")))
         return handle & (2**64 - 1)
@@ -135,6 +137,14 @@ _HANDLES = {name: k for k, name in enumerate(dict.fromkeys(MPI_DATATYPES.values(
 """The handles of datatypes of simulated ranks, by their names."""
 
 
+IN_PLACE = 0
+"""Stands for MPI_IN_PLACE among simulated ranks, an address that no array has."""
+
+
+UNTOUCHED = 0xA5
+"""The bytes of an array whose sum is under way among simulated ranks."""
+
+
 class SimulatedLinks:
     """Functions with the signatures of MPI's that exchange arrays between threads."""
 
@@ -142,6 +152,8 @@ class SimulatedLinks:
         self._ranks, self.rank = ranks, ranks.rank
         self._axes = list(ranks.mesh.axes)
         self._operations = list(MPI_OPERATIONS.values())
+        self._under_way: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+        """Where each sum that is under way will be, and the sum, by the number of the request."""
         self._dtypes = {handle: np.dtype(_numpy_name(name)) for name, handle in _HANDLES.items()}
         swap = (_Pointer, _Word, _Word, _Pointer, _Word, _Word, _Word)
         reduce = (_Pointer, _Pointer, _Word, _Word, _Word, _Word)
@@ -153,6 +165,9 @@ class SimulatedLinks:
             "MPI_Alltoall": (self._all_to_all, swap),
             "MPI_Bcast": (self._broadcast, (_Pointer, _Word, _Word, _Word, _Word)),
             "MPI_Sendrecv": (self._send_receive, send),
+            "MPI_Iallreduce": (self._start, (*reduce, _Pointer)),
+            "MPI_Test": (self._test, (_Pointer, _Pointer, _Word)),
+            "MPI_Wait": (self._wait, (_Pointer, _Word)),
         }
         self._functions = {
             name: ctypes.CFUNCTYPE(ctypes.c_int, *types)(self._guarded(function))
@@ -169,7 +184,7 @@ class SimulatedLinks:
             return self._axes.index(symbol.removeprefix(COMMUNICATOR))
         if symbol in self._operations:
             return self._operations.index(symbol)
-        return _HANDLES.get(symbol, 0)
+        return _HANDLES.get(symbol, IN_PLACE)
 
     def _guarded(self, function: Callable[..., None]) -> Callable[..., int]:
         """The function, whose error is kept: it cannot pass through machine code."""
@@ -206,10 +221,30 @@ class SimulatedLinks:
         return self._ranks.coordinate(self._axes[comm])
 
     def _all_reduce(
-        self, source: int, target: int, count: int, dtype: int, op: int, comm: int
+        self, source: int | None, target: int, count: int, dtype: int, op: int, comm: int
     ) -> None:
-        found = self._exchange(self._array(source, count, dtype), comm)
+        found = self._exchange(self._array(source or target, count, dtype), comm)
         self._array(target, count, dtype)[:] = self._combined(found, op)
+
+    def _start(
+        self, _: int, target: int, count: int, dtype: int, op: int, comm: int, request: int
+    ) -> None:
+        """Take the sum, but write it when it is waited for; until then nobody may use the array."""
+        array = self._array(target, count, dtype)
+        total = self._combined(self._exchange(array, comm), op)
+        array.view(np.uint8)[:] = UNTOUCHED
+        number = max(self._under_way, default=0) + 1
+        self._under_way[number] = array, total
+        ctypes.c_int32.from_address(request).value = number
+
+    def _test(self, _request: int, flag: int, _status: int) -> None:
+        ctypes.c_int32.from_address(flag).value = 0
+
+    def _wait(self, request: int, _status: int) -> None:
+        array, total = self._under_way.pop(ctypes.c_int32.from_address(request).value)
+        if not (array.view(np.uint8) == UNTOUCHED).all():
+            raise AssertionError("the array of an all-reduce was written while it was under way")
+        array[:] = total
 
     def _reduce_scatter(
         self, source: int, target: int, count: int, dtype: int, op: int, comm: int

@@ -67,6 +67,27 @@ def test_data_parallel_gradients_are_reduced_once_each() -> None:
     assert len(ops(module, Collective)) == len(reduced) == 3
 
 
+def _adam(emit: Builder, x: Value, dy: Value, w: Value, m: Value, v: Value) -> tuple[Value, ...]:
+    """New weights and moments, from a gradient that is summed over examples."""
+
+    def scaled(value: Value, factor: float) -> Value:
+        return emit(array.Multiply(value, array.constant_like(emit, factor, value)))
+
+    dw = emit(array.MatMul(emit(array.Transpose(x, (1, 0))), dy))
+    first = emit(array.Add(scaled(m, 0.9), scaled(dw, 0.1)))
+    second = emit(array.Add(scaled(v, 0.99), scaled(emit(array.Multiply(dw, dw)), 0.01)))
+    step = emit(array.Divide(first, emit(array.Exp(second))))
+    return emit(array.Subtract(w, step)), first, second
+
+
+@pytest.mark.parametrize("size", [8, 400])
+def test_an_update_needs_the_sum_of_its_gradient_only(size: int) -> None:
+    """Each rank updates all weights: updating a part saves less than gathering three arrays takes."""
+    shapes = [(1024, size), (1024, size), *[(size, size)] * 3]
+    module = compare(_adam, TWO, [{"data": 0}, {"data": 0}], *[drawn(*each) for each in shapes])
+    assert [type(op) for op in ops(module, Collective)] == [AllReduce]
+
+
 def test_tensor_parallel_needs_one_sum() -> None:
     """Columns of the first weight, rows of the second: only the result is summed (Megatron-LM)."""
     inputs = drawn(8, 6), drawn(6, 4), drawn(4), drawn(4, 2)
