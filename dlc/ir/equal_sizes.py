@@ -12,12 +12,12 @@ from dlc.ir.dims import (
     Size,
     evaluate,
     floor_divide,
-    interval,
     maximum,
     minimum,
     names,
     symbol,
 )
+from dlc.ir.intervals import interval
 from dlc.ir.periodic import one_period
 
 

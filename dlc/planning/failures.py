@@ -52,7 +52,7 @@ def last_failure(items: Iterable[Item]) -> LastFailure:
 
 
 def _told(op: Op, what: str) -> str:
-    place = op.location.place
+    place = op.location.own.place
     return what if place is None else f"{what} in {place.file}:{place.line}"
 
 

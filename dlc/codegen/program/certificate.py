@@ -21,7 +21,8 @@ from dlc.dialects import mem
 from dlc.dialects.comm import HOST
 from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, interval, minimum, product
+from dlc.ir.dims import Size, minimum, product
+from dlc.ir.intervals import interval
 from dlc.ir.types import ViewType
 from dlc.runtime.artifact.certificate import Certificate, RootRecord, UpdateRecord, ViewRecord
 

@@ -270,4 +270,4 @@ class Fail(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         first, second = (int(np.ravel(value)[0]) for value in inputs[1:])
-        raise failure(Status(self.code), first, second, self.location.place)
+        raise failure(Status(self.code), first, second, self.location.own.place)

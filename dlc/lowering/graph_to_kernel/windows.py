@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dlc.dialects import array, kernel, weight
-from dlc.dialects.array.convolution import Layout
+from dlc.dialects.array.convolution_layouts import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshaped

@@ -18,7 +18,8 @@ from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.dims import Bounds, Shape, Size, ceil_divide, evaluate, interval, names
+from dlc.ir.dims import Bounds, Shape, Size, ceil_divide, evaluate, names
+from dlc.ir.intervals import interval
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.passes.graph.device_placement import ops_of
