@@ -13,7 +13,7 @@ from math import prod
 
 from dlc.dialects import func, kernel
 from dlc.dialects.expr import Expr, exprs
-from dlc.dialects.kernel.formulas import Array, reduce
+from dlc.dialects.formulas import Array, reduce
 from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.clone import clone_into

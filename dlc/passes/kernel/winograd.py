@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dlc.dialects import array, kernel
 from dlc.dialects.expr import Expr
-from dlc.dialects.kernel.formulas import Array, generic, reduce
+from dlc.dialects.formulas import Array, generic, reduce
 from dlc.dialects.kernel.products import Conv
 from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW, transforms
 from dlc.ir.attributes import Dense

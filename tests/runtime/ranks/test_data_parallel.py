@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from dlc.runtime.training.trainer import Trainer
+from tests.suites import each_value
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 STEPS = 20
@@ -41,11 +43,18 @@ train Counter {
 """
 
 
-def artifact(model: str | Path, ranks: int) -> Artifact:
+MODELS = {
+    "digits_mlp": CompileRequest(str(EXAMPLES / "digits_mlp.dlm")),
+    "digits_cnn": CompileRequest(str(EXAMPLES / "digits_cnn.dlm")),
+    "char_gpt": CompileRequest(str(EXAMPLES / "char_gpt.dlm"), parameters={"D": 32, "L": 1}),
+    "lstm": CompileRequest("", text=LSTM),
+}
+
+
+@cache
+def artifact(model: str, ranks: int) -> Artifact:
     """The artifact that trains a model, as so many ranks."""
-    text = model if isinstance(model, str) else None
-    path = "" if text else str(model)
-    return plan_training(CompileRequest(path=path, text=text)).artifact(Report(), ranks)
+    return plan_training(MODELS[model]).artifact(Report(), ranks)
 
 
 def losses(made: Artifact, batches: list[Mapping[str, NDArray[Any]]], comm: object) -> list[float]:
@@ -55,7 +64,7 @@ def losses(made: Artifact, batches: list[Mapping[str, NDArray[Any]]], comm: obje
     return [trainer.step(**batch) for batch in batches]
 
 
-def batches_of(model: str | Path) -> list[Mapping[str, NDArray[Any]]]:
+def batches_of(model: str) -> list[Mapping[str, NDArray[Any]]]:
     """Random batches of 8 for the loss of a model."""
     made = artifact(model, 1)
     entry = next(entry for entry in made.manifest.entries if entry.name == "train_step")
@@ -79,10 +88,8 @@ def batches_of(model: str | Path) -> list[Mapping[str, NDArray[Any]]]:
     return found
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn", "char_gpt", "lstm"])
-def test_the_losses_are_those_of_one_process(name: str, ranks: int) -> None:
-    model = LSTM if name == "lstm" else EXAMPLES / f"{name}.dlm"
+@pytest.mark.parametrize(("model", "ranks"), each_value(MODELS, (2, 4)))
+def test_the_losses_are_those_of_one_process(model: str, ranks: int) -> None:
     batches = batches_of(model)
     alone = losses(artifact(model, 1), batches, None)
     made = artifact(model, ranks)
@@ -92,4 +99,4 @@ def test_the_losses_are_those_of_one_process(name: str, ranks: int) -> None:
 
     by_rank = run_simulated(Mesh({"data": ranks}), work)
     assert all(found == by_rank[0] for found in by_rank)
-    np.testing.assert_allclose(by_rank[0], alone, rtol=1e-6 if name != "digits_cnn" else 1e-5)
+    np.testing.assert_allclose(by_rank[0], alone, rtol=1e-6 if model != "digits_cnn" else 1e-5)
