@@ -53,7 +53,7 @@ def certificate(
                 each.root.first,
                 each.root.last,
                 str(each.offset),
-                str(each.root.location.place or ""),
+                str(each.root.location.own.place or ""),
                 each.root.device or HOST,
             )
             for each in placed
@@ -186,7 +186,7 @@ def _views(program: mem.Program, placed: Sequence[Placed], sizes: Sizes) -> Iter
                 views[key] = op
     for (root, offset, size), op in views.items():
         texts = sizes.text(offset), sizes.text(size)
-        yield ViewRecord(op.result.name or "", root, *texts, str(op.location.place or ""))
+        yield ViewRecord(op.result.name or "", root, *texts, str(op.location.own.place or ""))
 
 
 def _rounds(view: mem.View) -> dict[int, Size]:

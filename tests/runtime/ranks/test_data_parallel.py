@@ -21,7 +21,7 @@ from dlc.runtime.training.trainer import Trainer
 from tests.suites import each_value
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-STEPS = 20
+STEPS = 10
 
 LSTM = """\
 dlc 1
