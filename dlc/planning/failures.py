@@ -1,4 +1,4 @@
-"""Where a call may fail: a result that updates an argument in place is written after that.
+"""Failures of calls: where one may fail, after which results that update an argument in place are written.
 
 The engine ends a call after the wave in which a kernel failed, so that later waves write nothing. Once an
 argument has changed a call is no longer cancelled; a loop that may be endless therefore comes before.

@@ -1,4 +1,4 @@
-"""How one kernel runs: loops, branches and memory, close to the machine but without its registers.
+"""The code of one kernel: loops, branches and memory, close to the machine but without its registers.
 
 Values are scalars (`f32`, `index`, ...), registers (`vector<8xf32>`) and pointers. Arithmetic on scalars
 and registers is `dlc.dialects.scalar`; what concerns registers only is `dlc.dialects.vec`. A pointer

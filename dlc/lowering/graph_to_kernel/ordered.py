@@ -1,4 +1,4 @@
-"""What is computed in order as kernels: running totals, sorting, scattered updates, places."""
+"""Ordered computations as kernels: running totals, sorting, scattered updates, places."""
 
 from __future__ import annotations
 

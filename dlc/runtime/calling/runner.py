@@ -1,4 +1,4 @@
-"""What all entry points of a model run with, and the limits on the memory of their calls."""
+"""The context that all entry points of a model share, and the limits on the memory of their calls."""
 
 from __future__ import annotations
 
