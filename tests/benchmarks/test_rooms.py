@@ -49,7 +49,7 @@ def test_full_folders_and_long_files_are_named(
     monkeypatch.setattr(rooms, "MANY_LINES", 1)
     dlc = checkout / "dlc"
     assert rooms.full_folders(dlc) == [(3, dlc / "text" / "ir")]
-    assert [path.name for _, path in rooms.long_files(dlc)] == ["printer.py", "lexer.py"]
+    assert [path.name for _, path in rooms.long_files(dlc)] == ["lexer.py", "printer.py"]
 
 
 def test_no_modules_of_the_package_import_each_other_in_a_circle() -> None:
