@@ -111,7 +111,7 @@ $(TORCH)/installed: pyproject.toml
 	@touch $@
 
 test-torch: $(TORCH)/installed ## the tests of what is imported from PyTorch, in .venv-torch
-	$(TORCH)/bin/python -m pytest -m "" tests/importers/torch
+	$(TORCH)/bin/python -m pytest -m "" tests/importers/torch tests/driver/torch
 
 # JAX is no part of the lock either.
 $(JAX)/installed: pyproject.toml

@@ -3,7 +3,8 @@
 `python -m benchmarks rooms [CHECKOUT]` reads the sources of this or another checkout and runs none of them.
 A room is a module or folder directly under a package of `dlc`; an arrow is a pair of rooms of one package,
 of which the first imports the second. A circle is a set of two or more modules that reach each other by
-imports, with those inside functions and those for type checkers.
+imports, with those inside functions and those for type checkers. Folders of many modules and long files are
+named, for whoever divides them next.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+MANY_MODULES = 25
+"""Folders with more are named."""
+MANY_LINES = 450
+"""Files with more are named: a person does not read them in one sitting."""
 
 Imports = Mapping[str, frozenset[str]]
 """The modules that each module imports, by dotted names; a package is named like its folder."""
@@ -70,6 +75,18 @@ def strongly_connected(imports: Imports) -> list[list[str]]:
 def lines_of(folder: Path) -> int:
     """Lines of Python under a folder."""
     return sum(path.read_bytes().count(b"\n") for path in _sources(folder))
+
+
+def full_folders(folder: Path) -> list[tuple[int, Path]]:
+    """The folders of more than `MANY_MODULES` modules, the fullest first."""
+    counts = Counter(path.parent for path in _sources(folder))
+    return [(count, path) for path, count in counts.most_common() if count > MANY_MODULES]
+
+
+def long_files(folder: Path) -> list[tuple[int, Path]]:
+    """The files of more than `MANY_LINES` lines, the longest first."""
+    lengths = [(path.read_bytes().count(b"\n"), path) for path in _sources(folder)]
+    return sorted([each for each in lengths if each[0] > MANY_LINES], reverse=True)
 
 
 def pass_cases(checkout: Path) -> int:
@@ -129,7 +146,7 @@ def _reachable(imports: Imports, start: str) -> set[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print a table of the packages, then the circles, the lines and the text cases."""
+    """Print a table of the packages, then circles, lines, text cases, full folders and long files."""
     checkout = Path(arguments[0]) if arguments else ROOT
     imports = imports_of(checkout)
     print("| folder | modules | rooms | arrows |\n| --- | --: | --: | --: |")
@@ -139,6 +156,10 @@ def main(arguments: Sequence[str]) -> None:
         print(f"circle of {len(circle)}: {', '.join(circle)}")
     print(f"lines of dlc {lines_of(checkout / 'dlc'):,}, of tests {lines_of(checkout / 'tests'):,}")
     print(f"text cases of passes {pass_cases(checkout)}")
+    for count, path in full_folders(checkout / "dlc"):
+        print(f"{count} modules in {path.relative_to(checkout)}")
+    for count, path in long_files(checkout / "dlc"):
+        print(f"{count} lines in {path.relative_to(checkout)}")
 
 
 if __name__ == "__main__":

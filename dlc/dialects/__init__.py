@@ -1,7 +1,8 @@
 """The operations, one file per dialect; importing this package makes all of them known.
 
-`builtin` and `func` modules and functions (upstream's) · `weight` trained tensors · `array` tensor
-mathematics · `rng` random numbers · `nn` what decomposes into `array` · `flow` control flow · `scalar`
-one element at a time · `kernel` what is computed together · `lib` library calls · `mem` where values
-live · `loop`, `vec` how a kernel runs.
+Text and graph: `builtin` and `func` modules and functions (MLIR's) · `weight` trained tensors · `array`
+tensor mathematics · `rng` random numbers · `nn` what decomposes into `array` · `flow` control flow ·
+`comm` transfers between devices and ranks. Kernels: `kernel` what is computed together · `scalar` one
+element at a time; `expr` and `formulas` write both with operators. Plans and loops: `mem` where values
+live · `loop` and `vec` how a kernel runs on a processor · `simt` on a GPU.
 """

@@ -1,4 +1,4 @@
-"""How functions, and the plans made of them, look to callers: the attributes `dlc.*`, and what they say.
+"""The interface of functions and plans: attributes `dlc.*` that tell callers names, bounds and promises.
 
 `dlc.dims = ["B = 1..1024", "T = 1.."]` names the symbolic sizes and their bounds, `dlc.inputs` and
 `dlc.results` the arguments and results as the user knows them, `dlc.defaults` default values (an empty

@@ -1,4 +1,4 @@
-"""Where each value lives and when: the plan.
+"""Plans: where each value lives, and when.
 
 A *root* is a block of memory: an input, an output, the weights, the constants, or a place in the one
 arena, alive from wave `first` to wave `last`. Each device has a part of the arena of its own. A *view* is a

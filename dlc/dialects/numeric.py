@@ -1,4 +1,4 @@
-"""What arithmetic means, per operation and dtype, in NumPy: the table of `docs/semantics.md`.
+"""The meaning of arithmetic, per operation and dtype, in NumPy: the table of `docs/semantics.md`.
 
 Every function takes and gives NumPy arrays of one dtype and never warns. Integers wrap; divisions by
 zero, shifts past the width and casts out of range have stated values.

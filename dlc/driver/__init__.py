@@ -1,4 +1,4 @@
-"""What each verb does: from a model to an artifact, a result or a report.
+"""The work behind each verb: from a model to an artifact, a result or a report.
 
 Each name is imported on first use, so that a command loads only the modules that it needs: running an
 artifact loads nothing of the compiler.

@@ -157,7 +157,7 @@ class PlanRun:
                 return
             rounds = self.counters[loop.counter]
             if rounds == loop.limit:
-                raise failure(Status.LIMIT, rounds, 0, loop.location.place)
+                raise failure(Status.LIMIT, rounds, 0, loop.location.own.place)
             self._work(loop.body)
             self.counters[loop.counter] += 1
 

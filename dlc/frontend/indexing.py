@@ -28,7 +28,8 @@ from dlc.frontend.elaboration.values import UNKNOWN, Datum, Items, Range, Record
 from dlc.frontend.modules.chains import Chain
 from dlc.frontend.modules.instances import Stack
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, interval
+from dlc.ir.dims import Size
+from dlc.ir.intervals import interval
 from dlc.ir.types import BOOL, I64
 from dlc.text.model import ast
 from dlc.text.source import Span

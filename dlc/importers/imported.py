@@ -1,4 +1,4 @@
-"""What every importer gives: a module at graph level, and how to speak of where it came from."""
+"""The result of every importer: a module at graph level, and the words for where it came from."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dlc.ir.dims import Bounds, Dim, Extreme, Size, interval, maximum, minimum, names
+from dlc.ir.dims import Bounds, Dim, Extreme, Size, maximum, minimum, names
+from dlc.ir.intervals import interval
 from dlc.ir.periodic import one_period
 
 MOST_CASES = 6
@@ -59,11 +60,11 @@ def larger(one: Size, other: Size, bounds: Bounds) -> Size:
     """
     if never_negative(one - other, bounds):
         return one
-    return other if never_negative(other - one, bounds) else maximum(one, other, bounds)
+    return other if never_negative(other - one, bounds) else maximum(one, other)
 
 
 def smaller(one: Size, other: Size, bounds: Bounds) -> Size:
     """The smaller of two sizes; symbolic where there is no proof which one it is."""
     if never_negative(one - other, bounds):
         return other
-    return one if never_negative(other - one, bounds) else minimum(one, other, bounds)
+    return one if never_negative(other - one, bounds) else minimum(one, other)

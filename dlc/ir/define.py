@@ -1,4 +1,4 @@
-"""How a dialect declares an operation: a class whose fields say what it is made of.
+"""Declaring operations: a dialect's operation is a class whose fields say what it is made of.
 
     @op("array.transpose")
     class Transpose(Op):

@@ -383,25 +383,20 @@ def _exact(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> tuple[Monomi
     return kept, term[1] // by[1]
 
 
-def maximum(one: Size, other: Size, bounds: Bounds | None = None) -> Size:
-    """The larger size; symbolic where that depends on the dims, which keep to their bounds, if any."""
-    return _extreme("max", one, other, bounds)
+def maximum(one: Size, other: Size) -> Size:
+    """The larger size; symbolic where that depends on the dims (`bounded.larger` knows their bounds)."""
+    return _extreme("max", one, other)
 
 
-def minimum(one: Size, other: Size, bounds: Bounds | None = None) -> Size:
-    """The smaller size; symbolic where that depends on the dims, which keep to their bounds, if any."""
-    return _extreme("min", one, other, bounds)
+def minimum(one: Size, other: Size) -> Size:
+    """The smaller size; symbolic where that depends on the dims (`bounded.smaller` knows their bounds)."""
+    return _extreme("min", one, other)
 
 
-def _extreme(which: str, one: Size, other: Size, bounds: Bounds | None = None) -> Size:
+def _extreme(which: str, one: Size, other: Size) -> Size:
     difference = one - other
-    low, high = (None, None) if bounds is None else interval(difference, bounds)
     if isinstance(difference, int):
-        low = high = difference
-    if low is not None and low >= 0:
-        return one if which == "max" else other
-    if high is not None and high <= 0:
-        return other if which == "max" else one
+        return one if (difference >= 0) == (which == "max") else other
     first, second = sorted((one, other), key=str)
     check_number(first)
     check_number(second)
@@ -494,70 +489,3 @@ def _atom_names(atom: Atom) -> frozenset[str]:
             return names(numerator) | names(denominator)
         case Extreme(_, (one, other)):
             return names(one) | names(other)
-
-
-def interval(size: Size, bounds: Bounds) -> tuple[int | None, int | None]:
-    """An enclosure of the values a size can take; `None` is minus or plus infinity.
-
-    >>> t = symbol("T")
-    >>> interval(3 * t - 1, {"T": (1, 8)}), interval(t * t, {"T": (2, None)})
-    ((2, 23), (4, None))
-    """
-    if isinstance(size, int):
-        return size, size
-    low: int | None = 0
-    high: int | None = 0
-    for monomial, factor in size.terms:
-        term: tuple[int | None, int | None] = (factor, factor)
-        for atom, power in monomial:
-            for _ in range(power):
-                term = _interval_product(term, _atom_interval(atom, bounds))
-        low = None if low is None or term[0] is None else low + term[0]
-        high = None if high is None or term[1] is None else high + term[1]
-    return low, high
-
-
-def _interval_product(
-    one: tuple[int | None, int | None], two: tuple[int | None, int | None]
-) -> tuple[int | None, int | None]:
-    if one == (0, 0) or two == (0, 0):
-        return 0, 0
-    inf = float("inf")
-    ends_one = (-inf if one[0] is None else one[0], inf if one[1] is None else one[1])
-    ends_two = (-inf if two[0] is None else two[0], inf if two[1] is None else two[1])
-    corners = [0 if 0 in (x, y) else x * y for x in ends_one for y in ends_two]
-    low, high = min(corners), max(corners)
-    return (
-        low if isinstance(low, int) else None,
-        high if isinstance(high, int) else None,
-    )
-
-
-def _atom_interval(atom: Atom, bounds: Bounds) -> tuple[int | None, int | None]:
-    match atom:
-        case str():
-            return bounds.get(atom, (0, None))
-        case Quotient(numerator, denominator):
-            top, bottom = interval(numerator, bounds), interval(denominator, bounds)
-            if bottom[0] is None or bottom[0] < 1:
-                return None, None
-            divisors = (bottom[0], bottom[1])
-            lows = [top[0] // d for d in divisors if top[0] is not None and d is not None]
-            highs = [top[1] // d for d in divisors if top[1] is not None and d is not None]
-            if bottom[1] is None:  # the quotient also comes near 0
-                lows.append(0)
-                highs.append(0)
-            return None if top[0] is None else min(lows), None if top[1] is None else max(highs)
-        case Extreme(which, (one, other)):
-            first, second = interval(one, bounds), interval(other, bounds)
-            pick = max if which == "max" else min
-            ends: list[int | None] = []
-            for x, y, infinite_wins in (
-                (first[0], second[0], which == "min"),
-                (first[1], second[1], which == "max"),
-            ):
-                if x is None or y is None:
-                    ends.append(None if infinite_wins else x if y is None else y)
-                else:
-                    ends.append(pick(x, y))
-            return ends[0], ends[1]

@@ -1,4 +1,4 @@
-"""Whether two sizes are equal: for all values of their dims, for none, or for some, and then for which."""
+"""Equality of two sizes: for all values of their dims, for none, or for some, and then for which."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dlc.ir.dims import (
     Size,
     evaluate,
     floor_divide,
-    interval,
     maximum,
     minimum,
     names,
     symbol,
 )
+from dlc.ir.intervals import interval
 from dlc.ir.periodic import one_period
 
 

@@ -33,7 +33,10 @@ class FileLocation:
 
     @property
     def own(self) -> FileLocation:
-        """The place in the user's own text: the call, if the operation is in the library."""
+        """The place in the user's own text: the call, if the operation is in the library.
+
+        A call that fails is told with it.
+        """
         return self.caller or self
 
 
@@ -47,6 +50,11 @@ class FusedLocation:
     def place(self) -> SourceLocation:
         return self.parts[0].place
 
+    @property
+    def own(self) -> FileLocation:
+        """The place of the main operation in the user's own text."""
+        return self.parts[0].own
+
 
 @dataclass(frozen=True, slots=True)
 class UnknownLocation:
@@ -57,6 +65,10 @@ class UnknownLocation:
     @property
     def place(self) -> SourceLocation | None:
         return None
+
+    @property
+    def own(self) -> UnknownLocation:
+        return self
 
 
 Location: TypeAlias = FileLocation | FusedLocation | UnknownLocation

@@ -1,4 +1,4 @@
-"""What the sizes of a call must be, beyond the bounds of the dims, for an operation to have a meaning."""
+"""Conditions on the sizes of a call, beyond the bounds of the dims, for an operation to have a meaning."""
 
 from __future__ import annotations
 

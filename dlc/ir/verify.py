@@ -1,4 +1,4 @@
-"""Whether IR is as it must be: what every pass may rely on and has to leave behind.
+"""The verifier: what every pass may rely on and has to leave behind.
 
 Checked are: the parts that each operation's class declares, its own `infer` and the types of its
 results; that values are defined before they are used, in the same block or one around it, and not

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dlc.dialects import flow, func, kernel
 from dlc.dialects.comm import Send
-from dlc.dialects.kernel.formulas import generic
+from dlc.dialects.formulas import generic
 from dlc.dialects.kernel.pieces import Join
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.types import TensorType

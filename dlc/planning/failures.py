@@ -1,4 +1,4 @@
-"""Where a call may fail: a result that updates an argument in place is written after that.
+"""Failures of calls: where one may fail, after which results that update an argument in place are written.
 
 The engine ends a call after the wave in which a kernel failed, so that later waves write nothing. Once an
 argument has changed a call is no longer cancelled; a loop that may be endless therefore comes before.
@@ -52,7 +52,7 @@ def last_failure(items: Iterable[Item]) -> LastFailure:
 
 
 def _told(op: Op, what: str) -> str:
-    place = op.location.place
+    place = op.location.own.place
     return what if place is None else f"{what} in {place.file}:{place.line}"
 
 

@@ -1,4 +1,4 @@
-"""Which operands of a kernel its results may overwrite as they are computed."""
+"""In-place results: which operands of a kernel its results may overwrite as they are computed."""
 
 from __future__ import annotations
 

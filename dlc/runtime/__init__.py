@@ -1,1 +1,1 @@
-"""What a compiled model needs to load and run: no compiler, and NumPy alone."""
+"""The runtime: loads and runs compiled models without a compiler, with NumPy alone."""

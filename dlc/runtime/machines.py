@@ -1,4 +1,4 @@
-"""What a model runs on: this machine's processor, a GPU, or both; and which code of an artifact fits.
+"""Machines that a model runs on: this processor, a GPU, or both; and which code of an artifact fits.
 
 What only a GPU needs is brought in with the first model that has code for one.
 """

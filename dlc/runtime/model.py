@@ -19,7 +19,8 @@ from dlc.errors.suggest import did_you_mean
 from dlc.runtime import model_repr
 from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.calling.entry import EntryPoint, Runner
+from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.runner import Runner
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.ranks.links import Links

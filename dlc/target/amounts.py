@@ -1,4 +1,4 @@
-"""How much a kernel computes and moves, as sizes: the two axes of the roofline model.
+"""Arithmetic and traffic of a kernel, as sizes: the two axes of the roofline model.
 
 S. Williams, A. Waterman and D. Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures" (CACM 52, 2009). The amounts are lower bounds of what any code of the kernel does, so that no

@@ -1,4 +1,4 @@
-"""What work costs on a processor.
+"""Costs of work on a processor.
 
 Tile sizes, the sharing of waves and what is computed again are decided by these numbers, and nothing is
 timed to decide. `python -m benchmarks costs` measures them again.

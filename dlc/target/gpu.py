@@ -93,8 +93,6 @@ class GpuTarget:
     warp: int = 32
     block_threads: int = 1024
     """Threads of a block, at most."""
-    thread_registers: int = 255
-    """Registers of a thread, at most, of 32 bits."""
     matrix_dtypes: frozenset[DType] = frozenset({F16, BF16, F32})
     """What `mma` multiplies; f32 as tf32."""
     copies_async: bool = True

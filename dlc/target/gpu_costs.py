@@ -1,4 +1,4 @@
-"""What work costs on a GPU: of one thread or block where kernels are cut, of all of it where `auto` weighs.
+"""Costs of work on a GPU: of one thread or block where kernels are cut, of all of it where `auto` weighs.
 
 Rates of memory are of data sheets, and about 60 % of what they promise. `python -m benchmarks costs`
 measures what this machine has.

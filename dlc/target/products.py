@@ -1,4 +1,4 @@
-"""How products are cut for registers and caches (BLIS: MR, NR, KC, MC, NC), for each kind of processor.
+"""Blocking of products for registers and caches (BLIS: MR, NR, KC, MC, NC), for each kind of processor.
 
 F. G. Van Zee and R. A. van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality",
 ACM TOMS 41 (2015). The numbers were chosen by measuring whole products.

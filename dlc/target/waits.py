@@ -1,4 +1,4 @@
-"""How long the engine's threads spin before they sleep on a futex, on a processor of about 2.5 GHz."""
+"""Spin times of the engine's threads before they sleep on a futex, on a processor of about 2.5 GHz."""
 
 from __future__ import annotations
 

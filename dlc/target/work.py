@@ -1,4 +1,4 @@
-"""How long parts of a kernel take, roughly: what tile sizes and the sharing of waves are decided by.
+"""Rough times of parts of a kernel, by which tile sizes and the sharing of waves are decided.
 
 Estimates are integers of picoseconds made from the kernel and a target's table; nothing is timed to decide.
 """

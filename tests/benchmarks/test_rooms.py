@@ -42,5 +42,15 @@ def test_text_cases_and_lines_are_counted(checkout: Path) -> None:
     assert rooms.lines_of(checkout / "dlc") == 5
 
 
+def test_full_folders_and_long_files_are_named(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "MANY_MODULES", 2)
+    monkeypatch.setattr(rooms, "MANY_LINES", 1)
+    dlc = checkout / "dlc"
+    assert rooms.full_folders(dlc) == [(3, dlc / "text" / "ir")]
+    assert [path.name for _, path in rooms.long_files(dlc)] == ["lexer.py", "printer.py"]
+
+
 def test_no_modules_of_the_package_import_each_other_in_a_circle() -> None:
     assert rooms.strongly_connected(rooms.imports_of(rooms.ROOT)) == []

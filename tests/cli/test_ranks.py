@@ -36,14 +36,24 @@ train Line {
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model and its data: 54 examples to train with, so that the last batch has 6."""
+    folder = tmp_path_factory.mktemp("ranks")
     random = np.random.default_rng(1)
     x = random.standard_normal((72, 3), np.float32)
-    np.savez(tmp_path / "data.npz", x=x, y=x @ np.array([[1], [-2], [3]], np.float32))
-    (tmp_path / "line.dlm").write_text(MODEL)
-    return tmp_path
+    y = x @ np.array([[1], [-2], [3]], np.float32)
+    np.savez(folder / "data.npz", x=x, y=y)
+    np.savez(folder / "other.npz", x=x, y=100 * y)
+    (folder / "line.dlm").write_text(MODEL)
+    (folder / "steep.dlm").write_text(MODEL.replace("lr=0.01", "lr=1e30"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> dict[str, float]:
+    """The last measurements of one process."""
+    return train(folder, "alone.safetensors")
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -71,9 +81,8 @@ def train(folder: Path, out: str, *more: str) -> dict[str, float]:
     return json.loads(done.stdout)[-1]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_train_as_one_process(folder: Path, ranks: int) -> None:
-    alone = train(folder, "alone.safetensors")
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
+def test_ranks_train_as_one_process(folder: Path, alone: dict[str, float], ranks: int) -> None:
     together = train(folder, "together.safetensors", "--ranks", str(ranks))
     again = train(folder, "again.safetensors", "--ranks", str(ranks))
     assert together == again
@@ -94,13 +103,11 @@ def test_sums_are_under_way_while_ranks_work(folder: Path) -> None:
     assert together["loss"] == pytest.approx(alone["loss"], rel=1e-4)
 
 
-def test_a_checkpoint_of_ranks_is_one_of_a_process(folder: Path) -> None:
+def test_a_checkpoint_of_ranks_is_one_of_a_process(folder: Path, alone: dict[str, float]) -> None:
     part = ("--set", "epochs=1", "--checkpoint", "part.safetensors")
-    train(folder, "whole.safetensors", "--ranks", "2")
     train(folder, "one.safetensors", "--ranks", "2", *part)
     resumed = train(folder, "resumed.safetensors", "--resume", "part.safetensors")
-    whole = train(folder, "alone.safetensors")
-    assert resumed["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+    assert resumed["loss"] == pytest.approx(alone["loss"], rel=1e-5)
 
 
 def test_another_number_of_ranks_is_refused(folder: Path) -> None:
@@ -114,8 +121,6 @@ def test_another_number_of_ranks_is_refused(folder: Path) -> None:
 
 
 def test_ranks_with_other_data_are_refused(folder: Path) -> None:
-    other = dict(np.load(folder / "data.npz"))
-    np.savez(folder / "other.npz", x=other["x"], y=100 * other["y"])
     mpiexec = Path(sys.executable).with_name("mpiexec")
     rank = ["-n", "1", sys.executable, "-m", "dlc", "train", "line.dlm"]
     command = [mpiexec, *rank, ":", *rank, "--data", "other.npz"]
@@ -127,8 +132,7 @@ def test_ranks_with_other_data_are_refused(folder: Path) -> None:
 
 
 def test_a_rank_that_fails_ends_all_with_one_message(folder: Path) -> None:
-    (folder / "line.dlm").write_text(MODEL.replace("lr=0.01", "lr=1e30"))
-    done = run(folder, "train", "line.dlm", "--ranks", "2")
+    done = run(folder, "train", "steep.dlm", "--ranks", "2")
     assert done.returncode != 0
     assert done.stderr.count("D0815") == 1
     assert "rank 0 on " in done.stderr

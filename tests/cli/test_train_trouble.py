@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -79,6 +80,15 @@ def wait_for_change(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.001)
 
 
+def after_an_epoch(process: subprocess.Popen[str]) -> IO[str]:
+    """What it tells from the end of an epoch on; fails where it ends before."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("epoch"):
+            return process.stderr
+    pytest.fail(f"the process ended with {process.wait()}")
+
+
 @pytest.mark.parametrize("count", every(2, (2, 4)))
 def test_kills_at_any_moment_leave_a_checkpoint_that_ends_as_if_nothing_had_been(
     folder: Path, count: int
@@ -106,11 +116,9 @@ def test_ctrl_c_within_an_epoch_changes_nothing_of_the_end(folder: Path) -> None
     few = ["--set", "epochs=200", "--set", "batch=1"]
     assert main(["train", "line.dlm", *few, "-o", "whole.safetensors"]) == 0
     with started(*few) as process:
-        assert process.stderr is not None
-        while not process.stderr.readline().startswith("epoch"):
-            pass
+        messages = after_an_epoch(process)
         process.send_signal(signal.SIGINT)
-        told = process.stderr.read()
+        told = messages.read()
         assert process.wait() == 130
     assert "go on with --resume line.checkpoint.safetensors" in told
     resume = ["--resume", "line.checkpoint.safetensors", "-o", "end.safetensors"]
@@ -120,11 +128,9 @@ def test_ctrl_c_within_an_epoch_changes_nothing_of_the_end(folder: Path) -> None
 
 def test_ctrl_c_writes_to_where_the_model_wants_its_checkpoints(folder: Path) -> None:
     with started("--set", "epochs=1000000", "--json") as process:
-        assert process.stderr is not None
-        while not process.stderr.readline().startswith("epoch"):
-            pass
+        messages = after_an_epoch(process)
         process.send_signal(signal.SIGINT)
-        assert "--resume line.safetensors" in process.stderr.read()
+        assert "--resume line.safetensors" in messages.read()
         assert process.wait() == 130
     assert read_checkpoint("line.safetensors").facts.epoch > 0
     assert not list(folder.glob("*.checkpoint.*"))

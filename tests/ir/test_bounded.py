@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product as product_of
+
 import pytest
 
-from dlc.ir.bounded import never_negative
-from dlc.ir.dims import Size, floor_divide, maximum, minimum, symbol
+from dlc.ir.bounded import larger, never_negative, smaller
+from dlc.ir.dims import Size, evaluate, floor_divide, maximum, minimum, symbol
 
-T, S = symbol("T"), symbol("S")
+B, T, S = symbol("B"), symbol("T"), symbol("S")
 BOUNDS = {"T": (2, 9), "S": (0, None)}
 
 
@@ -46,3 +48,18 @@ def test_more_minima_than_anyone_writes_take_no_time() -> None:
     for k in range(40):
         size = size + minimum(symbol(f"A{k}"), symbol(f"B{k}") - 1)
     assert not never_negative(size, {})
+
+
+def test_bounds_decide_which_size_is_larger() -> None:
+    bounds = {"B": (1, None), "T": (2, 8)}
+    assert (smaller(1, B, bounds), larger(B, 1, bounds)) == (1, B)
+    assert minimum(1, B) != 1
+    assert larger(T, 9, bounds) == 9
+    assert larger(T, 5, bounds) is maximum(T, 5)
+    sizes = [1, 3, B, T, B + T, B - 1, T // 2, 2 * T]
+    for one, other in product_of(sizes, sizes):
+        for n, t in product_of(range(1, 6), range(2, 9)):
+            dims = {"B": n, "T": t}
+            values = evaluate(one, dims), evaluate(other, dims)
+            assert evaluate(smaller(one, other, bounds), dims) == min(values)
+            assert evaluate(larger(one, other, bounds), dims) == max(values)

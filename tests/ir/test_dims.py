@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from itertools import product as product_of
 
 import pytest
@@ -14,48 +12,15 @@ from dlc.ir.dims import (
     Size,
     evaluate,
     floor_divide,
-    interval,
     maximum,
     minimum,
     names,
     product,
     substitute,
-    symbol,
 )
 from dlc.text.sizes import parse_size
+from tests.ir.random_sizes import B, H, T, random_dims, random_size, random_sizes
 from tests.suites import together
-
-B, T, H = symbol("B"), symbol("T"), symbol("H")
-
-
-def random_size(choose: random.Random, depth: int = 3) -> Size:
-    """A size made by every way there is to make one; divisors are positive for positive dims."""
-    if depth == 0 or choose.random() < 0.25:
-        return choose.choice((B, T, H, choose.randrange(-3, 7)))
-    one, other = random_size(choose, depth - 1), random_size(choose, depth - 1)
-    match choose.randrange(7):
-        case 0 | 1:
-            return one + other
-        case 2:
-            return one - other
-        case 3:
-            return one * other
-        case 4:
-            return floor_divide(one, choose.choice((2, 3, B, T + 1, 2 * H)))
-        case 5:
-            return maximum(one, other)
-        case _:
-            return minimum(one, other)
-
-
-def random_sizes(count: int) -> Iterator[tuple[Size, random.Random]]:
-    choose = random.Random(11)
-    for _ in range(count):
-        yield random_size(choose), choose
-
-
-def random_dims(choose: random.Random) -> dict[str, int]:
-    return {name: choose.randrange(1, 9) for name in ("B", "T", "H")}
 
 
 @together(
@@ -158,21 +123,6 @@ def test_a_quotient_that_comes_out_even_only_in_part_stays_exact() -> None:
                 assert evaluate(quotient, dims) == evaluate(whole, dims) // evaluate(other, dims)
 
 
-def test_bounds_decide_which_size_is_larger() -> None:
-    bounds = {"B": (1, None), "T": (2, 8)}
-    assert (minimum(1, B, bounds), maximum(B, 1, bounds)) == (1, B)
-    assert minimum(1, B) != 1
-    assert maximum(T, 9, bounds) == 9
-    assert maximum(T, 5, bounds) is maximum(T, 5)
-    sizes = [1, 3, B, T, B + T, B - 1, T // 2, 2 * T]
-    for one, other in product_of(sizes, sizes):
-        for n, t in product_of(range(1, 6), range(2, 9)):
-            dims = {"B": n, "T": t}
-            values = evaluate(one, dims), evaluate(other, dims)
-            assert evaluate(minimum(one, other, bounds), dims) == min(values)
-            assert evaluate(maximum(one, other, bounds), dims) == max(values)
-
-
 def test_a_size_is_read_back_from_its_text() -> None:
     for size, _ in random_sizes(400):
         assert parse_size(str(size)) == size
@@ -194,49 +144,6 @@ def test_substituting_and_evaluating_agree() -> None:
         replaced = {name: evaluate(value, dims) for name, value in values.items()}
         assert evaluate(substitute(size, values), dims) == evaluate(size, dims | replaced)
         assert substitute(size, dict(dims)) == evaluate(size, dims)
-
-
-def test_an_interval_holds_every_value() -> None:
-    for size, choose in random_sizes(400):
-        bounds = {
-            "B": (1, choose.choice((1, 5, None))),
-            "T": (choose.randrange(1, 4), 8),
-            "H": (1, None),
-        }
-        low, high = interval(size, bounds)
-        for _ in range(20):
-            dims = {
-                name: choose.randrange(least, (most or 12) + 1)
-                for name, (least, most) in bounds.items()
-            }
-            value = evaluate(size, dims)
-            assert low is None or low <= value, (size, bounds, dims)
-            assert high is None or value <= high, (size, bounds, dims)
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [
-        (7, (7, 7)),
-        (B, (1, 8)),
-        (3 * B - 1, (2, 23)),
-        (-B, (-8, -1)),
-        (T, (0, None)),
-        (B * T, (0, None)),
-        (-T, (None, 0)),
-        (B // 2, (0, 4)),
-        (16 // B, (2, 16)),
-        (B // T, (None, None)),
-        (B // (T + 1), (0, 8)),
-        (maximum(B, T), (1, None)),
-        (minimum(B, T), (0, 8)),
-        (minimum(B, 5), (1, 5)),
-    ],
-)
-def test_an_interval_is_tight_where_each_dim_occurs_once(
-    size: Size, expected: tuple[int | None, int | None]
-) -> None:
-    assert interval(size, {"B": (1, 8)}) == expected
 
 
 def test_names_are_those_of_all_dims_inside() -> None:

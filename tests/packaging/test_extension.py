@@ -75,15 +75,15 @@ MARKS = {
     "asm": "divps",
 }
 """What each level shows of it."""
-END = "<<< the end of a level >>>"
-SHOW = f"""
+END = "<<< the end of a command >>>"
+IN_TURN = f"""
 import sys
 from dlc.cli import main
-for number, stage in enumerate({list(MARKS)}):
+for number, command in enumerate(sys.argv[1:]):
     print(end={END!r} if number else "", flush=True)
-    assert main(["show", "model.dlm", "--stage", stage, "--entry", "f"]) == 0
+    assert main(command.split()) == 0
 """
-"""All levels in one process."""
+"""All commands in one process."""
 
 Command = Callable[..., CompletedProcess[str]]
 
@@ -110,34 +110,39 @@ def python(site: Path, *arguments: str) -> CompletedProcess[str]:
     return run([sys.executable, *arguments], site.parent, env)
 
 
+def printed(site: Path, *commands: str) -> list[str]:
+    """What commands of dlc print where the package is installed."""
+    done = python(site, "-c", IN_TURN, *commands)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(END)
+
+
 @pytest.fixture(scope="module")
 def dlc(site: Path) -> Command:
     """The command line where the package is installed beside dlc."""
     return lambda *arguments: python(site, "-m", "dlc", *arguments)
 
 
-def test_it_compiles_and_runs(dlc: Command) -> None:
-    assert dlc("run", "model.dlm", "--entry", "f").stdout == "f: f32[3]\n[-0.5   0.    0.75]\n"
-
-
-def test_it_has_a_derivative_compiled_and_evaluated(dlc: Command) -> None:
-    expected = "df: f32[3]\n[0.25   1.     0.0625]\n"
-    assert dlc("run", "model.dlm", "--entry", "df").stdout == expected
-    assert dlc("run", "model.dlm", "--entry", "df", "--interpret").stdout == expected
+def test_it_compiles_and_has_a_derivative_compiled_and_evaluated(site: Path) -> None:
+    derivative = "run model.dlm --entry df"
+    value, *derivatives = printed(
+        site, "run model.dlm --entry f", derivative, f"{derivative} --interpret"
+    )
+    assert value == "f: f32[3]\n[-0.5   0.    0.75]\n"
+    assert derivatives == ["df: f32[3]\n[0.25   1.     0.0625]\n"] * 2
 
 
 def test_it_is_shown_at_every_level(site: Path) -> None:
-    shown = python(site, "-c", SHOW)
-    assert shown.returncode == 0, shown.stderr
-    found = shown.stdout.split(END)
-    for (stage, mark), text in zip(MARKS.items(), found, strict=True):
+    texts = printed(site, *[f"show model.dlm --stage {stage} --entry f" for stage in MARKS])
+    for (stage, mark), text in zip(MARKS.items(), texts, strict=True):
         assert mark in text, stage
 
 
-def test_it_is_listed_and_documented_like_any_other(dlc: Command) -> None:
-    assert "soft_sign(x: float)" in dlc("ops", "soft_sign").stdout
-    assert "x / (1 + |x|)" in dlc("doc", "extra.softsign").stdout
-    assert "softsign (dlc-softsign 1.2)" in dlc("doctor").stdout
+def test_it_is_listed_and_documented_like_any_other(site: Path) -> None:
+    ops, page, doctor = printed(site, "ops soft_sign", "doc extra.softsign", "doctor")
+    assert "soft_sign(x: float)" in ops
+    assert "x / (1 + |x|)" in page
+    assert "softsign (dlc-softsign 1.2)" in doctor
 
 
 def test_its_artifact_runs_without_it(dlc: Command, tmp_path: Path) -> None:

@@ -11,22 +11,28 @@ from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.open import open_model
 from dlc.planning.arena_offsets import cases_of
 from tests.example_models import FOLDER, NAMES
+from tests.suites import every
 
 PARTS = {"residual"}
 """Texts without an entry point."""
 
 
-LARGE = ("byte_lm", "char_gpt", "lenet")
+LARGE = (
+    "byte_lm",
+    "char_gpt",
+    "diffusion",
+    "digits_cnn",
+    "digits_gan",
+    "lenet",
+    "llama",
+    "seq2seq",
+)
 """Examples whose plans take long."""
+SMALL = [name for name in NAMES if name not in {*PARTS, *LARGE}]
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.long if name in LARGE else ())
-        for name in NAMES
-        if name not in PARTS
-    ],
+    "name", [*every(2, SMALL), *(pytest.param(name, marks=pytest.mark.long) for name in LARGE)]
 )
 def test_an_example_takes_no_more_than_is_in_use_at_once(name: str) -> None:
     path = FOLDER / f"{name}.dlm"

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dlc.dialects import array, flow, nn
-from dlc.dialects.array.convolution import LAYOUTS
+from dlc.dialects.array.convolution_layouts import LAYOUTS
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import slice_axis
 from dlc.ir.attributes import Dense

@@ -548,7 +548,7 @@ def test_memory_that_the_system_refuses_is_an_error_with_a_number(
     def fits(what: str, needed: int) -> None:
         asked.append((what, needed))
 
-    monkeypatch.setattr("dlc.runtime.calling.entry.check_free", fits)
+    monkeypatch.setattr("dlc.runtime.calling.runner.check_free", fits)
     model = Model(_hungry().artifact())
     assert f"does not have {1 << 60} bytes" in refused(lambda: model.f(X, X), "D0613")
     assert asked[-1] == ("a call of f", (1 << 60) + X.nbytes)

@@ -1,4 +1,4 @@
-"""How threads share a wave, as LLVM text: queues of chunks, and work stealing.
+"""Sharing of a wave among threads, as LLVM text: queues of chunks, and work stealing.
 
 The caller's thread walks the program alone. A wave that is worth several threads is cut into chunks of
 equal cost, and each thread has a queue of consecutive ones. A thread takes the first chunk of its own

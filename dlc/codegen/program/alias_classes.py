@@ -42,7 +42,7 @@ def arena_values(
                 "joined" if view in joined else _how(view, uses),
                 tuple(uses.made_by.get(view.result, joined.get(view, ()))),
                 tuple(uses.read_by.get(view.result, ())),
-                str(view.location.place or ""),
+                str(view.location.own.place or ""),
             )
             for view in views
         ),

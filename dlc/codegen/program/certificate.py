@@ -21,7 +21,8 @@ from dlc.dialects import mem
 from dlc.dialects.comm import HOST
 from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, interval, minimum, product
+from dlc.ir.dims import Size, minimum, product
+from dlc.ir.intervals import interval
 from dlc.ir.types import ViewType
 from dlc.runtime.artifact.certificate import Certificate, RootRecord, UpdateRecord, ViewRecord
 
@@ -52,7 +53,7 @@ def certificate(
                 each.root.first,
                 each.root.last,
                 str(each.offset),
-                str(each.root.location.place or ""),
+                str(each.root.location.own.place or ""),
                 each.root.device or HOST,
             )
             for each in placed
@@ -185,7 +186,7 @@ def _views(program: mem.Program, placed: Sequence[Placed], sizes: Sizes) -> Iter
                 views[key] = op
     for (root, offset, size), op in views.items():
         texts = sizes.text(offset), sizes.text(size)
-        yield ViewRecord(op.result.name or "", root, *texts, str(op.location.place or ""))
+        yield ViewRecord(op.result.name or "", root, *texts, str(op.location.own.place or ""))
 
 
 def _rounds(view: mem.View) -> dict[int, Size]:

@@ -1,4 +1,4 @@
-"""What each call of a program is for people: its module, what it computes, and how much."""
+"""The calls of a program for people: the module of each, what it computes, and how much."""
 
 from __future__ import annotations
 

@@ -313,10 +313,10 @@ class _Writer:
         return self._record_of(call, name, call.kernel.name)
 
     def _record_of(self, op: Op, name: str, kernel: str = "") -> OpRecord:
-        location = op.location.place
-        if location is None:
+        place = op.location.own.place
+        if place is None:
             return OpRecord(name, kernel=kernel)
-        return OpRecord(name, str(location), kernel, end=location.end)
+        return OpRecord(name, str(place), kernel, end=place.end)
 
     def _patch_scratch(self) -> Entry:
         """Set every thread's scratch to the largest that a kernel asks for; returns that."""

@@ -13,6 +13,7 @@ operations.
 from dlc.dialects.array.arithmetic import *  # noqa: F403
 from dlc.dialects.array.checks import *  # noqa: F403
 from dlc.dialects.array.convolution import *  # noqa: F403
+from dlc.dialects.array.convolution_layouts import *  # noqa: F403
 from dlc.dialects.array.cumulative import *  # noqa: F403
 from dlc.dialects.array.dynamic import *  # noqa: F403
 from dlc.dialects.array.einsum import *  # noqa: F403

@@ -26,7 +26,7 @@ def check_places(op: Op, index: Array, extent: int, part: int = 1) -> None:
     wrong = np.flatnonzero(np.less(index, 0) | np.greater(index, extent - part))
     if wrong.size:
         first, status = int(index.item(wrong[0])), Status.INDEX if part == 1 else Status.RANGE
-        raise failure(status, first, extent, op.location.place)
+        raise failure(status, first, extent, op.location.own.place)
 
 
 @op("array.check_index")

@@ -6,76 +6,30 @@ One formula covers all of them, and the derivatives are convolutions again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from dlc.dialects import numeric
+from dlc.dialects.array.convolution_layouts import (
+    LAYOUTS,
+    Layout,
+    Padding,
+    batch_as_channels,
+    batch_as_inputs,
+    swap_channels,
+)
 from dlc.dialects.array.elementwise import constant_like, folded, show, tensor_type
 from dlc.dialects.array.pieces import is_negative
-from dlc.dialects.array.shape import Reverse, inverse, reshape, transpose
+from dlc.dialects.array.shape import Reverse, inverse, transpose
 from dlc.errors import CallError
 from dlc.ir.attributes import Dense
 from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.dims import Shape, Size
+from dlc.ir.dims import Size
 from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 
-__all__ = ["LAYOUTS", "Convolution", "DepthwiseGradient", "Layout", "Padding", "convolution"]
-
-Padding = tuple[tuple[Size, Size], ...]
-"""Elements before and after along each spatial axis."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The order of the axes of pictures (batch, channels, spatial) and of kernels."""
-
-    rank: int
-    channels_last: bool
-
-    @property
-    def channel(self) -> int:
-        """The axis of the channels in a picture."""
-        return self.rank - 1 if self.channels_last else 1
-
-    @property
-    def spatial(self) -> tuple[int, ...]:
-        """The spatial axes of a picture."""
-        return tuple(range(1, self.rank - 1) if self.channels_last else range(2, self.rank))
-
-    @property
-    def kernel_spatial(self) -> tuple[int, ...]:
-        """The spatial axes of a kernel, which is `hwio` or `oihw`."""
-        return tuple(range(self.rank - 2) if self.channels_last else range(2, self.rank))
-
-    @property
-    def kernel_in(self) -> int:
-        """The axis of the input channels of one group in a kernel."""
-        return self.rank - 2 if self.channels_last else 1
-
-    @property
-    def kernel_out(self) -> int:
-        """The axis of the output channels in a kernel."""
-        return self.rank - 1 if self.channels_last else 0
-
-    def picture(self, batch: Size, spatial: Sequence[Size], channels: Size) -> Shape:
-        """The shape of a picture."""
-        if self.channels_last:
-            return (batch, *spatial, channels)
-        return (batch, channels, *spatial)
-
-
-LAYOUTS = {
-    "nwc": Layout(3, True),
-    "ncw": Layout(3, False),
-    "nhwc": Layout(4, True),
-    "nchw": Layout(4, False),
-    "ndhwc": Layout(5, True),
-    "ncdhw": Layout(5, False),
-}
-"""The layouts of pictures; kernels are `hwio` where the channels are last and `oihw` otherwise."""
+__all__ = ["Convolution", "DepthwiseGradient", "convolution"]
 
 
 def _apart(extent: Size, step: int) -> Size:
@@ -213,7 +167,7 @@ class Convolution(Op):
             there = (source.shape[axis] - 1) * self.source_dilations[number] + 1
             here = _apart(result.shape[axis], self.strides[number])
             padding.append((low, there + reach - low - here))
-        swapped = _swap_channels(emit, self.kernel, layout, self.groups)
+        swapped = swap_channels(emit, self.kernel, layout, self.groups)
         return emit(
             Convolution(
                 dy,
@@ -246,8 +200,8 @@ class Convolution(Op):
             padding.append((low, steps + reach - here - low))
         as_picture = emit(
             Convolution(
-                _batch_as_channels(emit, self.source, layout, self.groups),
-                _batch_as_inputs(emit, dy, layout),
+                batch_as_channels(emit, self.source, layout, self.groups),
+                batch_as_inputs(emit, dy, layout),
                 self.dilations,
                 tuple(padding),
                 self.strides,
@@ -431,58 +385,6 @@ def _padded(
         cut = moved[max(-low, 0) : max(len(moved) - max(-high, 0), 0)]
         source = np.moveaxis(cut, 0, axis)
     return source
-
-
-def _split(emit: Builder, value: Value, axis: int, groups: int) -> Value:
-    """Split an axis into two: the group, and the index in it."""
-    shape = tensor_type(value).shape
-    split = (groups, shape[axis] // groups)
-    return reshape(emit, value, (*shape[:axis], *split, *shape[axis + 1 :]))
-
-
-def _swap_channels(emit: Builder, kernel: Value, layout: Layout, groups: int) -> Value:
-    """The kernel with input and output channels swapped: [k, i, (g, o)] becomes [k, o, (g, i)]."""
-    if groups == 1:
-        order = list(range(layout.rank))
-        order[layout.kernel_in], order[layout.kernel_out] = layout.kernel_out, layout.kernel_in
-        return transpose(emit, kernel, tuple(order))
-    shape = tensor_type(kernel).shape
-    split = _split(emit, kernel, layout.kernel_out, groups)
-    spatial = tuple(range(layout.rank - 2))
-    if layout.channels_last:
-        first = layout.rank - 2
-        turned = transpose(emit, split, (*spatial, first + 2, first + 1, first))
-    else:
-        turned = transpose(emit, split, (0, 2, 1, *[axis + 3 for axis in spatial]))
-    swapped = list(shape)
-    swapped[layout.kernel_in] = shape[layout.kernel_out] // groups
-    swapped[layout.kernel_out] = shape[layout.kernel_in] * groups
-    return reshape(emit, turned, tuple(swapped))
-
-
-def _batch_as_channels(emit: Builder, source: Value, layout: Layout, groups: int) -> Value:
-    """A picture [n, s, (g, c)] as [c, s, (g, n)]."""
-    if groups == 1:
-        order = list(range(layout.rank))
-        order[0], order[layout.channel] = layout.channel, 0
-        return transpose(emit, source, tuple(order))
-    shape = tensor_type(source).shape
-    split = _split(emit, source, layout.channel, groups)
-    if layout.channels_last:
-        spatial, group = layout.spatial, layout.channel
-        turned = transpose(emit, split, (group + 1, *spatial, group, 0))
-    else:
-        turned = transpose(emit, split, (2, 1, 0, *[axis + 1 for axis in layout.spatial]))
-    sizes = [shape[axis] for axis in layout.spatial]
-    channels = shape[layout.channel] // groups
-    return reshape(emit, turned, layout.picture(channels, sizes, shape[0] * groups))
-
-
-def _batch_as_inputs(emit: Builder, picture: Value, layout: Layout) -> Value:
-    """A picture [n, s, c] as a kernel [s, n, c] (or [c, n, s])."""
-    if layout.channels_last:
-        return transpose(emit, picture, (*layout.spatial, 0, layout.channel))
-    return transpose(emit, picture, (layout.channel, 0, *layout.spatial))
 
 
 def convolution(

@@ -89,7 +89,7 @@ class ArgExtreme(Op):
             if self.optional:
                 shape = at.shape(tensor_type(self.result).shape)
                 return np.full(shape, numeric.highest(self.dtype), self.dtype.numpy)
-            raise failure(Status.INDEX, -1, 0, self.location.place)
+            raise failure(Status.INDEX, -1, 0, self.location.own.place)
         return self.choose(array).astype(self.dtype.numpy)
 
 

@@ -118,7 +118,7 @@ class TopK(Op):
         dtype = tensor_type(self.source).dtype
         k, extent = at.size(self.k), inputs[0].shape[self.axis]
         if k > extent:
-            raise failure(Status.INDEX, extent, extent, self.location.place)
+            raise failure(Status.INDEX, extent, extent, self.location.own.place)
         order = sorting(inputs[0], dtype, self.axis, descending=self.largest)
         best = order.take(range(k), self.axis)
         return np.take_along_axis(inputs[0], best, self.axis), best.astype(np.int32)

@@ -26,7 +26,8 @@ from dlc.errors import CallError
 from dlc.ir.attributes import Dense
 from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
-from dlc.ir.dims import Dim, Shape, Size, interval, maximum
+from dlc.ir.dims import Dim, Shape, Size, maximum
+from dlc.ir.intervals import interval
 from dlc.ir.needs import Need
 from dlc.ir.types import BOOL, I64, TensorType
 from dlc.ir.value_map import Slice as Part
@@ -118,7 +119,7 @@ class Slice(Op):
             if not 0 <= start <= size or limit > size:
                 inside = 0 <= start < size
                 first = start - (start - size) // step * step if inside else start
-                raise failure(Status.INDEX, first, size, self.location.place)
+                raise failure(Status.INDEX, first, size, self.location.own.place)
             if not start - step < limit:
                 raise CallError(
                     f"cannot take {start} to {limit} of an axis of size {size}",

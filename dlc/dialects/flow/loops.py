@@ -1,4 +1,4 @@
-"""What the derivatives of all loops share: the loop that runs the other way round."""
+"""Derivatives of loops: the operands of a loop, and the backward loop, which runs the other way round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all operations with regions at graph level share.
+"""Regions of operations at graph level: their terminator, and the checks that all such operations share.
 
 Their regions are isolated: whatever a region uses is an operand of the operation and an argument of the
 block, so differentiating, planning and evaluating look at one block at a time.

@@ -66,7 +66,7 @@ class While(Structured):
         rounds = 0
         while at.run(self.condition, [*carries, *constants])[0]:
             if rounds == self.limit:
-                raise failure(Status.LIMIT, rounds, 0, self.location.place)
+                raise failure(Status.LIMIT, rounds, 0, self.location.own.place)
             carries = at.run(self.body, [*carries, *constants])
             rounds += 1
         return carries

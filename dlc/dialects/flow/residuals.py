@@ -1,4 +1,4 @@
-"""What the backward half of a region needs from the forward half.
+"""Residuals of a region: the values that its backward half needs from its forward half.
 
 Both halves are first built with the backward one referring to forward values across blocks; here these
 references become arguments of the backward block.

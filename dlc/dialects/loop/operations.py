@@ -1,4 +1,4 @@
-"""How one kernel runs: loops, branches and memory, close to the machine but without its registers.
+"""The code of one kernel: loops, branches and memory, close to the machine but without its registers.
 
 Values are scalars (`f32`, `index`, ...), registers (`vector<8xf32>`) and pointers. Arithmetic on scalars
 and registers is `dlc.dialects.scalar`; what concerns registers only is `dlc.dialects.vec`. A pointer
@@ -270,4 +270,4 @@ class Fail(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         first, second = (int(np.ravel(value)[0]) for value in inputs[1:])
-        raise failure(Status(self.code), first, second, self.location.place)
+        raise failure(Status(self.code), first, second, self.location.own.place)

@@ -1,4 +1,4 @@
-"""How many operations of each kind there are, before the first pass and after each that changes them."""
+"""Counts of the operations of each kind, before the first pass and after each pass that changes them."""
 
 from __future__ import annotations
 

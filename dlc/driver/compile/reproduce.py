@@ -1,4 +1,4 @@
-"""When a pass fails for a reason of ours: what it was given, in a file that shows it again."""
+"""A reproducer: the input of a pass that failed for a reason of ours, in a file that shows it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be written at a place: members behind a dot, parameters in a call, names, words of the language.
+"""Completion: members behind a dot, parameters in a call, names, words of the language.
 
 The unfinished word is replaced by a name before the text is read, so that `net.` and `x + ` are whole
 expressions there, and the tree tells what they stand in.

@@ -1,4 +1,4 @@
-"""What an editor shows beside a name: its type, its documentation, its bytes, its operations."""
+"""Hover: the type of a name, its documentation, its bytes, its operations."""
 
 from __future__ import annotations
 

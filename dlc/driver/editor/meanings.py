@@ -1,4 +1,4 @@
-"""What each name of a text stands for: read from its bindings, without elaborating anything.
+"""The meaning of each name of a text, read from its bindings without elaborating anything.
 
 So it is known in functions that nothing calls, in texts with errors, and while someone types. What only
 values tell, such as the module of a layer that was handed in as a parameter, is asked of `observed`.

@@ -1,4 +1,4 @@
-"""What `dlc.from_jax` gives: a model that is called as the function is."""
+"""The result of `dlc.from_jax`: a model that is called as the function is."""
 
 from __future__ import annotations
 

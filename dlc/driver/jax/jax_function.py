@@ -1,4 +1,4 @@
-"""What `dlc.to_jax` gives: an entry point that JAX traces, differentiates and maps."""
+"""The result of `dlc.to_jax`: an entry point that JAX traces, differentiates and maps."""
 
 from __future__ import annotations
 

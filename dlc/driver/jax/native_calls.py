@@ -1,4 +1,4 @@
-"""How XLA calls compiled code: a handler for each tuple of sizes, registered under a name of its own."""
+"""Calls of compiled code by XLA: a handler for each tuple of sizes, registered under a name of its own."""
 
 from __future__ import annotations
 

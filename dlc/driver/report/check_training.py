@@ -1,4 +1,4 @@
-"""What `dlc check` does with a `train` block: everything that training does before its first step."""
+"""`dlc check` of a `train` block: everything that training does before its first step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this machine has what dlc needs, and what it will use."""
+"""`dlc doctor`: whether this machine has what dlc needs, and what dlc will use of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values have the bits of machine code, though NumPy has put them together.
+"""Values that have the bits of machine code though NumPy has put them together.
 
 An operation that moves, selects or compares elements rounds nothing: what it gives for operands with the
 bits of machine code are these bits, too. Everything else is computed again, in another order of the sums or

@@ -1,4 +1,4 @@
-"""What was seen of a call: its inner values. Plain runs print results without what computes these."""
+"""Inner values of a call, as seen. Plain runs print results without the modules that compute these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an importer gives, as a model that was read."""
+"""Source models of imported ones, which are opened like those that were read."""
 
 from __future__ import annotations
 

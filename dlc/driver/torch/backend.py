@@ -1,4 +1,4 @@
-"""What `torch.compile` finds by the name `dlc`: the backend, which is imported when it is asked for."""
+"""The backend that `torch.compile` finds by the name `dlc`, imported when it is asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dlc.from_torch` gives: a model that is called as the module is."""
+"""The result of `dlc.from_torch`: a model that is called as the module is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exporter leaves behind and no person would write is taken away before the text is written."""
+"""Cleanup before a text is written: what an exporter leaves behind, and no person would write, goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the functions of a call that does not fit are declared: labels of its error.
+"""Labels of the error of a call that does not fit: where the functions are declared.
 
 `b(relu(a(x)))` with a mismatch between `a` and `b` names both, with the places of their declarations.
 """

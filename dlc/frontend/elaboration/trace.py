@@ -11,16 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlc.dialects import array
 from dlc.dialects.comm import HOST, PLACED
 from dlc.dialects.measured import unused
-from dlc.dialects.nn.loss import CrossEntropy
 from dlc.dialects.text_mesh import TextMesh
 from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
 from dlc.frontend.elaboration.problems import Problems, Stop
 from dlc.frontend.elaboration.weight import Weight
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.location import FileLocation, Location, UnknownLocation, fuse
+from dlc.ir.location import FileLocation, Location, UnknownLocation
 from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
@@ -34,15 +32,6 @@ MAX_STEPS = 110_000
 """A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
 REGION = 12
 """As how many steps an operation with regions counts, each time that these are elaborated."""
-
-_INDEXED = (
-    array.Gather,
-    array.Scatter,
-    array.DynamicSlice,
-    array.DynamicUpdateSlice,
-    CrossEntropy,
-)
-"""Operations that fail a call in which one of their indices is out of range."""
 
 
 @dataclass(slots=True)
@@ -179,8 +168,7 @@ class Trace(Builder):
         for result in op.results:
             if isinstance(result.type, TensorType):
                 self.check_rank(result.type.rank)
-        here = self._at_operation(self.builtin or op.name.partition(".")[2])
-        op.location = self._shown_where_called(here) if isinstance(op, _INDEXED) else here
+        op.location = self._at_operation(self.builtin or op.name.partition(".")[2])
         if self.device is not None:
             op.attributes[PLACED] = self.device
         self.block.insert(op, None)
@@ -188,20 +176,6 @@ class Trace(Builder):
             self.placed.append(op)
         self.count()  # last: it has its place in the block even where this was one too many
         return op
-
-    def _shown_where_called(self, here: Location) -> Location:
-        """A location, in the library behind the place in the user's text that calls it.
-
-        A call whose index is out of range is told so in the user's words.
-        """
-        frame: Frame | None = self.frame
-        called_at: SourceLocation | None = None
-        while frame is not None and frame.source.name.startswith("<"):
-            frame, called_at = frame.caller, frame.called_at
-        if called_at is None or not self.source.name.startswith("<"):
-            return here
-        place = FileLocation(called_at.file, called_at.line, called_at.column, called_at.end)
-        return fuse([place, here])
 
     def _at_operation(self, name: str) -> Location:
         """The location reached in the text, for an operation that is called so."""

@@ -36,7 +36,8 @@ from dlc.frontend.elaboration.values import (
     part_of,
 )
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim, Size, interval, product
+from dlc.ir.dims import Dim, Size, product
+from dlc.ir.intervals import interval
 from dlc.ir.types import BOOL, F32, DType
 from dlc.text.model import ast
 from dlc.text.source import Span

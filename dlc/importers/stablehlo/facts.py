@@ -1,4 +1,4 @@
-"""What the importer knows of a StableHLO module, in plain values."""
+"""The facts of a StableHLO module that the importer works on, in plain values."""
 
 from __future__ import annotations
 

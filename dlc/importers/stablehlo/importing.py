@@ -15,7 +15,10 @@ from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted, node_location
 from dlc.importers.solved_sizes import with_sizes
-from dlc.importers.stablehlo import (
+from dlc.importers.stablehlo.facts import Array, Declared, Function, Node, Program, Region
+from dlc.importers.stablehlo.known import Known
+from dlc.importers.stablehlo.node_context import Body, Importer, Made, NodeContext
+from dlc.importers.stablehlo.operators import (
     bits,
     control,
     convolution,
@@ -30,9 +33,6 @@ from dlc.importers.stablehlo import (
     special_functions,
     windows,
 )
-from dlc.importers.stablehlo.facts import Array, Declared, Function, Node, Program, Region
-from dlc.importers.stablehlo.known import Known
-from dlc.importers.stablehlo.node_context import Body, Importer, Made, NodeContext
 from dlc.importers.stablehlo.polymorphism import Conditions, dim_names, label_of, labels_of
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Value

@@ -1,4 +1,4 @@
-"""What is known of integers while importing: their numbers, or the sizes that they are in every call."""
+"""Integers that are known while importing: their numbers, or the sizes that they are in every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the importer of one operation is given: its operands, its attributes, and where to emit."""
+"""The context of importing one operation: its operands, its attributes, and where to emit."""
 
 from __future__ import annotations
 

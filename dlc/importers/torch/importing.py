@@ -17,7 +17,18 @@ from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted, node_location
 from dlc.importers.solved_sizes import with_sizes
-from dlc.importers.torch import (
+from dlc.importers.torch.facts import (
+    Array,
+    Graph,
+    Input,
+    Node,
+    Ref,
+    Result,
+    Weight,
+    with_dims,
+)
+from dlc.importers.torch.node_context import Importer, NodeContext, Operand
+from dlc.importers.torch.operators import (
     activations,
     constants,
     control,
@@ -34,17 +45,6 @@ from dlc.importers.torch import (
     slices,
     windows,
 )
-from dlc.importers.torch.facts import (
-    Array,
-    Graph,
-    Input,
-    Node,
-    Ref,
-    Result,
-    Weight,
-    with_dims,
-)
-from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.ir.attributes import INLINE_BYTES, Dense, Symbol
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Dim, Size, substitute

@@ -1,4 +1,4 @@
-"""What the importer of one ATen operator is given: its node, its operands, and where to emit."""
+"""The context of importing one ATen operator: its node, its operands, and where to emit."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from dlc.dialects.expr import Expr
 from dlc.ir.attributes import Symbol
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.dims import Bounds, Size, interval, maximum, total
+from dlc.ir.dims import Bounds, Size, maximum, total
+from dlc.ir.intervals import interval
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER
 from dlc.lowering.kernel_code.words import either

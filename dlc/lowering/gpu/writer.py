@@ -9,7 +9,8 @@ from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.expr import Expr, Index, Pointer, combine, exprs, index, values
 from dlc.dialects.simt import WARP
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.dims import Size, interval, known_multiple
+from dlc.ir.dims import Size, known_multiple
+from dlc.ir.intervals import interval
 from dlc.ir.types import INDEX, U32, DType
 from dlc.lowering.kernel_code.alignment import align_registers, start_of
 from dlc.lowering.kernel_code.tidy import tidy

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.expr import Expr, combine, constant, select, values
-from dlc.dialects.kernel.formulas import Array, gemm, generic, reduce, size
+from dlc.dialects.formulas import Array, gemm, generic, reduce, size
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import DType, TensorType, wide

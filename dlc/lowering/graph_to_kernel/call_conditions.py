@@ -1,4 +1,4 @@
-"""What sizes a call must have: refused when compiling where the bounds show that none does, else noted.
+"""Conditions on the sizes of a call: refused when compiling where bounds show that none fits, else noted.
 
 Sizes must not be below 0, and sizes that an operation says are equal must be.
 

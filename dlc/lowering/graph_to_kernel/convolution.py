@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from dlc.dialects import array
-from dlc.dialects.array.convolution import Padding, convolution
+from dlc.dialects.array.convolution import convolution
+from dlc.dialects.array.convolution_layouts import Padding
 from dlc.dialects.array.elementwise import fill, tensor_type
 from dlc.dialects.array.pieces import is_negative, slice_axis
 from dlc.dialects.array.shape import reshape

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import nn, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.expr import Expr, constant
+from dlc.dialects.formulas import Array, Element, generic, reduce, size, stage
 from dlc.dialects.kernel.attention import Attention, CachedAttention
-from dlc.dialects.kernel.formulas import Array, Element, generic, reduce, size, stage
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Shape, product
 from dlc.ir.types import F32, DType, wide

@@ -1,4 +1,4 @@
-"""What is computed in order as kernels: running totals, sorting, scattered updates, places."""
+"""Ordered computations as kernels: running totals, sorting, scattered updates, places."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, kernel
 from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.formulas import generic
 from dlc.dialects.interface import bounds_around
-from dlc.dialects.kernel.formulas import generic
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Builder, Value
 from dlc.ir.types import BOOL, I32, wide

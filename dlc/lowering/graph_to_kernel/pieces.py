@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dlc.dialects import array, kernel
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.expr import Condition, Expr, all_of, select
+from dlc.dialects.formulas import Array, check_index, clamp, generic, shift, size, within
 from dlc.dialects.interface import bounds_around
-from dlc.dialects.kernel.formulas import Array, check_index, clamp, generic, shift, size, within
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Bounds, Shape, Size, floor_divide, product

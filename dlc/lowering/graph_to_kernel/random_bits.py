@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlc.dialects import rng
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.expr import Expr, constant, index, select
-from dlc.dialects.kernel.formulas import Array, generic, size, stage
+from dlc.dialects.formulas import Array, generic, size, stage
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.types import U32, U64

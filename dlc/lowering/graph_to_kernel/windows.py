@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dlc.dialects import array, kernel, weight
-from dlc.dialects.array.convolution import Layout
+from dlc.dialects.array.convolution_layouts import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshaped
 from dlc.dialects.array.window import Windowed
 from dlc.dialects.expr import Condition, Expr, all_of, constant, select
-from dlc.dialects.interface import bounds_around
-from dlc.dialects.kernel.formulas import (
+from dlc.dialects.formulas import (
     Array,
     check_index,
     clamp,
@@ -30,6 +29,7 @@ from dlc.dialects.kernel.formulas import (
     size,
     within,
 )
+from dlc.dialects.interface import bounds_around
 from dlc.dialects.kernel.products import Conv
 from dlc.ir.attributes import Dense
 from dlc.ir.bounded import never_negative

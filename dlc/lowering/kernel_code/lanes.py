@@ -1,4 +1,4 @@
-"""What a scalar of a kernel's body becomes when several elements are computed at once.
+"""Scalars of a kernel's body when several elements are computed at once.
 
 Neighbouring elements differ in one index only, so most values need no register: they are the same in
 every lane (`Uniform`) or count up from lane to lane (`Linear`), within bounds perhaps (`Clamped`). The

@@ -15,7 +15,8 @@ from dlc.dialects.array.elementwise import fill, tensor_type
 from dlc.dialects.builtin import Module
 from dlc.ir.clone import clone
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.dims import Size, interval
+from dlc.ir.dims import Size
+from dlc.ir.intervals import interval
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import BOOL, TensorType
 from dlc.passes.graph.index_checks import Check, Needed

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlc.dialects import array
-from dlc.dialects.array.convolution import LAYOUTS
+from dlc.dialects.array.convolution_layouts import LAYOUTS
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.location import fuse

@@ -14,7 +14,8 @@ from dlc.dialects import array, flow, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.interface import Bounds
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Size, interval, names
+from dlc.ir.dims import Size, names
+from dlc.ir.intervals import interval
 from dlc.ir.types import TensorType
 from dlc.passes.graph.integer_range import integer_range
 

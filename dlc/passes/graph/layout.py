@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlc.dialects import array
-from dlc.dialects.array.convolution import LAYOUTS
+from dlc.dialects.array.convolution_layouts import LAYOUTS
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.clone import clone
 from dlc.ir.core import OPS, Builder, Op, Value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dlc.dialects import array, kernel, weight
 from dlc.dialects.builtin import Module
-from dlc.dialects.kernel.formulas import generic
+from dlc.dialects.formulas import generic
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.attributes import Dense
 from dlc.ir.clone import changed, clone_block

@@ -13,18 +13,24 @@ softmax, read by both the maximum and the subtraction of it, is not inlined.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.kernel.products import Product
-from dlc.ir.clone import clone_into
-from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 from dlc.passes.graph.canonicalize import graph_blocks
 from dlc.passes.kernel.collapse import regroup_like
+from dlc.passes.kernel.inlining import (
+    append_formula,
+    inline_formula,
+    inline_large_producer,
+    input_pairs,
+    loads_own_element,
+    merge_equal_inputs,
+)
 
 MAX_INPUTS = 12
 """The most arrays that a kernel reads: each needs a pointer in a register."""
@@ -128,11 +134,11 @@ class _Fusion:
         """Inline producers into a kernel until none fits, then make it the epilogue of its producer."""
         refused: set[Value] = set()
         while True:
-            _merge_equal_inputs(consumer)
+            merge_equal_inputs(consumer)
             inlined_argument = next(
                 (
                     a
-                    for a, v in _inputs(consumer)
+                    for a, v in input_pairs(consumer)
                     if v not in refused and self._inline(consumer, a, v)
                 ),
                 None,
@@ -166,11 +172,11 @@ class _Fusion:
         if (
             is_only_reader
             and producer_facts.count > consumer_facts.count
-            and _loads_own_element(producer, consumer, loads[0])
+            and loads_own_element(producer, consumer, loads[0])
         ):
-            _inline_large_producer(producer, consumer, loads[0], argument)
+            inline_large_producer(producer, consumer, loads[0], argument)
         else:
-            _inline_formula(producer, consumer, loads, argument, is_only_reader)
+            inline_formula(producer, consumer, loads, argument, is_only_reader)
         # A map brings neither reductions nor rows. Each load goes, and the yield does not come along.
         count = consumer_facts.count + len(loads) * (producer_facts.count - 2)
         self._facts[consumer] = replace(consumer_facts, count=count)
@@ -183,7 +189,7 @@ class _Fusion:
 
     def _append(self, consumer: kernel.Generic) -> None:
         is_map = self.facts(consumer).is_map and len(consumer.results) == 1
-        for argument, value in _inputs(consumer):
+        for argument, value in input_pairs(consumer):
             producer = _origin(value).op
             if not is_map:
                 self._note_no_epilogue(producer, consumer, value)
@@ -229,7 +235,7 @@ class _Fusion:
         self.log.did("fuse as epilogue", consumer, beside=producer, of=producer.name)
         assert consumer.parent is not None
         consumer.parent.move(producer, consumer)
-        _append_formula(producer, consumer, argument)
+        append_formula(producer, consumer, argument)
         for fused_op in (producer, consumer):
             if isinstance(fused_op, kernel.Generic):
                 self._facts.pop(fused_op, None)
@@ -250,7 +256,7 @@ class _Fusion:
         """Why a kernel does not become the epilogue of a product: another one could run beside that."""
         if not isinstance(producer, Product):
             return ""
-        for _, value in _inputs(consumer):
+        for _, value in input_pairs(consumer):
             other = _origin(value).op
             if (
                 isinstance(other, Product)
@@ -271,129 +277,6 @@ class _Fusion:
 def _into(kernel_op: Op, why: str) -> Gone:
     """What becomes of a value that a kernel computes on its way."""
     return Gone(why, into=kernel_op.results[0])
-
-
-def _inline_formula(
-    producer: kernel.Generic,
-    consumer: kernel.Generic,
-    loads: Sequence[kernel.Load],
-    argument: Value,
-    is_only_reader: bool,
-) -> None:
-    """Replace each load by the producer's formula, which is moved if the consumer is its only reader."""
-    arrays = [consumer.argument_for(read) for read in producer.inputs]
-    for load in loads:
-        (element,) = (_moved_formula if is_only_reader else _cloned_formula)(
-            producer.body, load, arrays
-        )
-        load.result.replace_by(element)
-        load.erase()
-    consumer.remove_input(argument)
-
-
-def _loads_own_element(
-    producer: kernel.Generic, consumer: kernel.Generic, load: kernel.Load
-) -> bool:
-    """Whether a load reads the element that the consumer computes."""
-    return (
-        producer.domain == consumer.domain
-        and load.parent is consumer.body
-        and list(load.indices) == consumer.indices
-    )
-
-
-def _inline_large_producer(
-    producer: kernel.Generic, consumer: kernel.Generic, load: kernel.Load, argument: Value
-) -> None:
-    """The same as `_inline_formula` for a large producer: the consumer's operations move to its block.
-
-    Only the consumer's operations are moved, so fusing a chain of kernels takes linear time.
-    """
-    _merge_equal_inputs(producer)
-    consumer_body, producer_body = consumer.body, producer.body
-    (element,) = producer_body.terminator.operands
-    producer_body.terminator.erase()
-    position = producer_body.first
-    for op in list(consumer_body):
-        if op is load:
-            position = None
-        else:
-            producer_body.move(op, position)
-    load.result.replace_by(element)
-    load.erase()
-    producer_arguments = {value: new for new, value in _inputs(producer)}
-    for new in producer_arguments.values():
-        new.name = None
-    reads: dict[Value, Value] = {}
-    for argument_of_consumer, value in _inputs(consumer):
-        if argument_of_consumer is not argument:
-            reads[value] = producer_arguments.get(value) or producer_body.add_argument(value.type)
-            _rename_argument(reads[value], argument_of_consumer)
-    reads = reads | producer_arguments
-    for new, argument_of_consumer in zip(producer.indices, consumer.indices, strict=True):
-        _rename_argument(new, argument_of_consumer)
-    producer_body.set_arguments([*producer.indices, *reads.values()])
-    consumer.attributes["segments"] = (len(reads), 0)
-    consumer.set_operands(list(reads))
-    producer.swap_regions(consumer)
-
-
-def _rename_argument(new: Value, old: Value) -> None:
-    """Replace an argument of the consumer's block by one of the producer's."""
-    new.name = old.name
-    old.replace_by(new)
-
-
-def _cloned_formula(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
-    """The element that a formula yields at the indices of a load, computed before it."""
-    return clone_into(formula, Builder.before_op(load), [*load.indices, *arrays])
-
-
-def _moved_formula(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
-    """The same, with the operations of the formula itself instead of copies."""
-    assert load.parent is not None
-    for argument, value in zip(formula.arguments, [*load.indices, *arrays], strict=True):
-        argument.replace_by(value)
-    for op in list(formula)[:-1]:
-        formula.unlink(op)
-        load.parent.insert(op, load)
-    return formula.terminator.operands
-
-
-def _append_formula(
-    producer: Product | kernel.Generic, consumer: kernel.Generic, argument: Value
-) -> None:
-    """Append the consumer's formula to the producer's."""
-    formula = producer.formula
-    (element,) = formula.terminator.operands
-    indices = formula.arguments[: len(producer.domain)]
-    arrays = [
-        argument if other is argument else producer.argument_for(read)
-        for other, read in _inputs(consumer)
-    ]
-    stand_in = consumer.body.add_argument(element.type)
-    for load in [use for use in argument.uses if isinstance(use, kernel.Load)]:
-        load.result.replace_by(stand_in)
-        load.erase()
-    emit = Builder.before_op(formula.terminator, consumer.location)
-    (final,) = clone_into(consumer.body, emit, [*indices, *arrays, element])
-    formula.terminator.set_operands([final])
-    consumer.body.arguments.pop()
-
-
-def _merge_equal_inputs(op: kernel.Generic) -> None:
-    """Read an array that is passed several times through its first argument only."""
-    arguments: dict[Value, Value] = {}
-    for argument, value in _inputs(op):
-        first_argument = arguments.setdefault(value, argument)
-        if first_argument is not argument:
-            argument.replace_by(first_argument)
-            op.remove_input(argument)
-
-
-def _inputs(op: kernel.Generic) -> list[tuple[Value, Value]]:
-    """The argument and the array of each input of a kernel."""
-    return list(zip(op.arrays, op.inputs, strict=True))
 
 
 def _origin(value: Value) -> Value:

@@ -13,12 +13,13 @@ from math import prod
 
 from dlc.dialects import func, kernel
 from dlc.dialects.expr import Expr, exprs
-from dlc.dialects.kernel.formulas import Array, reduce
+from dlc.dialects.formulas import Array, reduce
 from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op, Value
-from dlc.ir.dims import Bounds, Shape, Size, ceil_divide, evaluate, interval, names
+from dlc.ir.dims import Bounds, Shape, Size, ceil_divide, evaluate, names
+from dlc.ir.intervals import interval
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.passes.graph.device_placement import ops_of

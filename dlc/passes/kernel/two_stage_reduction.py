@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from dlc.dialects import kernel
+from dlc.dialects import formulas, kernel
 from dlc.dialects.expr import Condition, Expr, constant, exprs, minimum, select, values
-from dlc.dialects.kernel import formulas
-from dlc.dialects.kernel.formulas import Array
+from dlc.dialects.formulas import Array
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op
 from dlc.ir.dims import Shape, Size, ceil_divide, evaluate, names, product

@@ -1,4 +1,4 @@
-"""Whether a convolution takes Winograd's form, and with which tiles: where the cost model expects a gain.
+"""The choice of Winograd's form for a convolution, and of its tiles: where the cost model expects a gain.
 
 The form rounds otherwise than the direct sum. From `-O2` on it is used where its error stays within
 `MOST_ERROR` times that of the direct sum; `--conv` asks for it, or for none.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dlc.dialects import array, kernel
 from dlc.dialects.expr import Expr
-from dlc.dialects.kernel.formulas import Array, generic, reduce
+from dlc.dialects.formulas import Array, generic, reduce
 from dlc.dialects.kernel.products import Conv
 from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW, transforms
 from dlc.ir.attributes import Dense

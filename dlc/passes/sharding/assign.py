@@ -9,7 +9,7 @@ A value that several operations want in another placement is converted once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -441,11 +441,3 @@ def _without(place: Placement, axis: int) -> Placement:
 def _with(place: Placement, axis: int) -> Placement:
     """The placement of a stack along a new axis."""
     return Shard(place.axis + (place.axis >= axis)) if isinstance(place, Shard) else place
-
-
-def placements_of(assignment: Assignment, block: Block) -> Mapping[Value, Placement]:
-    """The placement of each value of a block, regions left out."""
-    found: dict[Value, Placement] = dict(zip(block.arguments, assignment.arguments, strict=True))
-    for op, strategy in assignment.strategies.items():
-        found.update(zip(op.results, strategy.results, strict=True))
-    return found

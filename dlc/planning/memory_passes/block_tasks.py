@@ -10,7 +10,7 @@ from dlc.dialects import flow, func, kernel
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import interval
+from dlc.ir.intervals import interval
 from dlc.ir.passes import Context
 from dlc.planning.aliases import computed, origin, readers
 from dlc.planning.arena_offsets import cases_of

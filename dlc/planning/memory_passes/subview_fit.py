@@ -1,4 +1,4 @@
-"""Which arrays can lie inside a larger one, written and read with its strides."""
+"""Subviews that fit: which arrays can lie inside a larger one, written and read with its strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each op of a program computes, moves and is called, for profiles.
+"""Records of kernels for profiles: what each op of a program computes and moves, and its name.
 
 Loading does not read this section. With it a profile needs nothing of the compiler: amounts are sizes as in
 the manifest, and the roof is that of the target that the code was made for.

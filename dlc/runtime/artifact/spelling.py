@@ -1,4 +1,4 @@
-"""How names and types of entry points are written, for people and for Python."""
+"""Names and types of entry points as text, for people and for Python."""
 
 from __future__ import annotations
 

@@ -23,16 +23,15 @@ from dlc.runtime.calling import profiled
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
-from dlc.runtime.calling.frames import CallFrame, FrameSource, Words, working_bytes
+from dlc.runtime.calling.frames import CallFrame, Words, working_bytes
 from dlc.runtime.calling.results import Out, Results
+from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization, Specializations
 from dlc.runtime.calling.status import call_error
 from dlc.runtime.profiling.profile import Profile
-from dlc.runtime.system.available_memory import check_fits, check_free
 from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
-from dlc.runtime.weights.model_weights import WeightStore
 
 Array = NDArray[np.generic]
 
@@ -42,18 +41,6 @@ _FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _INPUTS = Root.INPUTS.value
 _ndarray = np.ndarray
-
-
-class Runner(NamedTuple):
-    """The context that all entry points of a model share."""
-
-    machine: FrameSource
-    weights: WeightStore
-    threads: int
-    max_memory: int | None
-    room: int | None
-    """Bytes for a call and its results, if the artifact limits its memory."""
-    texts: Callable[[], Mapping[str, str]]
 
 
 class TraceRecord(NamedTuple):
@@ -289,20 +276,9 @@ class EntryPoint:
         return runner.machine.frame(words, runner.threads, weights, *tensors)
 
     def _needed_runner(self) -> Runner:
-        if self._runner is not None:
-            return self._runner
-        if self._closed:
-            raise CallError(
-                f"{self.name}: the model was closed",
-                code="D0811",
-                help="call it before close(), and within `with`; or load it again",
-            )
-        raise CallError(
-            f"{self.name}: the model was loaded as untrusted: its code does not run",
-            code="D0811",
-            help="compile the verified graph inside it, dlc.compile(path); or load it without "
-            "untrusted=True, if you trust it as a program",
-        )
+        if self._runner is None:
+            raise no_runner(self.name, closed=self._closed)
+        return self._runner
 
     def failure(self, words: Sequence[int]) -> CallError:
         """The error of a call that ended with these `dlc_call` words, and a status other than 0."""
@@ -420,7 +396,7 @@ class EntryPoint:
         """
         specializations = self._specializations.at_bounds()
         if specializations and self._runner is not None:
-            self._check_memory(specializations[0], self._runner)
+            self._runner.check_memory(self.name, specializations[0], self._idle)
 
     def memory_at_bounds(self) -> list[int]:
         """Bytes of working memory of a call at the lower bounds of the dims, and at the upper bounds.
@@ -463,31 +439,8 @@ class EntryPoint:
         """The specialization for these sizes, on the slow path; `lent`: the caller lends the arena."""
         runner = self._needed_runner()
         specialization = self._specializations.at(shapes, given)
-        self._check_memory(specialization, runner, lent=lent)
+        runner.check_memory(self.name, specialization, self._idle, lent=lent)
         return specialization
-
-    def _check_memory(
-        self, specialization: Specialization, runner: Runner, *, lent: bool = False
-    ) -> None:
-        needed = working_bytes(specialization.sized, runner.threads)
-        results = specialization.result_bytes
-        # A lent arena, or the working memory of an earlier call, is allocated already.
-        roomy = lent or any(frame.room >= needed for frame in self._idle)
-        check = check_fits if roomy else check_free
-        check(f"a call of {self.name}", needed + results)
-        if runner.max_memory is not None and needed > runner.max_memory:
-            raise CallError(
-                f"{self.name}: a call needs {needed} bytes, allowed are {runner.max_memory}",
-                code="D0613",
-                help="use smaller sizes, fewer threads, or a larger max_memory",
-            )
-        if runner.room is not None and needed + results > runner.room:
-            raise CallError(
-                f"{self.name}: a call needs {needed + results} bytes besides the weights, the model "
-                f"promises to need no more than {runner.room}",
-                code="D0613",
-                help="use smaller sizes, or raise the limit where the model is compiled",
-            )
 
 
 def passed_as(dtype: str) -> np.dtype[np.generic] | None:

@@ -26,8 +26,9 @@ from dlc.runtime.calling.arguments import (
     check_changeable,
     not_changeable,
 )
-from dlc.runtime.calling.entry import Runner, passed_as
+from dlc.runtime.calling.entry import passed_as
 from dlc.runtime.calling.results import Out, Storage
+from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray

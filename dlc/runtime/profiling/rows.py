@@ -1,4 +1,4 @@
-"""What a profile of an entry point says: its kernels with times, amounts and floors, and sums of them."""
+"""The rows of a profile: kernels with times, amounts and floors, and sums of them."""
 
 from __future__ import annotations
 

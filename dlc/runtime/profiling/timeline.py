@@ -1,4 +1,4 @@
-"""When threads worked on which op in a traced call: the wall time that each record accounts for."""
+"""The timeline of a traced call: the wall time that each record of a thread's work accounts for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks must have in common before they work together, and how one gives another what it made."""
+"""Agreement of ranks: checks that all have the same before the first step, and sends what one rank made."""
 
 from __future__ import annotations
 

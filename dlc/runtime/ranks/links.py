@@ -1,4 +1,4 @@
-"""What machine code imports of the ranks of a mesh: functions of MPI, its handles, and coordinates.
+"""Imports of machine code for the ranks of a mesh: functions of MPI, its handles, and coordinates.
 
 With mpi4py the code calls MPI's C functions, at the addresses that the library has in this process: a
 collective does not enter Python. Simulated ranks have functions of the same signatures that do.

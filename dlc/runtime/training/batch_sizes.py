@@ -1,4 +1,4 @@
-"""Whether the functions that train take the batches that data is cut into, found before the first step."""
+"""Checks, before the first step, that the functions that train take the batches that data is cut into."""
 
 from __future__ import annotations
 

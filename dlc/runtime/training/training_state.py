@@ -1,4 +1,4 @@
-"""How far a training has come: the position in the data, the history, and the seeds that follow."""
+"""The progress of a training: the position in the data, the history, and the seeds that follow."""
 
 from __future__ import annotations
 

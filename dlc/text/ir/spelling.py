@@ -1,4 +1,4 @@
-"""How IR spells its small parts: strings, names, attributes and locations.
+"""The spelling of small parts of IR: strings, names, attributes and locations.
 
 Each spelling is one that MLIR reads, and says of which Python type the value is, so that reading gives
 back an equal value:

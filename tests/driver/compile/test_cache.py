@@ -187,7 +187,7 @@ def test_processes_that_share_a_cache_get_their_own_results(tmp_path: Path) -> N
             stderr=subprocess.PIPE,
             text=True,
         )
-        for number in range(3)
+        for number in range(2)
     ]
     for worker in workers:
         _, told = worker.communicate()

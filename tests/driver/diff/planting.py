@@ -25,7 +25,7 @@ from dlc.lowering.cpu import generic as cpu_generic
 from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.graph_to_kernel.arrays import LOWERINGS
 from dlc.lowering.math.term import Term
-from dlc.passes.kernel import fold_operands, fuse
+from dlc.passes.kernel import fold_operands, fuse, inlining
 from dlc.planning import buffer_assignment, kernel_to_plan
 from dlc.planning.waves import Item, Lifetimes, Origins, Reads
 
@@ -192,15 +192,16 @@ def with_attribute(cls: type[Op], name: str, value: object) -> Callable[[Patch],
 
 def merge_all_equal(patch: Patch) -> None:
     """Two inputs of the same type count as one."""
-    right = fuse._merge_equal_inputs
+    right = inlining.merge_equal_inputs
 
     def wrong(op: kernel.Generic) -> None:
         right(op)
-        inputs = fuse._inputs(op)
+        inputs = inlining.input_pairs(op)
         if len(inputs) == 2 and inputs[0][1].type is inputs[1][1].type:
             inputs[1][0].replace_by(inputs[0][0])
 
-    patch.setattr(fuse, "_merge_equal_inputs", wrong)
+    for module in (fuse, inlining):
+        patch.setattr(module, "merge_equal_inputs", wrong)
 
 
 def forget_transpose(patch: Patch) -> None:

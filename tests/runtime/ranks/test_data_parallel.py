@@ -8,10 +8,12 @@ import pytest
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from tests.runtime.ranks.trainings import artifact, batches_of, losses, model_of
+from tests.suites import each_value
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn", "char_gpt", "lstm"])
+@pytest.mark.parametrize(
+    ("name", "ranks"), each_value(("digits_mlp", "digits_cnn", "char_gpt", "lstm"), (2, 4))
+)
 def test_the_losses_are_those_of_one_process(name: str, ranks: int) -> None:
     model = model_of(name)
     batches = batches_of(model)

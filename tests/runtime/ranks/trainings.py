@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def model_of(name: str) -> str | Path:
     return LSTM if name == "lstm" else EXAMPLES / f"{name}.dlm"
 
 
+@cache
 def artifact(model: str | Path, ranks: int, split: Shard | None = None) -> Artifact:
     """The artifact that trains a model, as so many ranks."""
     text = model if isinstance(model, str) else None

@@ -28,7 +28,6 @@ from dlc.driver.report.page.lineage import (
     Tracked,
     graph_ids,
     kernel_ids,
-    places,
     steps,
 )
 from dlc.driver.report.page.memory import memory_data
@@ -45,7 +44,7 @@ from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import CallError
 from dlc.ir.core import Op
-from dlc.ir.location import FileLocation
+from dlc.ir.location import FileLocation, parts_of
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact.decisions import DecisionRecord
 from dlc.runtime.system.counts import whole_number
@@ -199,7 +198,7 @@ class _Collector:
         listing = list_short(self.model.module)
         lines = [0] * (listing.text.count("\n") + 1)
         for op, (first, _) in listing.lines.items():
-            at = self.files.lines(places(op))
+            at = self.files.lines(parts_of(op.location))
             lines[first - 1] = at[0] if at else 0
         self.levels.append({"name": name, "text": listing.text, "lines": lines})
         for op, id in ids.items():
@@ -243,7 +242,7 @@ class _Collector:
             "type": ", ".join(show(value) for value in op.results),
             "module": ".".join(self.paths.get(op, ())),
             "at": {},
-            "lines": self.files.lines(places(op)),
+            "lines": self.files.lines(parts_of(op.location)),
             "decisions": [],
         }
         sizes = [_bytes(type) for type in types]
@@ -288,8 +287,9 @@ class _Files:
         return cls(table, "".join(parts), starts)
 
     def lines(self, places: Iterable[FileLocation]) -> list[int]:
-        """The lines of places, each once."""
-        found = [self.starts[each.file] + each.line for each in places if each.file in self.starts]
+        """The lines of places, each once; of one in a text that is not shown, the line of the call."""
+        shown = [place if place.file in self.starts else place.own for place in places]
+        found = [self.starts[each.file] + each.line for each in shown if each.file in self.starts]
         return list(dict.fromkeys(found))
 
     def line(self, place: str) -> int:

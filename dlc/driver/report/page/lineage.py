@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from dlc.dialects import func, kernel, mem
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.location import FileLocation, FusedLocation, UnknownLocation
+from dlc.ir.location import FileLocation, parts_of
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import Origin, ValueMap
 
@@ -93,9 +93,9 @@ class Tracked:
         """The operations of a lower level that each one became, and those that only its readers tell."""
         here: dict[FileLocation, set[Op]] = {}
         for target in level:
-            for place in places(target):
+            for place in parts_of(target.location):
                 here.setdefault(place, set()).add(target)
-        alike = Counter((op.name, *places(op)[:1]) for op in self.names)
+        alike = Counter((op.name, *parts_of(op.location)[:1]) for op in self.names)
         became: dict[Op, set[Op]] = {}
         guessed: set[Op] = set()
         for op in reversed(self.names):
@@ -103,8 +103,10 @@ class Tracked:
             found = {target for value in values for target in targets(value)}
             if not found:
                 readers = {to for reader in self.readers[op] for to in became.get(reader, ())}
-                placed = {target for place in places(op)[:1] for target in here.get(place, ())}
-                is_alone = alike[op.name, *places(op)[:1]] == 1
+                placed = {
+                    target for place in parts_of(op.location)[:1] for target in here.get(place, ())
+                }
+                is_alone = alike[op.name, *parts_of(op.location)[:1]] == 1
                 found = readers & placed or (placed if is_alone else set()) or readers
                 if not placed:
                     guessed.add(op)
@@ -187,18 +189,7 @@ def _writes(op: Op, view: Value) -> bool:
 
 
 def _share_place(one: Op, other: Op) -> bool:
-    return bool(set(places(one)) & set(places(other)))
-
-
-def places(op: Op) -> tuple[FileLocation, ...]:
-    """The places in texts that an operation comes from, the main one first."""
-    match op.location:
-        case FileLocation() as place:
-            return (place,)
-        case FusedLocation(parts):
-            return parts
-        case UnknownLocation():
-            return ()
+    return bool(set(parts_of(one.location)) & set(parts_of(other.location)))
 
 
 def _inverse(became: Mapping[Op, Iterable[Op]]) -> dict[Op, set[Op]]:

@@ -12,7 +12,8 @@ from dlc.dialects import array, nn
 from dlc.dialects.nn.rows import along, in_dtype, widened
 from dlc.importers.onnx.node_context import Importer, NodeContext, NodeResults
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, floor_divide, interval
+from dlc.ir.dims import Shape, Size, floor_divide
+from dlc.ir.intervals import interval
 
 Resized = tuple[Size, Fraction | None]
 """The new size of an axis, and the scale where that is not the ratio of the sizes."""

@@ -12,7 +12,8 @@ from dlc.dialects import array
 from dlc.importers.onnx.node_context import Constant, NodeContext
 from dlc.ir.attributes import decode
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, ceil_divide, floor_divide, interval
+from dlc.ir.dims import Size, ceil_divide, floor_divide
+from dlc.ir.intervals import interval
 from dlc.ir.types import F32, F64, DType
 
 PRECISION = {F32: 24, F64: 53}

@@ -13,8 +13,10 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import along, in_dtype, spread
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.node_context import Constant, Importer, NodeContext, NodeResults
+from dlc.ir.bounded import smaller
 from dlc.ir.core import Block, Builder, Value
-from dlc.ir.dims import Bounds, Dim, Size, interval, minimum, names, product, symbol
+from dlc.ir.dims import Bounds, Dim, Size, names, product, symbol
+from dlc.ir.intervals import interval
 from dlc.ir.types import BOOL, I64, U8, TensorType
 
 MOST_KEYS = 64
@@ -56,7 +58,7 @@ def _non_max_suppression(context: NodeContext) -> NodeResults:
     most = 0 if context.operand(2) is None else context.integers(2)[0]
     steps = type.shape[2]
     if most < ALL:
-        steps = minimum(max(most, 0), steps, context.regions.bounds)
+        steps = smaller(max(most, 0), steps, context.regions.bounds)
     if steps == 0:
         return Constant(np.zeros((0, 3), np.int64), I64)
     counted = array.iota(emit, type.with_dtype(I64), 2)

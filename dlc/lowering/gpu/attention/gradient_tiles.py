@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dlc.dialects import kernel, mem
 from dlc.dialects.expr import Expr, Index, maximum, minimum, select
 from dlc.dialects.kernel.attention import AttentionGradient
-from dlc.ir.dims import ceil_divide, interval, product
+from dlc.ir.dims import ceil_divide, product
+from dlc.ir.intervals import interval
 from dlc.ir.types import BOOL, F32, DType
 from dlc.lowering.gpu.attention.forward_tiles import MINUS_INFINITY
 from dlc.lowering.gpu.writer import GridWriter, exponential

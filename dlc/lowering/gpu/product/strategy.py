@@ -13,7 +13,8 @@ from dlc.dialects import kernel, mem
 from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.measured import upper_bound
-from dlc.ir.dims import Size, ceil_divide, interval, product
+from dlc.ir.dims import Size, ceil_divide, product
+from dlc.ir.intervals import interval
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
 from dlc.lowering.gpu.product.operands import Geometry, geometry_of

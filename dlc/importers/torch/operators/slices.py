@@ -12,7 +12,7 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import numbers
 from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
-from dlc.importers.torch.shapes import taken
+from dlc.importers.torch.operators.shapes import taken
 from dlc.ir.bounded import larger, smaller
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim, Size

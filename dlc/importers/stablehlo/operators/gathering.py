@@ -10,7 +10,7 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.stablehlo.facts import IndexNumbers
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
-from dlc.importers.stablehlo.slices import dynamic_slice
+from dlc.importers.stablehlo.operators.slices import dynamic_slice
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import I64, DType, TensorType

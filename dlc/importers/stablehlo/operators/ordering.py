@@ -9,9 +9,9 @@ from dlc.dialects import array
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import inverse, transpose
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.stablehlo.elementwise import evened, total_order
-from dlc.importers.stablehlo.formulas import Formula, Part, formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
+from dlc.importers.stablehlo.operators.elementwise import evened, total_order
+from dlc.importers.stablehlo.operators.formulas import Formula, Part, formulas
 from dlc.ir.core import Value
 from dlc.ir.types import BOOL, I64, U8, TensorType
 

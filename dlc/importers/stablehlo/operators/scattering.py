@@ -9,10 +9,10 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.stablehlo.facts import IndexNumbers, Region
-from dlc.importers.stablehlo.formulas import formulas
-from dlc.importers.stablehlo.gathering import Indexed, clamped
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
-from dlc.importers.stablehlo.reductions import combination, identity
+from dlc.importers.stablehlo.operators.formulas import formulas
+from dlc.importers.stablehlo.operators.gathering import Indexed, clamped
+from dlc.importers.stablehlo.operators.reductions import combination, identity
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I64, DType

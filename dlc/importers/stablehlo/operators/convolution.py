@@ -8,7 +8,7 @@ from dlc.dialects.array.shape import inverse, reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.stablehlo.facts import ConvNumbers
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
-from dlc.importers.stablehlo.products import computed_dtype
+from dlc.importers.stablehlo.operators.products import computed_dtype
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size
 

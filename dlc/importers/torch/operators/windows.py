@@ -18,7 +18,7 @@ from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import elements, inverse, reshape, transpose
 from dlc.dialects.nn.rows import along, in_dtype, mean, numbers, widened
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
-from dlc.importers.torch.shapes import taken
+from dlc.importers.torch.operators.shapes import taken
 from dlc.importers.transposed_convolution import transposed_convolution
 from dlc.ir.attributes import Dense
 from dlc.ir.core import Builder, Value

@@ -8,8 +8,8 @@ from dlc.dialects import array
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.stablehlo.elementwise import unsigned_of
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
+from dlc.importers.stablehlo.operators.elementwise import unsigned_of
 from dlc.ir.core import Builder, Value
 from dlc.ir.types import BF16, BOOL, F16, F32, F64, DType
 

@@ -15,9 +15,9 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.frontend.elaboration.trace import capture
-from dlc.importers.stablehlo.formulas import Formula, Part, formula
 from dlc.importers.stablehlo.known import Known
 from dlc.importers.stablehlo.node_context import NodeContext
+from dlc.importers.stablehlo.operators.formulas import Formula, Part, formula
 from dlc.ir.bounded import larger, never_negative
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape, Size

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import reshape
-from dlc.importers.stablehlo.elementwise import evened
 from dlc.importers.stablehlo.facts import Region
-from dlc.importers.stablehlo.formulas import combined_by, formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
-from dlc.importers.stablehlo.reductions import combination, identity, paired, with_initial
-from dlc.importers.stablehlo.shapes import padded
+from dlc.importers.stablehlo.operators.elementwise import evened
+from dlc.importers.stablehlo.operators.formulas import combined_by, formulas
+from dlc.importers.stablehlo.operators.reductions import combination, identity, paired, with_initial
+from dlc.importers.stablehlo.operators.shapes import padded
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BOOL

@@ -11,9 +11,9 @@ from dlc.dialects.array.shape import elements, reshape
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.torch.facts import Graph, Ref
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand, Regions
-from dlc.importers.torch.slices import IMPORTERS as SLICES
-from dlc.importers.torch.windows import IMPORTERS as WINDOWS
-from dlc.importers.torch.windows import LAYOUTS, batched
+from dlc.importers.torch.operators.slices import IMPORTERS as SLICES
+from dlc.importers.torch.operators.windows import IMPORTERS as WINDOWS
+from dlc.importers.torch.operators.windows import LAYOUTS, batched
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.types import Type
 

@@ -8,8 +8,8 @@ from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, widened
 from dlc.importers.broadcasting import stretched
-from dlc.importers.torch.elementwise import formula
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
+from dlc.importers.torch.operators.elementwise import formula
 from dlc.ir.core import Builder, Value
 
 

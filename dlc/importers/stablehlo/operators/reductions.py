@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dlc.dialects import array, numeric
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.importers.stablehlo.elementwise import evened
 from dlc.importers.stablehlo.facts import Region
-from dlc.importers.stablehlo.formulas import Formula, combined_by, formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
+from dlc.importers.stablehlo.operators.elementwise import evened
+from dlc.importers.stablehlo.operators.formulas import Formula, combined_by, formulas
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
 from dlc.ir.types import BOOL, DType

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.stablehlo.elementwise import evened, in_single, total_order, unsigned_of
-from dlc.importers.stablehlo.formulas import formulas
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
+from dlc.importers.stablehlo.operators.elementwise import (
+    evened,
+    in_single,
+    total_order,
+    unsigned_of,
+)
+from dlc.importers.stablehlo.operators.formulas import formulas
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Dim
 

@@ -1,4 +1,4 @@
-"""What a region computes of single numbers, as an expression, so that known functions are recognised."""
+"""The expression that a region computes of single numbers, so that known functions are recognised."""
 
 from __future__ import annotations
 

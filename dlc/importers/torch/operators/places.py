@@ -12,7 +12,7 @@ from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.broadcasting import stretched
 from dlc.importers.torch.facts import Ref
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
-from dlc.importers.torch.shapes import taken
+from dlc.importers.torch.operators.shapes import taken
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BOOL, F64, I64, TensorType

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, flow
 from dlc.frontend.elaboration.trace import capture
-from dlc.importers.stablehlo import special_functions
-from dlc.importers.stablehlo.counted_loops import counter_of, scan
 from dlc.importers.stablehlo.facts import Region
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
+from dlc.importers.stablehlo.operators import special_functions
+from dlc.importers.stablehlo.operators.counted_loops import counter_of, scan
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.types import Type
 

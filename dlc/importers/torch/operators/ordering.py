@@ -11,7 +11,7 @@ from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.frontend.elaboration.trace import capture
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
-from dlc.importers.torch.reductions import log_sum_exp
+from dlc.importers.torch.operators.reductions import log_sum_exp
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.types import I64, TensorType
 
