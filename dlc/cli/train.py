@@ -15,14 +15,16 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.ranks import communicator, is_first, start, together
+from dlc.cli.launch import start
+from dlc.cli.ranks import Member, communicator, is_first, together
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
 from dlc.errors import CallError, DlcError, visible
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Batch, Dataset
-from dlc.runtime.ranks.agreement import check_same, digest_of
+from dlc.runtime.ranks.agreement import Agreement, check_same, digest_of
+from dlc.runtime.ranks.watching import LIMIT
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
@@ -80,6 +82,16 @@ def command(
         int | None,
         typer.Option(metavar="N", help="Train as N processes that share each batch, by MPI."),
     ] = None,
+    restarts: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Go on by itself up to N times when a rank is lost."),
+    ] = 0,
+    rank_timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="When a rank that stays silent or behind is lost."
+        ),
+    ] = LIMIT,
     threads: options.Threads = None,
     *,
     compilation: options.Compilation,
@@ -90,12 +102,11 @@ def command(
     `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the step that
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
-    ended = start(ranks)
+    ended = start(ranks, restarts=restarts, limit=rank_timeout)
     if ended is not None:
         return ended
     comm = communicator(ranks)
-    trainer: Trainer | None = None
-    with together(comm, lambda: None if trainer is None else trainer.steps):
+    with together(comm, rank_timeout) as member:
         written = [out, plot, checkpoint, history]
         check_kept(written, [model, data, compilation.weights])
         _check_files(out, plot, checkpoint, history)
@@ -106,17 +117,20 @@ def command(
         examples = planned.data(data)
         compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
         with compiling:
-            trainer, report = planned.trainer(threads, comm)
+            trainer, report = planned.trainer(threads, comm, check_nan=check_nan)
         check_same(comm, {"data": _digest(examples), "test data": _digest(examples.test)})
         if is_first(comm):
             notes(report.notes)
         if check_nan:
             trainer.remember_steps()
+        path = _checkpoint(model, trainer, checkpoint)
+        member.tell_facts(planned.facts.batch, path)
         try:
-            _fit(trainer, examples, checkpoint)
+            _fit(trainer, examples, checkpoint, member)
         except Stopped:
-            path = _checkpoint(model, trainer, checkpoint)
             trainer.save(path)
+            if not is_first(comm):
+                return INTERRUPTED
             note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
             if json:
                 print_json({"errors": [], "interrupted": True, "checkpoint": str(path)})
@@ -125,11 +139,11 @@ def command(
             if check_nan and error.diagnostics[0].code == DIVERGED:
                 driver.check_last_step(request, trainer)
             raise
-        if trainer.stopped and trainer.epoch < trainer.facts.epochs:
-            note(_why_stopped(trainer))
         whole = trainer.history
         if not is_first(comm):
             return 0
+        if trainer.stopped and trainer.epoch < trainer.facts.epochs:
+            note(_why_stopped(trainer))
         if out is not None and out.suffix == ".dlc":
             _take_best(trainer, checkpoint or trainer.checkpoint)
         if out is not None:
@@ -187,8 +201,8 @@ def _check_files(
             output_path(path, *endings)
 
 
-def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
-    """Train with a line of progress; Ctrl-C ends it after the step that runs."""
+def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None, member: Member) -> None:
+    """Train with a line of progress; Ctrl-C ends it after the step that runs, the same on all ranks."""
     line = ProgressLine(
         sys.stderr if trainer.model.rank == 0 else StringIO(),
         trainer.facts.epochs,
@@ -198,9 +212,9 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
     )
     done = trainer.position
 
-    # Ranks that end after different steps would wait for each other: there, Ctrl-C ends all at once.
-    alone = trainer.model.links is None
-    with _interruptible() if alone else nullcontext(()) as interrupted:
+    # Ranks that end after different steps would wait for each other.
+    agreement = None if member.comm is None else Agreement(member.comm)
+    with _interruptible(member.asked), member.training(trainer):
 
         def report(now: Progress) -> None:
             nonlocal done
@@ -210,7 +224,8 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
             else:
                 line.step(now.position - done, {"loss": now.loss})
                 done = now.position
-            if interrupted:
+            stops = bool(member.asked)
+            if stops if agreement is None else agreement.stops(stops):
                 raise Stopped
 
         try:
@@ -220,9 +235,8 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
 
 
 @contextmanager
-def _interruptible() -> Generator[list[bool]]:
+def _interruptible(asked: list[bool]) -> Generator[None]:
     """Meanwhile the first Ctrl-C only fills the list; the next one is as usual."""
-    asked: list[bool] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.append(True)
@@ -230,7 +244,7 @@ def _interruptible() -> Generator[list[bool]]:
 
     usual = signal.signal(signal.SIGINT, ask)
     try:
-        yield asked
+        yield
     finally:
         signal.signal(signal.SIGINT, usual)
 

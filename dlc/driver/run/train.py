@@ -148,14 +148,16 @@ class TrainingPlan:
         named = (self.facts.data.path, self.facts.data.test_path)
         return [os.path.join(self.folder, path) for path in named if path]
 
-    def trainer(self, threads: int | None = None, comm: object = None) -> tuple[Trainer, Report]:
+    def trainer(
+        self, threads: int | None = None, comm: object = None, *, check_nan: bool = False
+    ) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that.
 
         `comm` is the communicator of the ranks that train together.
         """
         report = Report()
+        check_same(comm, {**self._facts_of_ranks(), "--check-nan": check_nan})
         artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm)))
-        check_same(comm, self._facts_of_ranks())
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
         if self.resume is not None:
@@ -172,14 +174,20 @@ class TrainingPlan:
                 texts = artifact.texts()
             case model:
                 texts = model.texts
+        request = self.request
         return {
             "version of dlc": VERSION,
             "model text": digest_of(name + text for name, text in sorted(texts.items())),
+            "module": request.module,
             "train block": facts.block,
             "checkpoint to resume from": self.resume is not None,
             "seed": seed,
             "batch": facts.batch,
             "number of epochs": facts.epochs,
+            "list of settings": digest_of(repr(sorted(request.parameters.items()))),
+            "list of options": " ".join(request.settings.flags),
+            "device": request.device,
+            "choice of weights": str(request.weights) if isinstance(request.weights, str) else "",
         }
 
     def artifact(self, report: Report, ranks: int = 1) -> Artifact:

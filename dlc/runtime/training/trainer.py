@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -363,7 +363,8 @@ class Trainer(Stepper):
             return
         own = {name: trainer._state.facts() for name, trainer in self._together.items()}
         tensors = {**self._carried.tensors, **self._weights.tensors}
-        write_checkpoint(path, tensors, {**self._carried.progress, **own})
+        with nullcontext() if self.pulse is None else self.pulse.busy():
+            write_checkpoint(path, tensors, {**self._carried.progress, **own})
 
     @memory_needed()
     def resume(self, path: str | os.PathLike[str]) -> None:

@@ -1,0 +1,173 @@
+"""`--ranks N`: the process that starts ranks by MPI, watches them, and ends all where one is lost.
+
+The ranks are in a session of their own, so that Ctrl-C comes to this process alone, and find the folder of
+their files in the environment. What fails is told here, once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from dlc.cli.ranks import FACTS, FOLDER, PARENT, STOP, failure_of, missing, started_by_mpi
+from dlc.cli.report import INTERRUPTED, note, print_json
+from dlc.errors import CallError, UsageError
+from dlc.runtime.ranks.pulse import hold
+from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
+
+LOOK = 0.2
+"""Seconds between two looks at the ranks."""
+
+
+def start(ranks: int | None, *, restarts: int = 0, limit: float = LIMIT) -> int | None:
+    """Do this command again as so many ranks, and give its exit code; None where this is one of them.
+
+    Where a rank is lost it is done up to `restarts` times more, with those that are left, from the last
+    checkpoint. Raises Unsupported (D0740) where MPI is not installed, CallError (D0823) for a lost rank.
+    """
+    if started_by_mpi():
+        return None
+    if restarts and ranks is None:
+        raise UsageError(
+            "--restarts starts ranks again, and there are none",
+            code="D0901",
+            help="add --ranks N",
+        )
+    if ranks is None:
+        return None
+    if ranks < 1:
+        raise UsageError(f"--ranks is a number from 1 on, found {ranks}", code="D0901")
+    if ranks == 1:
+        return None
+    launcher = _launcher()
+    arguments = sys.argv[1:]
+    while True:
+        with tempfile.TemporaryDirectory(prefix="dlc-ranks-") as folder:
+            run = _Run(Path(folder), ranks, limit)
+            code = run.finish([*launcher, "-n", str(ranks)], arguments)
+            if run.lost is None or run.lost.failed:
+                return code
+            error = _error(run.lost)
+            if not restarts:
+                raise error
+            restarts -= 1
+            ranks, again = run.rest()
+            arguments = [*arguments, "--ranks", str(ranks), *again]
+        note(error.render())
+        whence = f"from {again[-1]}" if again else "from the beginning, as there is no checkpoint"
+        note(f"goes on as {ranks} rank{'s' if ranks > 1 else ''} {whence}")
+
+
+def _launcher() -> list[str]:
+    """The command that starts processes by MPI, told to leave it to us to end them where it can be."""
+    if find_spec("mpi4py") is None:
+        raise missing("mpi4py is not installed")
+    beside = Path(sys.executable).with_name("mpiexec")
+    launcher = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if launcher is None:
+        raise missing("there is no mpiexec")
+    about = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
+    return [launcher, "-disable-auto-cleanup"] if "HYDRA" in about.stdout else [launcher]
+
+
+def _error(lost: Lost) -> CallError:
+    return CallError(
+        str(lost),
+        code="D0823",
+        help="go on from the last checkpoint with --resume; --restarts N does so by itself",
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    """One start of all ranks, which have their files in `folder`."""
+
+    folder: Path
+    ranks: int
+    limit: float
+    lost: Lost | None = None
+
+    def finish(self, launcher: Sequence[str], arguments: Sequence[str]) -> int:
+        """Start them, wait for their end, and give their exit code."""
+        held = hold(self.folder / PARENT)
+        command = [*launcher, sys.executable, "-m", "dlc", *arguments]
+        watcher = Watcher(self.folder, self.ranks, limit=self.limit)
+        environment = {**os.environ, FOLDER: str(self.folder)}
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        try:
+            with _interrupts() as asked:
+                return self._watch(process, watcher, asked)
+        finally:
+            self._end_all(process, watcher)
+            os.close(held)
+
+    def _watch(self, process: subprocess.Popen[bytes], watcher: Watcher, asked: list[int]) -> int:
+        """Wait for the end of all, or for the loss of one."""
+        while True:
+            code = self._poll(process)
+            self.lost = watcher.look()
+            if self.lost is not None:
+                return failure_of(self.folder, self.lost.rank).tell() if self.lost.failed else 1
+            if code is not None:
+                return code
+            pulses = watcher.pulses.values()
+            if asked:
+                (self.folder / STOP).touch()
+                if len(asked) > 1 or all(pulse.step < 0 for pulse in pulses):
+                    return _interrupted()
+
+    @staticmethod
+    def _poll(process: subprocess.Popen[bytes]) -> int | None:
+        try:
+            return process.wait(LOOK)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _end_all(self, process: subprocess.Popen[bytes], watcher: Watcher) -> None:
+        """End what still runs: ranks first, those that have stopped too, as MPI would wait for them."""
+        if process.poll() is not None and self.lost is None:
+            return
+        for pulse in watcher.pulses.values():
+            with suppress(ProcessLookupError):
+                os.kill(pulse.process, signal.SIGKILL)
+        process.kill()
+        process.wait()
+
+    def rest(self) -> tuple[int, list[str]]:
+        """With how many ranks to go on, and the options that say from where."""
+        try:
+            facts = json.loads((self.folder / FACTS).read_text())
+        except OSError:  # lost before the training began
+            return self.ranks - 1, []
+        left = [n for n in range(1, self.ranks) if facts["batch"] % n == 0]
+        path = Path(facts["checkpoint"])
+        written = path.exists() and path.stat().st_mtime_ns != facts["before"]
+        return left[-1], ["--resume", str(path)] if written else []
+
+
+def _interrupted() -> int:
+    note("interrupted")
+    if "--json" in sys.argv:
+        print_json({"errors": [], "interrupted": True})
+    return INTERRUPTED
+
+
+@contextmanager
+def _interrupts() -> Generator[list[int]]:
+    """The interrupts that come meanwhile."""
+    asked: list[int] = []
+    usual = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, usual)
