@@ -27,6 +27,14 @@ from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
 
 LOOK = 0.2
 """Seconds between two looks at the ranks."""
+_SHELL = """\
+trap "" USR1
+"$@" <&0 & wait $! 2> /dev/null
+code=$?
+[ $code = 0 ] || echo $code > "$%s/exit$PMI_RANK"
+exit $code"""
+"""What stands between MPICH's mpiexec and a rank, a shell. When a process ends, mpiexec signals the others,
+which end before anyone can see who was first; the shell keeps that from them, and notes its own end."""
 
 
 def start(ranks: int | None, *, restarts: int = 0, limit: float = LIMIT) -> int | None:
@@ -49,12 +57,11 @@ def start(ranks: int | None, *, restarts: int = 0, limit: float = LIMIT) -> int 
         raise UsageError(f"--ranks is a number from 1 on, found {ranks}", code="D0901")
     if ranks == 1:
         return None
-    launcher = _launcher()
     arguments = sys.argv[1:]
     while True:
         with tempfile.TemporaryDirectory(prefix="dlc-ranks-") as folder:
             run = _Run(Path(folder), ranks, limit)
-            code = run.finish([*launcher, "-n", str(ranks)], arguments)
+            code = run.finish(arguments)
             if run.lost is None or run.lost.failed:
                 return code
             error = _error(run.lost)
@@ -62,14 +69,15 @@ def start(ranks: int | None, *, restarts: int = 0, limit: float = LIMIT) -> int 
                 raise error
             restarts -= 1
             ranks, again = run.rest()
-            arguments = [*arguments, "--ranks", str(ranks), *again]
+            replaced = ["--ranks", "--resume"] if again else ["--ranks"]
+            arguments = [*_without(arguments, replaced), "--ranks", str(ranks), *again]
         note(error.render())
         whence = f"from {again[-1]}" if again else "from the beginning, as there is no checkpoint"
         note(f"goes on as {ranks} rank{'s' if ranks > 1 else ''} {whence}")
 
 
-def _launcher() -> list[str]:
-    """The command that starts processes by MPI, told to leave it to us to end them where it can be."""
+def _command(ranks: int, arguments: Sequence[str]) -> list[str]:
+    """The command that starts ranks by MPI, told to leave it to us to end them where it can be."""
     if find_spec("mpi4py") is None:
         raise missing("mpi4py is not installed")
     beside = Path(sys.executable).with_name("mpiexec")
@@ -77,7 +85,27 @@ def _launcher() -> list[str]:
     if launcher is None:
         raise missing("there is no mpiexec")
     about = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
-    return [launcher, "-disable-auto-cleanup"] if "HYDRA" in about.stdout else [launcher]
+    rank = [sys.executable, "-m", "dlc", *arguments]
+    if "HYDRA" not in about.stdout:
+        return [launcher, "-n", str(ranks), *rank]
+    shell = ["sh", "-c", _SHELL % FOLDER, "sh"]
+    return [launcher, "-disable-auto-cleanup", "-n", str(ranks), *shell, *rank]
+
+
+def _without(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
+    """A command line without these options.
+
+    >>> _without(["train", "--ranks", "4", "--resume=a", "b.dlm"], ["--ranks", "--resume"])
+    ['train', 'b.dlm']
+    """
+    left: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        if word in names:
+            next(rest, None)
+        elif word.partition("=")[0] not in names:
+            left.append(word)
+    return left
 
 
 def _error(lost: Lost) -> CallError:
@@ -97,19 +125,28 @@ class _Run:
     limit: float
     lost: Lost | None = None
 
-    def finish(self, launcher: Sequence[str], arguments: Sequence[str]) -> int:
-        """Start them, wait for their end, and give their exit code."""
+    def finish(self, arguments: Sequence[str]) -> int:
+        """Start them, wait for their end, and give their exit code; prints what they did, if all ended."""
         held = hold(self.folder / PARENT)
-        command = [*launcher, sys.executable, "-m", "dlc", *arguments]
         watcher = Watcher(self.folder, self.ranks, limit=self.limit)
         environment = {**os.environ, FOLDER: str(self.folder)}
-        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        output = self.folder / "output"  # mpiexec adds to it what it has to say of a lost rank
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                _command(self.ranks, arguments),
+                env=environment,
+                stdout=file,
+                start_new_session=True,
+            )
         try:
             with _interrupts() as asked:
-                return self._watch(process, watcher, asked)
+                code = self._watch(process, watcher, asked)
         finally:
             self._end_all(process, watcher)
             os.close(held)
+        if self.lost is None:
+            print(output.read_text(errors="replace"), end="")
+        return code
 
     def _watch(self, process: subprocess.Popen[bytes], watcher: Watcher, asked: list[int]) -> int:
         """Wait for the end of all, or for the loss of one."""

@@ -97,24 +97,33 @@ def failure_of(folder: Path, rank: int) -> Failure:
 class Member:
     """This rank among those that are watched."""
 
-    def __init__(self, comm: MPI.Intracomm | None, limit: float = LIMIT) -> None:
-        self.comm = comm
-        self.rank = 0 if comm is None else comm.Get_rank()
-        parent = os.environ.get(FOLDER)
-        self.folder = None if parent is None else Path(parent)
-        self._has_parent = self.folder is not None
-        if self.folder is None and comm is not None:
-            self.folder = _common_folder(comm)
-        self.pulse: OwnPulse | None = None
-        self._watcher: Watcher | None = None
+    def __init__(self) -> None:
+        self.comm: MPI.Intracomm | None = None
+        self.rank = 0
         self.asked: list[bool] = []
         """Not empty as soon as the training is to stop."""
-        if self.folder is None:
+        self.pulse: OwnPulse | None = None
+        self._watcher: Watcher | None = None
+        parent = os.environ.get(FOLDER) if started_by_mpi() else None
+        self._has_parent = parent is not None
+        self.folder = None if parent is None else Path(parent)
+        if self.folder is not None:
+            # MPI waits for all ranks when it begins: it is seen before which one does not come.
+            self.rank = int(next(os.environ[name] for name in STARTED if name in os.environ))
+            self.pulse = OwnPulse(self.folder, self.rank)
+            self.pulse.beat(self._on_beat)
+
+    def join(self, ranks: int | None, limit: float) -> None:
+        """Begin to work with the others; see `communicator`."""
+        self.comm = communicator(ranks)
+        if self.comm is None or self._has_parent:
             return
-        self.pulse = OwnPulse(self.folder, self.rank)
-        if not self._has_parent and comm is not None:
-            self._watcher = Watcher(self.folder, comm.Get_size(), limit=limit)
-        self.pulse.beat(self._on_beat)
+        self.rank = self.comm.Get_rank()
+        self.folder = _common_folder(self.comm)
+        if self.folder is not None:
+            self.pulse = OwnPulse(self.folder, self.rank, synced=True)
+            self._watcher = Watcher(self.folder, self.comm.Get_size(), limit=limit)
+            self.pulse.beat(self._on_beat)
 
     def _on_beat(self) -> None:
         assert self.folder is not None
@@ -209,13 +218,17 @@ def _common_folder(comm: MPI.Intracomm) -> Path | None:
 
 
 @contextmanager
-def together(comm: MPI.Intracomm | None, limit: float = LIMIT) -> Generator[Member]:
-    """End all ranks where one fails, with a message that names it; the others would wait for ever."""
-    member = Member(comm, limit)
+def together(ranks: int | None, limit: float = LIMIT) -> Generator[Member]:
+    """Work with the other ranks, if there are any; see `communicator`.
+
+    Where one fails all are ended, with a message that names it: the others would wait for ever.
+    """
+    member = Member()
     try:
+        member.join(ranks, limit)
         yield member
     except BaseException as error:
-        if comm is None and not os.environ.get(FOLDER):
+        if not started_by_mpi():
             raise
         member.fail(error)
     member.end()

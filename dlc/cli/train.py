@@ -16,7 +16,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.launch import start
-from dlc.cli.ranks import Member, communicator, is_first, together
+from dlc.cli.ranks import Member, is_first, together
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
@@ -105,8 +105,8 @@ def command(
     ended = start(ranks, restarts=restarts, limit=rank_timeout)
     if ended is not None:
         return ended
-    comm = communicator(ranks)
-    with together(comm, rank_timeout) as member:
+    with together(ranks, rank_timeout) as member:
+        comm = member.comm
         written = [out, plot, checkpoint, history]
         check_kept(written, [model, data, compilation.weights])
         _check_files(out, plot, checkpoint, history)

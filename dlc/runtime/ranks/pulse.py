@@ -1,8 +1,8 @@
 """What a rank tells those that watch it: that it lives, and how far it has come.
 
 Each rank has a file of words of 64 bits, followed by the name of its host. It maps the file and changes a
-word before and after each call with collectives, which takes a microsecond; a thread counts beats, and
-brings the file to where other hosts see it. The rank holds a lock on its file, which the system releases
+word before and after each call with collectives, which takes a microsecond; a thread counts beats, and for
+other hosts brings the file to the disk that they share. The rank holds a lock on its file, which the system releases
 when the process ends, however it ends.
 """
 
@@ -50,6 +50,11 @@ class Pulse(NamedTuple):
         return self.entered, self.left, self.busy
 
 
+def exit_path(folder: Path, rank: int) -> Path:
+    """The file that is there as soon as a rank has ended with another exit code than 0."""
+    return folder / f"exit{rank}"
+
+
 def path_of(folder: Path, rank: int) -> Path:
     """The file of a rank."""
     return folder / f"rank{rank}"
@@ -69,9 +74,11 @@ def read_pulse(path: Path) -> Pulse | None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether the process that made this file lives; also where the file system has no locks."""
+    """Whether the file is there and the process that made it lives, or the file system has no locks."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
     except OSError:
         return True
     try:
@@ -95,28 +102,34 @@ def hold(path: Path, content: bytes = b"") -> int:
 
 
 class OwnPulse:
-    """The file of this rank. `on_beat` is called at each beat, in the thread that counts them."""
+    """The file of this rank; with `synced` other hosts are to see it."""
 
-    def __init__(self, folder: Path, rank: int) -> None:
+    def __init__(self, folder: Path, rank: int, *, synced: bool = False) -> None:
         host = platform.node().encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
         words = [0, -1, 0, 0, 1, RUNNING, os.getpid()]
         self._file = hold(path_of(folder, rank), _WORDS.pack(*words) + host)
         self._map = mmap.mmap(self._file, _BYTES)
         self._words = memoryview(self._map)[: _WORDS.size].cast("q")
+        self._synced = synced
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def beat(self, on_beat: Callable[[], None]) -> None:
-        """Count beats from now on."""
+        """Count beats from now on, and do this at each one, in a thread of its own."""
 
         def work() -> None:
             while not self._stopped.wait(INTERVAL):
-                self._words[_BEATS] += 1
-                self._map.flush()
+                self.count_beat()
                 on_beat()
 
         self._thread = threading.Thread(target=work, name="dlc pulse", daemon=True)
         self._thread.start()
+
+    def count_beat(self) -> None:
+        """Say that this process lives."""
+        self._words[_BEATS] += 1
+        if self._synced:
+            self._map.flush()
 
     @property
     def step(self) -> int | None:

@@ -12,10 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.runtime.ranks.pulse import ENDED, FAILED, RUNNING, Pulse, is_held, path_of, read_pulse
+from dlc.runtime.ranks.pulse import (
+    ENDED,
+    FAILED,
+    RUNNING,
+    Pulse,
+    exit_path,
+    is_held,
+    path_of,
+    read_pulse,
+)
 
 LIMIT = 20.0
 """Seconds after which a silent rank, or one behind the others, counts as lost."""
+STARTING = 120.0
+"""Seconds that a rank may take until its file is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,9 @@ class Lost:
         step = self.pulse.step
         after = "before its first step" if step < 0 else f"after step {step}"
         return f"rank {self.rank} on {self.pulse.host} {self.how}, {after}"
+
+
+_UNKNOWN = Pulse(0, -1, 0, 0, 1, RUNNING, 0, "an unknown host")
 
 
 @dataclass(slots=True)
@@ -63,6 +77,7 @@ class Watcher:
         self._folder, self._ranks = folder, ranks
         self._limit, self._clock = limit, clock
         self._seen: dict[int, _Seen] = {}
+        self._begun = clock()
 
     @property
     def pulses(self) -> dict[int, Pulse]:
@@ -80,7 +95,13 @@ class Watcher:
                 self._seen[rank].update(pulse, now)
             else:
                 self._seen[rank] = _Seen(pulse, now, now)
-        return self._failed() or self._killed() or self._silent(now) or self._behind(now)
+        return (
+            self._failed()
+            or self._killed()
+            or self._missing(now)
+            or self._silent(now)
+            or self._behind(now)
+        )
 
     def _failed(self) -> Lost | None:
         for rank, seen in self._seen.items():
@@ -89,13 +110,19 @@ class Watcher:
         return None
 
     def _killed(self) -> Lost | None:
-        for rank, seen in self._seen.items():
+        for rank in range(self._ranks):
             path = path_of(self._folder, rank)
-            if seen.pulse.state == RUNNING and not is_held(path):
-                last = read_pulse(path) or seen.pulse
-                if last.state != RUNNING:  # it ended between the two looks
-                    continue
-                return Lost(rank, last, "was killed")
+            if exit_path(self._folder, rank).exists() or (path.exists() and not is_held(path)):
+                last = read_pulse(path) or _UNKNOWN
+                if last.state == RUNNING:  # else it ended between the two looks
+                    return Lost(rank, last, "was killed")
+        return None
+
+    def _missing(self, now: float) -> Lost | None:
+        if now - self._begun > STARTING:
+            for rank in range(self._ranks):
+                if rank not in self._seen:
+                    return Lost(rank, _UNKNOWN, "has not started")
         return None
 
     def _silent(self, now: float) -> Lost | None:
