@@ -2,8 +2,8 @@
 
 Each rank has a file of words of 64 bits, followed by the name of its host. It maps the file and changes a
 word before and after each call with collectives, which takes a microsecond; a thread counts beats, and for
-other hosts brings the file to the disk that they share. The rank holds a lock on its file, which the system releases
-when the process ends, however it ends.
+other hosts brings the file to the disk that they share. The rank holds a lock on its file, which the
+system releases when the process ends, however it ends.
 """
 
 from __future__ import annotations
