@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,9 +24,11 @@ from pathlib import Path
 from dlc.cli.ranks import FACTS, FOLDER, PARENT, STOP, failure_of, missing, started_by_mpi
 from dlc.cli.report import INTERRUPTED, note, print_json
 from dlc.errors import CallError, UsageError
-from dlc.runtime.ranks.pulse import hold
+from dlc.runtime.ranks.pulse import ENDED, hold, is_held, path_of
 from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
 
+FINALIZING = 5.0
+"""Seconds that MPI may take after all ranks have ended: it waits for ever for one that was killed then."""
 LOOK = 0.2
 """Seconds between two looks at the ranks."""
 _SHELL = """\
@@ -150,6 +154,7 @@ class _Run:
 
     def _watch(self, process: subprocess.Popen[bytes], watcher: Watcher, asked: list[int]) -> int:
         """Wait for the end of all, or for the loss of one."""
+        ended: float | None = None
         while True:
             code = self._poll(process)
             self.lost = watcher.look()
@@ -158,6 +163,10 @@ class _Run:
             if code is not None:
                 return code
             pulses = watcher.pulses.values()
+            if len(pulses) == self.ranks and all(pulse.state == ENDED for pulse in pulses):
+                ended = ended or time.monotonic()
+                if time.monotonic() - ended > FINALIZING:
+                    return INTERRUPTED if asked else 0
             if asked:
                 (self.folder / STOP).touch()
                 if len(asked) > 1 or all(pulse.step < 0 for pulse in pulses):
@@ -172,12 +181,12 @@ class _Run:
 
     def _end_all(self, process: subprocess.Popen[bytes], watcher: Watcher) -> None:
         """End what still runs: ranks first, those that have stopped too, as MPI would wait for them."""
-        if process.poll() is not None and self.lost is None:
-            return
-        for pulse in watcher.pulses.values():
+        for rank, pulse in watcher.pulses.items():
+            here = pulse.host == platform.node() and is_held(path_of(self.folder, rank))
             with suppress(ProcessLookupError):
-                os.kill(pulse.process, signal.SIGKILL)
-        process.kill()
+                if here:
+                    os.kill(pulse.process, signal.SIGKILL)
+        process.kill()  # nothing happens where it has ended
         process.wait()
 
     def rest(self) -> tuple[int, list[str]]:

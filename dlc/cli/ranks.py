@@ -174,6 +174,7 @@ class Member:
 
     def end(self) -> None:
         """End as all ranks do, when the last of them has come to its end."""
+        sys.stdout.flush()
         if self.comm is not None:
             self.comm.Barrier()
         if self.pulse is not None:

@@ -7,6 +7,7 @@ endless loop, or data that does not come. A long step is neither, since all rank
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class Lost:
         return f"rank {self.rank} on {self.pulse.host} {self.how}, {after}"
 
 
-_UNKNOWN = Pulse(0, -1, 0, 0, 1, RUNNING, 0, "an unknown host")
+_UNKNOWN = Pulse(0, -1, 0, 0, 1, RUNNING, 0, platform.node())
+"""Stands for a rank without a file: only the process that starts ranks looks for these, on its own host."""
 
 
 @dataclass(slots=True)
