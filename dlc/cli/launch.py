@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from dlc.cli.ranks import FACTS, FOLDER, PARENT, STOP, failure_of, missing, started_by_mpi
+from dlc.cli.ranks import FACTS, FOLDER, PARENT, STOP, failure_of, missing
 from dlc.cli.report import INTERRUPTED, note, print_json
+from dlc.cli.started import started_by_mpi
 from dlc.errors import CallError, UsageError
 from dlc.runtime.ranks.pulse import ENDED, hold, is_held, path_of
 from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher

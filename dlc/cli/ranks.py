@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dlc.cli.report import errors_data, note, print_json
+from dlc.cli.started import RANK, started_by_mpi
 from dlc.errors import DlcError, Unsupported, UsageError
-from dlc.runtime.ranks.pulse import ENDED, FAILED, OwnPulse, is_held
+from dlc.runtime.ranks.pulse import ENDED, FAILED, OwnPulse, exit_code, is_held
 from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
 from dlc.runtime.system.atomic_write import write_file
 
@@ -27,19 +28,12 @@ if TYPE_CHECKING:
 
     from dlc.runtime.training.trainer import Trainer
 
-STARTED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-"""Variables of the environment by which a process knows that MPI started it."""
 FOLDER = "DLC_RANKS_FOLDER"
 """The variable with the folder in which the process that started the ranks watches them."""
 PARENT, STOP, FACTS = "parent", "stop", "facts.json"
 """Files of that folder: what its maker holds; what asks the ranks to stop; how to go on without one."""
 OTHERS_FIRST = 2.0
 """Seconds that a rank other than the first waits before it speaks: what fails on all ranks is told once."""
-
-
-def started_by_mpi() -> bool:
-    """Whether MPI started this process as one of several."""
-    return any(name in os.environ for name in STARTED)
 
 
 def communicator(ranks: int | None) -> MPI.Intracomm | None:
@@ -83,15 +77,19 @@ class Failure:
 
     def tell(self) -> int:
         """Tell it; gives the exit code."""
-        note(self.text)
+        if self.text:
+            note(self.text)
         if "--json" in sys.argv:
             print_json(self.data)
         return self.code
 
 
 def failure_of(folder: Path, rank: int) -> Failure:
-    """What a rank that failed has written."""
-    return Failure(**json.loads((folder / f"failure{rank}.json").read_text()))
+    """What a rank that failed has written; where it wrote nothing it has told it itself."""
+    path = folder / f"failure{rank}.json"
+    if not path.exists():
+        return Failure("", exit_code(folder, rank) or 1)
+    return Failure(**json.loads(path.read_text()))
 
 
 class Member:
@@ -109,7 +107,7 @@ class Member:
         self.folder = None if parent is None else Path(parent)
         if self.folder is not None:
             # MPI waits for all ranks when it begins: it is seen before which one does not come.
-            self.rank = int(next(os.environ[name] for name in STARTED if name in os.environ))
+            self.rank = int(next(os.environ[name] for name in RANK if name in os.environ))
             self.pulse = OwnPulse(self.folder, self.rank)
             self.pulse.beat(self._on_beat)
 

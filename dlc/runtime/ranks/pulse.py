@@ -55,6 +55,14 @@ def exit_path(folder: Path, rank: int) -> Path:
     return folder / f"exit{rank}"
 
 
+def exit_code(folder: Path, rank: int) -> int | None:
+    """With which exit code other than 0 a rank has ended; None if it has not."""
+    try:
+        return int(exit_path(folder, rank).read_text() or 0) or None
+    except OSError:
+        return None
+
+
 def path_of(folder: Path, rank: int) -> Path:
     """The file of a rank."""
     return folder / f"rank{rank}"

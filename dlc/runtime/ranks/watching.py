@@ -18,7 +18,7 @@ from dlc.runtime.ranks.pulse import (
     FAILED,
     RUNNING,
     Pulse,
-    exit_path,
+    exit_code,
     is_held,
     path_of,
     read_pulse,
@@ -26,6 +26,8 @@ from dlc.runtime.ranks.pulse import (
 
 LIMIT = 20.0
 """Seconds after which a silent rank, or one behind the others, counts as lost."""
+_SIGNALS = 128
+"""Exit codes above are those of processes that a signal ended."""
 STARTING = 120.0
 """Seconds that a rank may take until its file is there."""
 
@@ -114,10 +116,14 @@ class Watcher:
     def _killed(self) -> Lost | None:
         for rank in range(self._ranks):
             path = path_of(self._folder, rank)
-            if exit_path(self._folder, rank).exists() or (path.exists() and not is_held(path)):
-                last = read_pulse(path) or _UNKNOWN
-                if last.state == RUNNING:  # else it ended between the two looks
-                    return Lost(rank, last, "was killed")
+            code = exit_code(self._folder, rank)
+            if code is None and (not path.exists() or is_held(path)):
+                continue
+            last = read_pulse(path) or _UNKNOWN
+            if last.state == RUNNING:  # else it ended between the two looks
+                by_itself = code is not None and code < _SIGNALS
+                how = f"ended with the exit code {code}" if by_itself else "was killed"
+                return Lost(rank, last, how, failed=by_itself)
         return None
 
     def _missing(self, now: float) -> Lost | None:

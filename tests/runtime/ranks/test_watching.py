@@ -83,10 +83,10 @@ def test_a_rank_that_does_not_beat_is_lost_whatever_it_does(ranks: Ranks) -> Non
 
 def test_an_exit_code_is_a_loss_unless_the_rank_had_ended(ranks: Ranks, tmp_path: Path) -> None:
     ranks.pulses[0].end(ENDED)
-    exit_path(tmp_path, 0).touch()
+    exit_path(tmp_path, 0).write_text("1")
     assert ranks.after(1) is None
-    exit_path(tmp_path, 1).touch()
-    assert "rank 1 on " in (ranks.after(1) or "")
+    exit_path(tmp_path, 1).write_text("137")
+    assert "was killed" in (ranks.after(1) or "")
 
 
 def test_a_rank_that_has_told_its_error_is_known(ranks: Ranks) -> None:
