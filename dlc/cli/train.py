@@ -124,6 +124,8 @@ def command(
         if check_nan:
             trainer.remember_steps()
         path = _checkpoint(model, trainer, checkpoint)
+        if restarts:
+            checkpoint = path  # else there would be nothing to go on from
         member.tell_facts(planned.facts.batch, path)
         try:
             _fit(trainer, examples, checkpoint, member)

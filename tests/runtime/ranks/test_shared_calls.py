@@ -37,7 +37,8 @@ def shared(ranks: int, rows: int, entry: str, **more: object) -> list[tuple[Any,
 
     def work(at: SimulatedRanks) -> tuple[Any, ...]:
         model = Model(made, threads=1, comm=at)
-        return model[entry](x, **more), list(model.entry_points)
+        call: Any = model[entry]
+        return call(x, **more), list(model.entry_points)
 
     whole: Any = dlc.compile(text=TEXT, weights="init:1")[entry]
     alone = whole(x, **more)
