@@ -21,10 +21,10 @@ from dlc.runtime import model_repr
 from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.entry import EntryPoint, Runner
+from dlc.runtime.calling.shared_entry import SharedEntryPoint, shared_entries
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.ranks.links import Links
-from dlc.runtime.ranks.shared_entry import SharedEntryPoint, shared_entries
 from dlc.runtime.session import Session, SessionArrays, saved_arrays
 from dlc.runtime.system.buffers import as_bytes
 from dlc.runtime.system.device_names import device_or_none
