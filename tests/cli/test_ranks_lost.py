@@ -142,6 +142,31 @@ def test_the_rest_goes_on_from_the_last_checkpoint(folder: Path) -> None:
     assert "goes on as 1 rank from line.safetensors" in said
 
 
+LOOPS = """\
+from dlc.cli.ranks import together
+
+with together(None, 2) as member:
+    member.pulse.begin(3)
+    while member.rank == 1:
+        pass
+    with member.pulse.call():
+        member.comm.Barrier()
+"""
+
+
+def test_ranks_that_mpiexec_started_notice_an_endless_loop(folder: Path) -> None:
+    (folder / "loops.py").write_text(LOOPS)
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    done = subprocess.run(
+        [mpiexec, "-n", "3", sys.executable, "loops.py"],
+        cwd=folder, capture_output=True, text=True, timeout=ENDS, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("D0823") == 1
+    assert "has come no further for 2 s, in which the others wait, after step 3" in done.stderr
+    assert f"rank 1 on {os.uname().nodename} " in done.stderr
+
+
 def test_ranks_with_other_options_are_refused(folder: Path) -> None:
     mpiexec = Path(sys.executable).with_name("mpiexec")
     rank = ["-n", "1", sys.executable, "-m", "dlc", "train", "line.dlm"]
