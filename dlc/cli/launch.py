@@ -77,8 +77,11 @@ def start(ranks: int | None, *, restarts: int = 0, limit: float = LIMIT) -> int 
             replaced = ["--ranks", "--resume"] if again else ["--ranks"]
             arguments = [*_without(arguments, replaced), "--ranks", str(ranks), *again]
         note(error.render())
-        whence = f"from {again[-1]}" if again else "from the beginning, as there is no checkpoint"
-        note(f"goes on as {ranks} rank{'s' if ranks > 1 else ''} {whence}")
+        # What the user or an earlier restart resumed from still holds where nothing new was written.
+        whence = "the last checkpoint" if "--resume" in arguments else "the beginning"
+        note(
+            f"goes on as {ranks} rank{'s' if ranks > 1 else ''} from {' '.join(again[1:]) or whence}"
+        )
 
 
 def _command(ranks: int, arguments: Sequence[str]) -> list[str]:
