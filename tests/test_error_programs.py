@@ -86,7 +86,9 @@ EXCERPTS: dict[str, str] = {
     **dict.fromkeys(("D0539", "D0540", "D0541", "D0542", "D0543", "D0546", "D0547"), TRAINING),
     **dict.fromkeys(("D0548", "D0549", "D0551", "D0553", "D0815", "D0816", "D0925"), TRAINING),
     **dict.fromkeys(("D0711", "D0712", "D0908", "D0932"), FILE),
-    **dict.fromkeys(("D0380", "D0381", "D0740", "D0936", "D0937"), "processes that MPI starts"),
+    **dict.fromkeys(
+        ("D0380", "D0381", "D0740", "D0823", "D0936", "D0937"), "processes that MPI starts"
+    ),
     **dict.fromkeys(("D0825", "D0826"), "a call of millions of kernels, or a GPU"),
     **dict.fromkeys(("D0718", "D0719", "D0935"), FRAMEWORK),
     **dict.fromkeys(("D0702", "D0714", "D0729", "D0730", "D0926"), GPU),

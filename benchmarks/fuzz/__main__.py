@@ -26,6 +26,7 @@ KINDS = {
     "training": "training",
     "meshes": "meshes",
     "files": "files",
+    "kills": "kills",
 }
 """The kinds whose cases are independent of each other, with the module of each."""
 GUIDED = "readers"

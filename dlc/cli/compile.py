@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,12 @@ def command(
             "--from", metavar="STAGE", help="The level of a .dlir: graph, kernel, plan or loop."
         ),
     ] = None,
+    ranks: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="For N processes that share each call: dlc run --ranks N."
+        ),
+    ] = 1,
     *,
     compilation: options.Compilation,
     timing: Annotated[bool, typer.Option("--timing", help="Print the time of each pass.")] = False,
@@ -59,8 +66,9 @@ def command(
     output_path(path, ".dlc")
     began = time.perf_counter()
     with progress(f"compiling {model}"):
+        request = replace(compilation.of(model), ranks=ranks)
         counts = driver.OpCounts() if print_op_stats else None
-        made = driver.make_artifact(compilation.of(model), stage=stage, counts=counts)
+        made = driver.make_artifact(request, stage=stage, counts=counts)
     made.artifact.write(path)
     spent = time.perf_counter() - began
     notes(made.report.notes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dlc import driver
 from dlc.cli.report import print_json
+from dlc.cli.started import started_by_mpi
 from dlc.cli.values import check_kept, pairs, sizes
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.counts import whole_number
@@ -89,7 +90,7 @@ class _Reader:
 
 def plain_run(arguments: Sequence[str]) -> PlainRun | None:
     """The run that the arguments ask for; None where they are anything else."""
-    if len(arguments) < 2 or arguments[0] != "run":
+    if len(arguments) < 2 or arguments[0] != "run" or started_by_mpi():
         return None
     reader = _Reader()
     rest = list(arguments[1:])

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
 from dlc import driver
 from dlc.cli import options
+from dlc.cli.launch import start
 from dlc.cli.options import Compilation
 from dlc.cli.quick import PlainRun
+from dlc.cli.ranks import is_first, together
 from dlc.cli.report import notes, print_json, progress
+from dlc.cli.started import started_by_mpi
 from dlc.cli.values import check_kept, listed, output_path
 from dlc.errors import UsageError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 TOP = 5
 """The number of labels shown without --top."""
@@ -89,6 +96,10 @@ def command(
     output: Output = [],  # noqa: B006
     random_inputs: options.Seed = None,
     dims: options.Dims = [],  # noqa: B006
+    ranks: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Run as N processes that share the batch, by MPI."),
+    ] = None,
     threads: options.Threads = None,
     max_memory: options.Memory = None,
     resize: Resize = False,
@@ -102,8 +113,11 @@ def command(
     *,
     compilation: options.Compilation,
     as_json: options.Json = False,
-) -> None:
+) -> int:
     """Call an entry point of a model and print its results."""
+    ended = start(ranks)
+    if ended is not None:
+        return ended
     plain = PlainRun(
         model,
         entry,
@@ -120,31 +134,45 @@ def command(
     )
     others = (max_memory, interpret, values, output_values, check_nan, grad, labels, top)
     only_device = Compilation(device=compilation.device)
-    if model.endswith(".dlc") and not any(others) and compilation == only_device:
+    is_plain = model.endswith(".dlc") and not any(others) and compilation == only_device
+    if is_plain and not started_by_mpi():
         plain.do()  # without the modules that compile, which take a second to load
-        return
-    call_request = plain.request()
-    _check_values_file(values, output_values, call_request)
-    names = None if labels is None else driver.read_labels(labels)
-    watch = driver.Watch(listed(values), check_nan)
-    request = _compile_request(compilation, call_request, grad)
-    if interpret or check_nan:
-        _check_evaluated(compilation, threads, max_memory)
-        results = _evaluated(request, call_request, watch)
-    else:
-        results = _compiled(request, call_request, watch, threads, options.memory(max_memory))
-    driver.save_results(results, call_request.files)
-    seen = watch.seen
-    if output_values is not None:
-        driver.save_values(seen, output_values)
-        seen = {}
-    best = None
-    if names is not None or top is not None:
-        best = driver.top_labels(results, names, top or TOP)
-    if as_json:
-        print_json(driver.as_data(results, seen, best))
-    else:
-        _print(results, seen, best, quiet=bool(call_request.files))
+        return 0
+    with together(ranks) as member:
+        comm = member.comm
+        call_request = plain.request()
+        _check_values_file(values, output_values, call_request)
+        names = None if labels is None else driver.read_labels(labels)
+        watch = driver.Watch(listed(values), check_nan)
+        request = _compile_request(compilation, call_request, grad)
+        evaluates = interpret or check_nan
+        if comm is not None and (evaluates or watch.watches):
+            raise UsageError(
+                "ranks share compiled calls, which show no values of the text",
+                code="D0901",
+                help="leave out --ranks, or --interpret, --values and --check-nan",
+            )
+        if evaluates:
+            _check_evaluated(compilation, threads, max_memory)
+            results = _evaluated(request, call_request, watch)
+        else:
+            memory = options.memory(max_memory)
+            results = _compiled(request, call_request, watch, threads, memory, comm)
+        if not is_first(comm):
+            return 0
+        driver.save_results(results, call_request.files)
+        seen = watch.seen
+        if output_values is not None:
+            driver.save_values(seen, output_values)
+            seen = {}
+        best = None
+        if names is not None or top is not None:
+            best = driver.top_labels(results, names, top or TOP)
+        if as_json:
+            print_json(driver.as_data(results, seen, best))
+        else:
+            _print(results, seen, best, quiet=bool(call_request.files))
+        return 0
 
 
 def _compile_request(
@@ -208,14 +236,16 @@ def _compiled(
     watch: driver.Watch,
     threads: int | None,
     max_memory: int | None,
+    comm: MPI.Intracomm | None,
 ) -> driver.Results:
     doing = "running" if request.is_compiled and not watch.watches else "compiling and running"
-    with progress(f"{doing} {request.path}"):
+    with progress(f"{doing} {request.path}") if is_first(comm) else nullcontext():
         if watch.watches:
             results, remarks = driver.run_watched(request, call_request, watch, threads, max_memory)
         else:
-            results, remarks = driver.run_model(request, call_request, threads, max_memory)
-    notes(remarks)
+            results, remarks = driver.run_model(request, call_request, threads, max_memory, comm)
+    if is_first(comm):
+        notes(remarks)
     return results
 
 

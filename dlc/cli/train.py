@@ -15,15 +15,17 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.ranks import communicator, is_first, start, together
+from dlc.cli.launch import start
+from dlc.cli.ranks import Member, is_first, together
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
 from dlc.errors import CallError, DlcError, UsageError, visible
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Batch, Dataset
-from dlc.runtime.ranks.agreement import check_same, digest_of
+from dlc.runtime.ranks.agreement import Agreement, check_same, digest_of
 from dlc.runtime.ranks.parts import Shard
+from dlc.runtime.ranks.watching import LIMIT
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
@@ -86,6 +88,16 @@ def command(
         Shard | None,
         typer.Option(help="Which arrays the processes split, so that each has a part of them."),
     ] = None,
+    restarts: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Go on by itself up to N times when a rank is lost."),
+    ] = 0,
+    rank_timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="When a rank that stays silent or behind is lost."
+        ),
+    ] = LIMIT,
     threads: options.Threads = None,
     *,
     compilation: options.Compilation,
@@ -96,12 +108,11 @@ def command(
     `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the step that
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
-    ended = start(ranks)
+    ended = start(ranks, restarts=restarts, limit=rank_timeout)
     if ended is not None:
         return ended
-    comm = communicator(ranks)
-    trainer: Trainer | None = None
-    with together(comm, lambda: None if trainer is None else trainer.steps):
+    with together(ranks, rank_timeout) as member:
+        comm = member.comm
         written = [out, plot, checkpoint, history]
         check_kept(written, [model, data, compilation.weights])
         _check_files(out, plot, checkpoint, history)
@@ -113,7 +124,7 @@ def command(
         compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
         split = _split(shard, comm, check_nan=check_nan)
         with compiling:
-            trainer, report = planned.trainer(threads, comm, split)
+            trainer, report = planned.trainer(threads, comm, split, check_nan=check_nan)
         check_same(comm, {"data": _digest(examples), "test data": _digest(examples.test)})
         if is_first(comm):
             notes(report.notes)
@@ -121,11 +132,16 @@ def command(
                 note(_memory(trainer.memory(examples)))
         if check_nan:
             trainer.remember_steps()
+        path = _checkpoint(model, trainer, checkpoint)
+        if restarts:
+            checkpoint = path  # else there would be nothing to go on from
+        member.tell_facts(planned.facts.batch, path)
         try:
-            _fit(trainer, examples, checkpoint)
+            _fit(trainer, examples, checkpoint, member)
         except Stopped:
-            path = _checkpoint(model, trainer, checkpoint)
             trainer.save(path)
+            if not is_first(comm):
+                return INTERRUPTED
             note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
             if json:
                 print_json({"errors": [], "interrupted": True, "checkpoint": str(path)})
@@ -134,11 +150,11 @@ def command(
             if check_nan and error.diagnostics[0].code == DIVERGED:
                 driver.check_last_step(request, trainer)
             raise
-        if trainer.stopped and trainer.epoch < trainer.facts.epochs:
-            note(_why_stopped(trainer))
         whole = trainer.history
         if not is_first(comm) and not trainer.facts.splits:
             return 0
+        if is_first(comm) and trainer.stopped and trainer.epoch < trainer.facts.epochs:
+            note(_why_stopped(trainer))
         if out is not None and out.suffix == ".dlc":
             _take_best(trainer, checkpoint or trainer.checkpoint)
         if out is not None:
@@ -236,8 +252,8 @@ def _check_files(
             output_path(path, *endings)
 
 
-def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
-    """Train with a line of progress; Ctrl-C ends it after the step that runs."""
+def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None, member: Member) -> None:
+    """Train with a line of progress; Ctrl-C ends it after the step that runs, the same on all ranks."""
     line = ProgressLine(
         sys.stderr if trainer.model.rank == 0 else StringIO(),
         trainer.facts.epochs,
@@ -247,9 +263,9 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
     )
     done = trainer.position
 
-    # Ranks that end after different steps would wait for each other: there, Ctrl-C ends all at once.
-    alone = trainer.model.links is None
-    with _interruptible() if alone else nullcontext(()) as interrupted:
+    # Ranks that end after different steps would wait for each other.
+    agreement = None if member.comm is None else Agreement(member.comm)
+    with _interruptible(member.asked), member.training(trainer):
 
         def report(now: Progress) -> None:
             nonlocal done
@@ -259,7 +275,8 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
             else:
                 line.step(now.position - done, {"loss": now.loss})
                 done = now.position
-            if interrupted:
+            stops = bool(member.asked)
+            if stops if agreement is None else agreement.stops(stops):
                 raise Stopped
 
         try:
@@ -269,9 +286,8 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
 
 
 @contextmanager
-def _interruptible() -> Generator[list[bool]]:
+def _interruptible(asked: list[bool]) -> Generator[None]:
     """Meanwhile the first Ctrl-C only fills the list; the next one is as usual."""
-    asked: list[bool] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.append(True)
@@ -279,7 +295,7 @@ def _interruptible() -> Generator[list[bool]]:
 
     usual = signal.signal(signal.SIGINT, ask)
     try:
-        yield asked
+        yield
     finally:
         signal.signal(signal.SIGINT, usual)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
@@ -21,6 +22,7 @@ from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
+from dlc.runtime.calling.shared_entry import SharedEntryPoint, shared_entries
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.ranks.links import Links
@@ -114,6 +116,10 @@ class Model:
         runner = None
         machine = self._loaded.machine
         kind = EntryPoint if machine is None else machine.entry_point
+        mesh, links = self._artifact.manifest.mesh, self.links
+        shares = links is not None and self._artifact.manifest.training is None
+        if shares:
+            kind = SharedEntryPoint
         if machine is not None and self._store is not None:
             runner = Runner(
                 machine,
@@ -123,10 +129,13 @@ class Model:
                 self._room(),
                 self._artifact.texts,
             )
-        return {
+        entries = {
             entry.name: kind(entry, self._loaded.programs[entry.name], runner)
             for entry in self._artifact.manifest.entries
         }
+        if not shares or links is None:
+            return entries
+        return shared_entries(entries, links.rank, prod(axis.ranks for axis in mesh))
 
     def _room(self) -> int | None:
         """What the artifact's promise leaves to a call besides the weights."""
@@ -386,8 +395,9 @@ def load(
     the model lives. `copy=True` reads all of it now, for a file whose contents may. Another file may be
     renamed over it either way, as dlc writes its own.
 
-    `comm` is the communicator of mpi4py whose ranks run a model for a mesh together, each calling it at the
-    same time with its own arrays.
+    `comm` is the communicator of mpi4py whose ranks run together a model that was compiled for them
+    (`dlc compile --ranks N`): all call it at the same time with the same arrays, each computes its part of
+    the batch, and each has the whole results. A batch without equal parts is computed by every rank.
 
     Raises ArtifactError if the file is damaged, inconsistent, or not for this machine and device;
     Unsupported for a device that there is not; UsageError if it cannot be read.

@@ -39,7 +39,7 @@ def add_rank_programs(module: Module, facts: Training, mesh: Mapping[str, int]) 
         function = module.symbol(name)
         assert isinstance(function, func.Func)
         if DATA in mesh:
-            copy = _copied(module, function, name + OF_RANK)
+            copy = program_of_rank(module, function)
             batch = {
                 name: {DATA: 0}
                 for name, value in zip(copy.input_names, copy.body.arguments, strict=True)
@@ -50,8 +50,9 @@ def add_rank_programs(module: Module, facts: Training, mesh: Mapping[str, int]) 
             _split(function, mesh, facts.splits)
 
 
-def _copied(module: Module, function: func.Func, name: str) -> func.Func:
-    """A copy of a function under another name, which stands behind it."""
+def program_of_rank(module: Module, function: func.Func) -> func.Func:
+    """A copy of a function that a rank runs, which stands behind it and has a name of its own."""
+    name = function.sym_name + OF_RANK
     copy = func.Func(clone_block(function.body), name, function.function_type, "public")
     copy.attributes |= {
         key: value for key, value in function.attributes.items() if key.startswith("dlc.")

@@ -205,9 +205,13 @@ def load_model(
     threads: int | None = None,
     max_memory: int | None = None,
     device: str | None = None,
+    comm: object = None,
 ) -> Model:
-    """An artifact, perhaps with other weights: those of a file, or arrays by name."""
-    model = load(path, threads=threads, max_memory=max_memory, device=device)
+    """An artifact, perhaps with other weights: those of a file, or arrays by name.
+
+    `comm` is the communicator of the ranks that share its calls.
+    """
+    model = load(path, threads=threads, max_memory=max_memory, device=device, comm=comm)
     return model if weights is None else model.with_weights(weights)
 
 

@@ -12,6 +12,7 @@ from dlc.driver.compile.host_target import placed_here, to_run_here
 from dlc.driver.compile.op_counts import BEFORE, OpCounts
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import AUTO, Settings
+from dlc.driver.compile.shared_calls import share_calls
 from dlc.driver.run.calls import CallRequest, call, call_with, load_model, random_indices_told
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.results import Results
@@ -26,6 +27,8 @@ from dlc.ir.log import Decision
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.model import Model
+from dlc.runtime.ranks.agreement import made_once
+from dlc.runtime.ranks.links import ranks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class CompileRequest:
     where that is not the first GPU, or the processor. `to_train` is for the functions that train the model
     instead of those that it exports, as the `train` block called `block` says. `decided` is what was chosen
     for the user, which the decision log begins with. `shapes` and `fixed` are what is asked of an ONNX
-    file, as texts.
+    file, as texts. `ranks` is how many processes share the calls of what is compiled.
     """
 
     path: str
@@ -58,6 +61,7 @@ class CompileRequest:
     decided: tuple[Decision, ...] = ()
     shapes: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, str] = field(default_factory=dict[str, str])
+    ranks: int = 1
 
     @property
     def is_undecided(self) -> bool:
@@ -185,23 +189,30 @@ def run_model(
     call_request: CallRequest,
     threads: int | None = None,
     max_memory: int | None = None,
+    comm: object = None,
 ) -> tuple[Results, tuple[str, ...]]:
     """Call the entry point that is meant, compiling the model if it is not: results and notes.
 
     What is wrong about the call is said before anything is compiled. `max_memory` is the most bytes that
-    a call may work in.
+    a call may work in, `comm` the communicator of the ranks that share the call.
     """
     check_threads(threads)
-    request = request.to_run_here()
+    request = replace(request.to_run_here(), ranks=ranks_of(comm))
     if request.is_compiled:
-        return _run_artifact(request, call_request, threads, max_memory), ()
+        return _run_artifact(request, call_request, threads, max_memory, comm), ()
     source = request.open()
     arguments = request.meant(source, call_request).arguments(interfaces(source.module))
-    result = _compiled(request.with_gpu_for(source), source)
-    artifact, device = result.artifact, request.device
-    called = Model(artifact, threads=threads, max_memory=max_memory, device=device)
+    report = Report()
+
+    def make() -> Artifact:
+        result = _compiled(request.with_gpu_for(source), source)
+        report.notes = result.report.notes
+        return result.artifact
+
+    artifact, device = made_once(comm, make), request.device
+    called = Model(artifact, threads=threads, max_memory=max_memory, device=device, comm=comm)
     with called as model, random_indices_told(call_request):
-        return call_with(model, arguments), result.report.notes
+        return call_with(model, arguments), report.notes
 
 
 def evaluate_model(
@@ -213,7 +224,11 @@ def evaluate_model(
 
 
 def _run_artifact(
-    request: CompileRequest, call_request: CallRequest, threads: int | None, max_memory: int | None
+    request: CompileRequest,
+    call_request: CallRequest,
+    threads: int | None,
+    max_memory: int | None,
+    comm: object,
 ) -> Results:
     with load_model(
         request.path,
@@ -221,6 +236,7 @@ def _run_artifact(
         threads=threads,
         max_memory=max_memory,
         device=request.device,
+        comm=comm,
     ) as model:
         return call(model, call_request)
 
@@ -246,6 +262,8 @@ def _compiled(
     request: CompileRequest, model: SourceModel, after: Observer | None = None
 ) -> CompileResult:
     report = Report()
+    if request.ranks > 1:
+        share_calls(model.module, request.ranks)
     artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
     report.notes = (*model.remarks, *report.notes)
     return CompileResult(artifact, report, model.context.seconds)

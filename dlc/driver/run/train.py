@@ -154,7 +154,12 @@ class TrainingPlan:
         return [os.path.join(self.folder, path) for path in named if path]
 
     def trainer(
-        self, threads: int | None = None, comm: object = None, split: Shard | None = None
+        self,
+        threads: int | None = None,
+        comm: object = None,
+        split: Shard | None = None,
+        *,
+        check_nan: bool = False,
     ) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that.
 
@@ -162,8 +167,9 @@ class TrainingPlan:
         has a part. Raises UsageError (D0905) for a `split` of what is compiled.
         """
         report = Report()
+        same = {"way of splitting arrays": split, "--check-nan": check_nan}
+        check_same(comm, {**self._facts_of_ranks(), **same})
         artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm), split))
-        check_same(comm, {**self._facts_of_ranks(), "way of splitting arrays": split})
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
         if self.resume is not None:
@@ -180,14 +186,20 @@ class TrainingPlan:
                 texts = artifact.texts()
             case model:
                 texts = model.texts
+        request = self.request
         return {
             "version of dlc": VERSION,
             "model text": digest_of(name + text for name, text in sorted(texts.items())),
+            "module": request.module,
             "train block": facts.block,
             "checkpoint to resume from": self.resume is not None,
             "seed": seed,
             "batch": facts.batch,
             "number of epochs": facts.epochs,
+            "list of settings": digest_of(repr(sorted(request.parameters.items()))),
+            "list of options": " ".join(request.settings.flags),
+            "device": request.device,
+            "choice of weights": str(request.weights) if isinstance(request.weights, str) else "",
         }
 
     def artifact(self, report: Report, ranks: int = 1, split: Shard | None = None) -> Artifact:

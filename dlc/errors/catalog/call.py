@@ -167,6 +167,15 @@ PAGES: dict[str, Page] = {
         "        arenas.own = model.f.new_arena(B=8)\n"
         "    return model.f(x, arena=arenas.own)",
     ),
+    "D0823": Page(
+        "a rank is lost",
+        "Processes that work together are watched. One is lost that was killed, that has not answered for "
+        "`--rank-timeout` seconds (20), or has come no further while the others waited so long for it. "
+        "Then all are ended, since none can go on alone; the steps since the last checkpoint are lost. "
+        "`--restarts N` goes on from there by itself, with the ranks that are left.",
+        "dlc train mlp.dlm --ranks 4",
+        "dlc train mlp.dlm --ranks 4 --restarts 2",
+    ),
     "D0825": Page(
         "a call of too many kernels for a profile",
         "A profile keeps a record of each kernel of a call and each thread's part of it, 32 bytes each. A "

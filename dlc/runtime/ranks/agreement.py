@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
 from dlc.errors import UsageError
 from dlc.runtime.artifact.contents import Artifact
+
+_ASKING = 0.2
+"""Seconds between two times that ranks ask each other whether to end."""
 
 
 class Communicator(Protocol):
@@ -36,6 +40,31 @@ def digest_of(parts: Iterable[str | bytes]) -> str:
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)
     return digest.hexdigest()[:16]
+
+
+class Agreement:
+    """Whether any of the ranks wants to end, which all of them know after the same step.
+
+    They ask each other about every `_ASKING` seconds; after how many steps again, they agree on each time.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self._steps = self._left = 1
+        self._asked = time.monotonic()
+
+    def stops(self, wanted: bool) -> bool:
+        """Whether to end after this step; every rank calls it after each one."""
+        self._left -= 1
+        if self._left:
+            return False
+        now = time.monotonic()
+        often = now - self._asked < _ASKING / 2
+        steps = 2 * self._steps if often else max(1, self._steps // 2)
+        of_ranks = self._comm.allgather((wanted, steps))
+        self._steps = self._left = min(steps for _, steps in of_ranks)
+        self._asked = now
+        return any(wanted for wanted, _ in of_ranks)
 
 
 def check_same(comm: object, facts: Mapping[str, object]) -> None:

@@ -74,7 +74,7 @@ def _check_size(mesh: Mesh, ranks: int) -> None:
         raise UsageError(
             f"the model was compiled for one process, and {ranks} ranks run",
             code="D0936",
-            help="train the text of the model with --ranks, or leave out comm",
+            help="compile or train the text of the model with --ranks, or leave out comm",
         )
     if mesh.size != ranks:
         shape = ", ".join(f"{name}={size}" for name, size in mesh.axes.items())

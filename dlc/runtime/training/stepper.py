@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, RATE, SEED, STEP, TOTAL
 from dlc.runtime.data import Dataset
 from dlc.runtime.model import Model
+from dlc.runtime.ranks.pulse import OwnPulse
 from dlc.runtime.system.buffers import Bytes, aligned_bytes
 from dlc.runtime.training.epoch_sums import WEIGHT, EpochSums
 from dlc.runtime.training.history import History
@@ -39,6 +41,8 @@ class Stepper:
             StepCall(model.entry_points[name], weights.passed, facts, share_of(model, name))
             for name in (STEP, EVALUATE)
         )
+        self.pulse: OwnPulse | None = None
+        """Where this rank says how far it has come, if others watch it."""
         self._before: Bytes | None = None
         self._last: dict[str, object] = {}
         self._state = TrainingState.of(progress_of(artifact))
@@ -98,11 +102,18 @@ class Stepper:
             self._before[:] = self._weights.block
             self._last = {**batch, **extra}
         self._weights.changed()  # also where it fails
-        loss, *parts = self._step(batch, extra)
+        with self._pulsing():
+            loss, *parts = self._step(batch, extra)
         self.skipped = self._facts.skips and parts.pop() > 0
         self.parts = dict(zip(self._facts.parts, parts, strict=True))
         self._state.steps += 1
+        if self.pulse is not None:
+            self.pulse.finish_step(self.steps)
         return loss
+
+    def _pulsing(self) -> AbstractContextManager[None]:
+        """For a call of the compiled functions, in which a rank may wait for others."""
+        return nullcontext() if self.pulse is None else self.pulse.call()
 
     @property
     def rate(self) -> float:
@@ -140,7 +151,8 @@ class Stepper:
     def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> list[float]:
         """The loss and the metrics of one batch; `number` counts those of a measurement."""
         seed = np.array(self._state.seed_of_measurement(number), np.uint64)
-        return self._evaluate(batch, {SEED: seed})
+        with self._pulsing():
+            return self._evaluate(batch, {SEED: seed})
 
     def _measured(self, data: Dataset) -> dict[str, float]:
         names = self._evaluate.outputs

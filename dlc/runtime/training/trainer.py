@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -392,12 +392,13 @@ class Trainer(Stepper):
         return with_progress(self._artifact, weights, self._state.facts() if has_begun else None)
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        tensors = self._weights.whole()
-        if self._model.rank:
-            return
-        own = {name: trainer._state.facts() for name, trainer in self._together.items()}
-        tensors = {**self._carried.tensors, **tensors}
-        write_checkpoint(path, tensors, {**self._carried.progress, **own})
+        with nullcontext() if self.pulse is None else self.pulse.busy():
+            tensors = self._weights.whole()
+            if self._model.rank:
+                return
+            own = {name: trainer._state.facts() for name, trainer in self._together.items()}
+            tensors = {**self._carried.tensors, **tensors}
+            write_checkpoint(path, tensors, {**self._carried.progress, **own})
 
     @memory_needed()
     def resume(self, path: str | os.PathLike[str]) -> None:

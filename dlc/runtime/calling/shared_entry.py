@@ -1,0 +1,93 @@
+"""A call that ranks share: each is given the whole inputs, computes a part, and has the whole results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import OF_RANK, Input
+from dlc.runtime.artifact.spelling import python_name
+from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.results import Out
+
+Array = NDArray[np.generic]
+
+
+class SharedEntryPoint(EntryPoint):
+    """An entry point whose batch is divided among ranks: they call it together with equal inputs."""
+
+    _of_rank: EntryPoint | None = None
+
+    def share(self, of_rank: EntryPoint, rank: int, ranks: int) -> None:
+        """Let `of_rank` do the part of this rank where the ranks can share a batch equally."""
+        self._of_rank, self._rank, self._ranks = of_rank, rank, ranks
+        batch = batch_of(self.inputs)
+        self._divided = [bool(item.shape) and str(item.shape[0]) == batch for item in self.inputs]
+
+    def __call__(
+        self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
+    ) -> object:
+        parts = None if arena is not None else self._parts(args, named)
+        if parts is None or self._of_rank is None:
+            return super().__call__(*args, out=out, arena=arena, **named)
+        return self._of_rank(*parts[0], out=out, **parts[1])
+
+    def _parts(
+        self, args: Sequence[object], named: Mapping[str, object]
+    ) -> tuple[list[object], dict[str, object]] | None:
+        """The arguments of this rank; None where the batch has no equal parts, or is not clear."""
+        if self._of_rank is None:
+            return None
+        divided = dict(zip(map(python_name, self._names), self._divided, strict=True))
+        positional = [
+            self._part(value) if own else value
+            for value, own in zip(args, self._divided, strict=False)
+        ]
+        keywords = {
+            name: self._part(value) if divided.get(name) else value for name, value in named.items()
+        }
+        missing = len(args) + len(named) < len(self._divided)  # a default has all of the batch
+        found = [*positional, *keywords.values()]
+        if missing or len(args) > len(self._divided) or any(part is None for part in found):
+            return None
+        return positional, keywords
+
+    @property
+    def _names(self) -> list[str]:
+        return [item.name for item in self.inputs]
+
+    def _part(self, value: object) -> object:
+        """This rank's rows of an array or a list; None where there are no equal parts."""
+        if isinstance(value, Tensor):
+            part = self._part(value.bits) if value.device == "cpu" else None
+            return None if part is None else Tensor.from_bits(cast("Array", part), value.dtype)
+        if not isinstance(value, np.ndarray | list) or np.ndim(cast("Array", value)) == 0:
+            return None
+        rows = cast("Array", value)
+        size, rest = divmod(len(rows), self._ranks)
+        return None if rest or not size else rows[self._rank * size : (self._rank + 1) * size]
+
+
+def batch_of(inputs: Sequence[Input]) -> str | None:
+    """The name of the size that is divided: the first that an input of a shared entry point has."""
+    sizes = [str(size) for item in inputs for size in item.shape]
+    return next((size for size in sizes if size.isidentifier()), None)
+
+
+def shared_entries(
+    entries: Mapping[str, EntryPoint], rank: int, ranks: int
+) -> dict[str, EntryPoint]:
+    """The entry points of a model as its callers see them: without the programs of ranks."""
+    for name, entry in entries.items():
+        of_rank = entries.get(name + OF_RANK)
+        if of_rank is not None and isinstance(entry, SharedEntryPoint):
+            entry.share(of_rank, rank, ranks)
+    return {
+        name: entry
+        for name, entry in entries.items()
+        if not (name.endswith(OF_RANK) and name.removesuffix(OF_RANK) in entries)
+    }

@@ -1,0 +1,82 @@
+"""`dlc run --ranks`: processes that MPI starts share a call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.test_ranks import run
+
+pytest.importorskip("mpi4py")
+
+MODEL = """\
+dlc 1
+import nn (Linear)
+dim B = 1..64
+
+module Net() {
+  use a = Linear(3, 2)
+  export fn predict(x: f32[B, 3]) -> f32[B, 2] = tanh(a(x))
+}
+"""
+CALL = ("--input", "x=x.npy", "--json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a model and an input of 8 rows."""
+    (tmp_path / "net.dlm").write_text(MODEL)
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).standard_normal((8, 3), np.float32))
+    return tmp_path
+
+
+def printed(folder: Path, *command: str) -> str:
+    """What a command prints."""
+    done = run(folder, *command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_ranks_give_the_results_of_one_process(folder: Path) -> None:
+    text = ("run", "net.dlm", "--weights", "init:0", *CALL)
+    alone = printed(folder, *text)
+    assert printed(folder, *text, "--ranks", "2") == alone
+
+
+def test_an_artifact_for_ranks_runs_as_these_and_in_a_program_of_ones_own(folder: Path) -> None:
+    run(folder, "compile", "net.dlm", "--weights", "init:0", "--ranks", "2")
+    alone = printed(folder, "run", "net.dlm", "--weights", "init:0", *CALL)
+    assert printed(folder, "run", "net.dlc", *CALL, "--ranks", "2") == alone
+    (folder / "own.py").write_text(
+        "import dlc, numpy as np\n"
+        "from mpi4py import MPI\n"
+        "model = dlc.load('net.dlc', comm=MPI.COMM_WORLD)\n"
+        "y = model.predict(np.load('x.npy'))\n"
+        "print(y.shape)\n"
+    )
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    done = subprocess.run(
+        [mpiexec, "-n", "2", sys.executable, "own.py"],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == "(8, 2)\n(8, 2)\n", done.stderr
+
+
+def test_an_artifact_for_other_ranks_is_refused_once(folder: Path) -> None:
+    run(folder, "compile", "net.dlm", "--weights", "init:0", "--ranks", "2")
+    alone = run(folder, "run", "net.dlc", *CALL)
+    assert "D0936" in alone.stderr
+    more = run(folder, "run", "net.dlc", *CALL, "--ranks", "3")
+    assert more.returncode == alone.returncode
+    assert more.stderr.count("D0936") == 1
+
+
+def test_numpy_does_not_share(folder: Path) -> None:
+    text = ("run", "net.dlm", "--weights", "init:0", *CALL, "--interpret", "--ranks", "2")
+    done = run(folder, *text)
+    assert done.returncode == 2
+    assert "leave out --ranks" in done.stderr
