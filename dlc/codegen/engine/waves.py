@@ -18,12 +18,16 @@ WAVES = f"""
 ; ---- waves
 
 ; Computes a chunk of a wave that costs `%sum`: the tiles that begin in this one of `%chunks` equal parts.
-; Stops at the first tile that fails.
+; Stops at the first tile that fails; backward none may be the first before all are computed.
 define internal void @work(ptr %walk, i64 %step, i64 %sum, i64 %chunk, i64 %chunks) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
 {call_tables("PROGRAM", "SIZES")}
-{step_words("A")}
+{walk_word("BACKWARD")}
+{step_words("A", "B")}
+  %turns = icmp ne i64 %backward, 0
+  %may_turn = icmp eq i64 %b, 0
+  %is_backward = and i1 %turns, %may_turn
   %is_whole = icmp eq i64 %chunks, 1
   br i1 %is_whole, label %next, label %divide
 
@@ -64,7 +68,17 @@ compute:
   %last = phi i64 [%tiles, %measure], [%last_cut, %cut]
   %end = phi i64 [0, %measure], [%end_cut, %cut]
   %some = icmp slt i64 %first, %last
-  br i1 %some, label %run, label %continue
+  br i1 %some, label %choose, label %continue
+
+choose:
+  br i1 %is_backward, label %run_last, label %run
+
+run_last:
+  %tile_end = phi i64 [%last, %choose], [%tile, %run_last]
+  %tile = sub i64 %tile_end, 1
+  call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %tile, i64 %tile_end)
+  %has_more = icmp sgt i64 %tile, %first
+  br i1 %has_more, label %run_last, label %continue
 
 run:
   %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last)
