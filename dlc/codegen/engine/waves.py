@@ -18,7 +18,7 @@ WAVES = f"""
 ; ---- waves
 
 ; Computes a chunk of a wave that costs `%sum`: the tiles that begin in this one of `%chunks` equal parts.
-; Stops at the first tile that fails; backward none may be the first before all are computed.
+; Stops after the first op that fails.
 define internal void @work(ptr %walk, i64 %step, i64 %sum, i64 %chunk, i64 %chunks) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
@@ -68,20 +68,12 @@ compute:
   %last = phi i64 [%tiles, %measure], [%last_cut, %cut]
   %end = phi i64 [0, %measure], [%end_cut, %cut]
   %some = icmp slt i64 %first, %last
-  br i1 %some, label %choose, label %continue
-
-choose:
-  br i1 %is_backward, label %run_last, label %run
-
-run_last:
-  %tile_end = phi i64 [%last, %choose], [%tile, %run_last]
-  %tile = sub i64 %tile_end, 1
-  call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %tile, i64 %tile_end)
-  %has_more = icmp sgt i64 %tile, %first
-  br i1 %has_more, label %run_last, label %continue
+  br i1 %some, label %run, label %continue
 
 run:
-  %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last)
+  %count = sub i64 %last, %first
+  %together = select i1 %is_backward, i64 1, i64 %count
+  %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last, i64 %together)
   %fine = icmp eq i64 %status, {Status.OK}
   br i1 %fine, label %continue, label %done
 
@@ -92,8 +84,9 @@ done:
   ret void
 }}
 
-; Runs tiles `%first` up to `%last` of an op, the wave's number `%index`; returns the status.
-define internal i64 @run_kernel(ptr %walk, i64 %step, i64 %index, i64 %first, i64 %last) {{
+; Runs tiles `%first` up to `%last` of an op, the wave's number `%index`: so many `%together`, the last ones
+; first. Returns a status other than {Status.OK} if any fails.
+define internal i64 @run_kernel(ptr %walk, i64 %step, i64 %index, i64 %first, i64 %last, i64 %together) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
   %args = call ptr @at(ptr %walk, i64 {WalkWord.ARGS})
@@ -119,33 +112,51 @@ add:
 ready:
   %code = call ptr @pointer(ptr %call, i64 {CallWord.CODE})
   %kernel = getelementptr i8, ptr %code, i64 %a
-  call void @put(ptr %fault, i64 {FaultWord.STATUS}, i64 {Status.OK})
+{walk_word("ORDER")}
+  %place = or i64 %order, %index
   %records = call i64 @get(ptr %call, i64 {CallWord.TRACE})
   %is_traced = icmp ne i64 %records, 0
   br i1 %is_traced, label %trace, label %plain
 
 plain:
-  call void %kernel(ptr %args, i64 %first, i64 %last, ptr %fault)
-  br label %check
+  %plain_status = call i64 @run_tiles(ptr %call, ptr %kernel, ptr %args, i64 %first, i64 %last,
+                                      i64 %together, i64 %place, i64 %f, ptr %fault)
+  ret i64 %plain_status
 
 trace:
   %start = call i64 @cycles()
-  call void %kernel(ptr %args, i64 %first, i64 %last, ptr %fault)
+  %status = call i64 @run_tiles(ptr %call, ptr %kernel, ptr %args, i64 %first, i64 %last,
+                                i64 %together, i64 %place, i64 %f, ptr %fault)
   %end = call i64 @cycles()
 {walk_word("THREAD")}
   call void @record(ptr %call, i64 %f, i64 %thread, i64 %start, i64 %end)
-  br label %check
+  ret i64 %status
+}}
 
-check:
-  %status = call i64 @get(ptr %fault, i64 {FaultWord.STATUS})
-  %fine = icmp eq i64 %status, {Status.OK}
-  br i1 %fine, label %done, label %failed
+; The tiles of `run_kernel`. All are computed even where some fail: the first may be among the last.
+define internal i64 @run_tiles(ptr %call, ptr %kernel, ptr %args, i64 %first, i64 %last, i64 %together,
+                               i64 %place, i64 %op, ptr %fault) {{
+entry:
+  br label %next
+
+next:
+  %to = phi i64 [%last, %entry], [%from, %after]
+  %before = phi i64 [{Status.OK}, %entry], [%status, %after]
+  %from = sub i64 %to, %together
+  call void @put(ptr %fault, i64 {FaultWord.STATUS}, i64 {Status.OK})
+  call void %kernel(ptr %args, i64 %from, i64 %to, ptr %fault)
+  %own = call i64 @get(ptr %fault, i64 {FaultWord.STATUS})
+  %status = or i64 %before, %own
+  %fine = icmp eq i64 %own, {Status.OK}
+  br i1 %fine, label %after, label %failed
 
 failed:
-{walk_word("ORDER")}
-  %place = or i64 %order, %index
-  call void @note_fault(ptr %call, i64 %place, i64 %f, ptr %fault)
-  br label %done
+  call void @note_fault(ptr %call, i64 %place, i64 %op, ptr %fault)
+  br label %after
+
+after:
+  %more = icmp sgt i64 %from, %first
+  br i1 %more, label %next, label %done
 
 done:
   ret i64 %status
