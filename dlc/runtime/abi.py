@@ -38,7 +38,10 @@ caller's, walks the steps. The meaning of the fields by `Opcode`:
 - `LOOP` a = counter, b = *argument* index that gives the trip count, c = step to go to when it is 0
   or less. Sets the counter to 0 and remembers the trip count until the counter's next LOOP.
 - `NEXT` a = counter, c = first step of the body.
-  Adds one to the counter and goes to c while it is below the remembered trip count.
+  Adds one to the counter and goes to c while it is below the remembered trip count. From then on, until
+  the next NEXT that does so, waves begin with their last tiles instead of the first, or again with the
+  first: weights that a round of a loop read last are still in the cache. Waves of b = 1 always begin with
+  the first.
 - `BRANCH` a = argument index of a pointer to a bool byte, b = step to go to when it is false,
   c = step to go to when it is true.
 - `LIMIT` a = counter, b = size index of the limit, c = op id. If the counter has reached the limit the

@@ -31,6 +31,8 @@ class ProductBlocking:
     """The first suits most products."""
     latency_rows: int = 4
     """Fewer rows of one panel take as long: an addition waits for the one before."""
+    latency_sums: int = 8
+    """Registers of sums that hide the latency: two additions begin in a cycle, and each takes four."""
     fewer_rows_percent: int = 3
     """What a row less costs the others: each load from a panel serves fewer of them."""
     panel_bytes: int = 900 * KIB

@@ -106,6 +106,16 @@ store:
   %place = getelementptr i64, ptr %x.p, i64 %t
   %old = atomicrmw add ptr %place, i64 1 monotonic""",
     ),
+    # x[x[0] += 1] = t
+    "note": kernel(
+        "note",
+        ["x"],
+        """
+  %before = atomicrmw add ptr %x.p, i64 1 monotonic
+  %number = add i64 %before, 1
+  %place = getelementptr i64, ptr %x.p, i64 %number
+  store i64 %t, ptr %place""",
+    ),
     # *to = value
     "store": kernel("store", ["to", "value"], "  store i64 %value, ptr %to.p"),
     # *to = (*x < limit)

@@ -46,8 +46,9 @@ class WalkWord(IntEnum):
     FAULT = 5
     COUNTERS = 9
     COUNTS = 9 + MAX_COUNTERS  # the trip count of each counter's loop
-    ARGS = 9 + 2 * MAX_COUNTERS
-    COUNT = 9 + 2 * MAX_COUNTERS + MAX_ARGS
+    BACKWARD = 9 + 2 * MAX_COUNTERS  # 1 where waves begin with the last tiles
+    ARGS = 10 + 2 * MAX_COUNTERS
+    COUNT = 10 + 2 * MAX_COUNTERS + MAX_ARGS
 
 
 # Threads and tiles.
@@ -92,6 +93,14 @@ def chunks_each(cost: int, threads: int) -> int:
 def part_begin(whole: int, part: int, parts: int) -> int:
     """The start of one of several equal parts of a whole."""
     return whole * part // parts
+
+
+def chunk_in_direction(chunk: int, each: int, backward: int) -> int:
+    """What the chunk of this number is: the same, or backward the one as far from its queue's other end."""
+    if backward == 0:
+        return chunk
+    begin = chunk // each * each
+    return 2 * begin + each - 1 - chunk
 
 
 def first_tile(mark: int, begin: int, cost: int, tiles: int) -> int:
@@ -153,7 +162,8 @@ def enter_loop(walk: MutableSequence[int], counter: int, trips: int) -> bool:
 
 
 def next_round(walk: MutableSequence[int], counter: int) -> bool:
-    """NEXT: count an iteration of a loop; whether another one follows."""
+    """NEXT: count an iteration of a loop; whether another one follows, in the other direction."""
+    walk[WalkWord.BACKWARD] = 1 - walk[WalkWord.BACKWARD]
     rounds = walk[WalkWord.COUNTERS + counter] + 1
     walk[WalkWord.COUNTERS + counter] = rounds
     return rounds < walk[WalkWord.COUNTS + counter]
@@ -214,6 +224,7 @@ FUNCTIONS = (
     employed_threads,
     chunks_each,
     part_begin,
+    chunk_in_direction,
     first_tile,
     queue_of,
     queue_wave,

@@ -122,7 +122,7 @@ next_own:
   br i1 %is_chunk, label %compute_own, label %report
 
 compute_own:
-  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %chunk, i64 %all)
+  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %chunk, i64 %chunks, i64 %all)
   %own_after = add i64 %own, 1
   br label %next_own
 
@@ -150,7 +150,7 @@ visit:
   br label %next_victim
 
 compute_stolen:
-  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %all)
+  call void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %theft, i64 %chunks, i64 %all)
   %before_stolen = atomicrmw add ptr %done, i64 1 release
   %stolen_after = add i64 %stolen, 1
   br label %next_victim
@@ -198,9 +198,13 @@ none:
   ret i64 {NONE}
 }}
 
-; Computes a chunk that was taken, with the counters of the caller, who goes on when it is done.
-define internal void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %chunk, i64 %chunks) {{
+; Computes a chunk that was taken, with the counters of the caller, who goes on when it is done. Each queue
+; has `%each` of the `%chunks`.
+define internal void @compute(ptr %walk, ptr %caller, i64 %step, i64 %cost, i64 %chunk, i64 %each,
+                              i64 %chunks) {{
 entry:
+  %backward = call i64 @get(ptr %caller, i64 {WalkWord.BACKWARD})
+  %turned = call i64 @chunk_in_direction(i64 %chunk, i64 %each, i64 %backward)
   %is_caller = icmp eq ptr %walk, %caller
   br i1 %is_caller, label %work, label %follow
 
@@ -209,13 +213,14 @@ follow:
   %order = call i64 @get(ptr %caller, i64 {WalkWord.ORDER})
   call void @put(ptr %walk, i64 {WalkWord.CALL}, i64 %call)
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 %order)
+  call void @put(ptr %walk, i64 {WalkWord.BACKWARD}, i64 %backward)
   %counters = call ptr @at(ptr %walk, i64 {WalkWord.COUNTERS})
   %callers = call ptr @at(ptr %caller, i64 {WalkWord.COUNTERS})
   call void @llvm.memcpy.p0.p0.i64(ptr %counters, ptr %callers, i64 {8 * MAX_COUNTERS}, i1 false)
   br label %work
 
 work:
-  call void @work(ptr %walk, i64 %step, i64 %cost, i64 %chunk, i64 %chunks)
+  call void @work(ptr %walk, i64 %step, i64 %cost, i64 %turned, i64 %chunks)
   ret void
 }}
 

@@ -23,6 +23,7 @@ entry:
   call void @put(ptr %walk, i64 {WalkWord.THREAD}, i64 0)
   call void @put(ptr %walk, i64 {WalkWord.THREADS}, i64 %threads)
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 0)
+  call void @put(ptr %walk, i64 {WalkWord.BACKWARD}, i64 0)
 {call_tables("PROGRAM", "SIZES")}
   br label %next
 

@@ -18,12 +18,16 @@ WAVES = f"""
 ; ---- waves
 
 ; Computes a chunk of a wave that costs `%sum`: the tiles that begin in this one of `%chunks` equal parts.
-; Stops at the first tile that fails.
+; Stops after the first op that fails.
 define internal void @work(ptr %walk, i64 %step, i64 %sum, i64 %chunk, i64 %chunks) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
 {call_tables("PROGRAM", "SIZES")}
-{step_words("A")}
+{walk_word("BACKWARD")}
+{step_words("A", "B")}
+  %turns = icmp ne i64 %backward, 0
+  %may_turn = icmp eq i64 %b, 0
+  %is_backward = and i1 %turns, %may_turn
   %is_whole = icmp eq i64 %chunks, 1
   br i1 %is_whole, label %next, label %divide
 
@@ -67,7 +71,9 @@ compute:
   br i1 %some, label %run, label %continue
 
 run:
-  %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last)
+  %count = sub i64 %last, %first
+  %together = select i1 %is_backward, i64 1, i64 %count
+  %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last, i64 %together)
   %fine = icmp eq i64 %status, {Status.OK}
   br i1 %fine, label %continue, label %done
 
@@ -78,8 +84,9 @@ done:
   ret void
 }}
 
-; Runs tiles `%first` up to `%last` of an op, the wave's number `%index`; returns the status.
-define internal i64 @run_kernel(ptr %walk, i64 %step, i64 %index, i64 %first, i64 %last) {{
+; Runs tiles `%first` up to `%last` of an op, the wave's number `%index`: so many `%together`, the last ones
+; first. Returns a status other than {Status.OK} if any fails.
+define internal i64 @run_kernel(ptr %walk, i64 %step, i64 %index, i64 %first, i64 %last, i64 %together) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
   %args = call ptr @at(ptr %walk, i64 {WalkWord.ARGS})
@@ -105,33 +112,51 @@ add:
 ready:
   %code = call ptr @pointer(ptr %call, i64 {CallWord.CODE})
   %kernel = getelementptr i8, ptr %code, i64 %a
-  call void @put(ptr %fault, i64 {FaultWord.STATUS}, i64 {Status.OK})
+{walk_word("ORDER")}
+  %place = or i64 %order, %index
   %records = call i64 @get(ptr %call, i64 {CallWord.TRACE})
   %is_traced = icmp ne i64 %records, 0
   br i1 %is_traced, label %trace, label %plain
 
 plain:
-  call void %kernel(ptr %args, i64 %first, i64 %last, ptr %fault)
-  br label %check
+  %plain_status = call i64 @run_tiles(ptr %call, ptr %kernel, ptr %args, i64 %first, i64 %last,
+                                      i64 %together, i64 %place, i64 %f, ptr %fault)
+  ret i64 %plain_status
 
 trace:
   %start = call i64 @cycles()
-  call void %kernel(ptr %args, i64 %first, i64 %last, ptr %fault)
+  %status = call i64 @run_tiles(ptr %call, ptr %kernel, ptr %args, i64 %first, i64 %last,
+                                i64 %together, i64 %place, i64 %f, ptr %fault)
   %end = call i64 @cycles()
 {walk_word("THREAD")}
   call void @record(ptr %call, i64 %f, i64 %thread, i64 %start, i64 %end)
-  br label %check
+  ret i64 %status
+}}
 
-check:
-  %status = call i64 @get(ptr %fault, i64 {FaultWord.STATUS})
-  %fine = icmp eq i64 %status, {Status.OK}
-  br i1 %fine, label %done, label %failed
+; The tiles of `run_kernel`. All are computed even where some fail: the first may be among the last.
+define internal i64 @run_tiles(ptr %call, ptr %kernel, ptr %args, i64 %first, i64 %last, i64 %together,
+                               i64 %place, i64 %op, ptr %fault) {{
+entry:
+  br label %next
+
+next:
+  %to = phi i64 [%last, %entry], [%from, %after]
+  %before = phi i64 [{Status.OK}, %entry], [%status, %after]
+  %from = sub i64 %to, %together
+  call void @put(ptr %fault, i64 {FaultWord.STATUS}, i64 {Status.OK})
+  call void %kernel(ptr %args, i64 %from, i64 %to, ptr %fault)
+  %own = call i64 @get(ptr %fault, i64 {FaultWord.STATUS})
+  %status = or i64 %before, %own
+  %fine = icmp eq i64 %own, {Status.OK}
+  br i1 %fine, label %after, label %failed
 
 failed:
-{walk_word("ORDER")}
-  %place = or i64 %order, %index
-  call void @note_fault(ptr %call, i64 %place, i64 %f, ptr %fault)
-  br label %done
+  call void @note_fault(ptr %call, i64 %place, i64 %op, ptr %fault)
+  br label %after
+
+after:
+  %more = icmp sgt i64 %from, %first
+  br i1 %more, label %next, label %done
 
 done:
   ret i64 %status

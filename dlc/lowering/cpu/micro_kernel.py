@@ -13,7 +13,7 @@ them, which fill a lane of i32, and a step is two steps of k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlc.dialects.expr import Expr, Pointer, broadcast, constant, dot_pairs, fma, minimum
 from dlc.ir.core import Builder
@@ -22,6 +22,7 @@ from dlc.ir.types import I32, DType, VectorType
 from dlc.lowering.kernel_code.words import iterate
 from dlc.passes.kernel.panel_width import rows_of
 from dlc.target.cpu import CpuTarget
+from dlc.target.products import ProductBlocking
 
 UNROLL = 2
 """Steps of k per iteration: enough to hide the loop overhead, and short code."""
@@ -76,6 +77,19 @@ def shape_for(
     if isinstance(beside, int):
         panels = min(panels, max(beside, 1))
     return Shape(rows, panels, registers, register, I32 if pairs else dtype, cpu.fma)
+
+
+def streamed(shape: Shape, panel_bytes: Size, blocking: ProductBlocking) -> Shape:
+    """The micro-tile of a product of few rows, each panel of which is read once.
+
+    It has fewer panels where all of them would make too large a tile, as long as its sums hide the latency
+    of an addition: then threads share even a product of few columns.
+    """
+    if not isinstance(panel_bytes, int):
+        return shape
+    fitting = blocking.streamed_panel_bytes // max(panel_bytes, 1)
+    least = -(-blocking.latency_sums // (shape.rows * shape.registers))
+    return replace(shape, panels=min(shape.panels, max(fitting, least)))
 
 
 Sums = list[Expr]

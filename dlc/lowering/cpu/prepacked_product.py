@@ -19,7 +19,15 @@ from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U64
-from dlc.lowering.cpu.micro_kernel import SUM_LENGTH, Shape, Sums, multiply, multiply_long, zeros
+from dlc.lowering.cpu.micro_kernel import (
+    SUM_LENGTH,
+    Shape,
+    Sums,
+    multiply,
+    multiply_long,
+    streamed,
+    zeros,
+)
 from dlc.lowering.cpu.product_tiles import Corner, ProductTiles
 from dlc.lowering.kernel_code.words import for_each, iterate, unravel
 from dlc.lowering.kernel_code.writer import Lowered
@@ -84,16 +92,18 @@ class _PackedProduct(ProductTiles):
         raise NotImplementedError
 
     def lower(self) -> Lowered:
-        op, writer, shape = self.product, self.writer, self.shape
+        op, writer = self.product, self.writer
         *batch, m, _ = op.domain
         across = self.across
         blocking, row_bytes = self.cpu.products, self.footprint * op.accumulator.bytes
-        height = tile_rows(m, row_bytes, shape.rows, blocking)
-        streams = isinstance(m, int) and m <= blocking.streamed_rows
-        if streams:
-            width = self._streamed_panels(across, blocking)
+        height = tile_rows(m, row_bytes, self.shape.rows, blocking)
+        if isinstance(m, int) and m <= blocking.streamed_rows:
+            panel_bytes = self.depth * self.shape.panel * kernel.array_type(op.rhs).dtype.bytes
+            self.shape = streamed(self.shape, panel_bytes, blocking)
+            width = self._streamed_panels(across, panel_bytes, blocking)
         else:
-            width = tile_panels(across, height * self.depth, shape, blocking)
+            width = tile_panels(across, height * self.depth, self.shape, blocking)
+        shape = self.shape
         down, along = ceil_divide(m, height), ceil_divide(across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
@@ -104,11 +114,11 @@ class _PackedProduct(ProductTiles):
         work = rows * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
 
-    def _streamed_panels(self, across: Size, blocking: ProductBlocking) -> Size:
+    def _streamed_panels(self, across: Size, panel_bytes: Size, blocking: ProductBlocking) -> Size:
         """NC as panels of a tile of few rows, a multiple of the micro-kernel's panels."""
-        shape, bytes = self.shape, kernel.array_type(self.product.rhs).dtype.bytes
+        shape = self.shape
         several = ceil_divide(maximum(across, 1), shape.panels)
-        each = maximum(self.depth * shape.columns * bytes, 1)
+        each = maximum(shape.panels * panel_bytes, 1)
         fitting = maximum(floor_divide(blocking.streamed_panel_bytes, each), 1)
         return minimum(fitting, several) * shape.panels
 

@@ -6,6 +6,8 @@ The form rounds otherwise than the direct sum. From `-O2` on it is used where it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dlc.dialects import array, kernel
 from dlc.dialects.expr import Expr
 from dlc.dialects.formulas import Array, generic, reduce
@@ -34,7 +36,7 @@ COMPUTED = 4
 """Times as long for a kernel that is computed: `fuse` has the first sums read it where it comes from, and
 that of a gradient is transposed."""
 USUAL_SIZE = 16
-"""What a size is taken for that only a call knows."""
+"""What a size is taken for that only a call knows, but in training, where it is the batch."""
 
 
 def winograd_tile(op: Conv, context: Context, *, is_stored: bool) -> int | None:
@@ -50,12 +52,12 @@ def winograd_tile(op: Conv, context: Context, *, is_stored: bool) -> int | None:
     if reason:
         context.log.refused(f"no Winograd form: {reason}", op)
         return None
-    costs = cpu_of(options).costs
+    estimate = _Estimate(op, cpu_of(options).costs, options.batch or USUAL_SIZE)
     most = float("inf") if options.level > LEVEL or asked else MOST_ERROR
-    times = {m: _winograd(op, m, costs) for m in POINTS if ERROR[m] <= most}
+    times = {m: estimate.winograd(m) for m in POINTS if ERROR[m] <= most}
     if not is_stored:
-        times = {m: time + _kernel_transform(op, m, costs) for m, time in times.items()}
-    best, direct = min(times, key=times.__getitem__), _direct(op, costs)
+        times = {m: time + estimate.kernel_transform(m) for m, time in times.items()}
+    best, direct = min(times, key=times.__getitem__), estimate.direct()
     if times[best] >= direct and not asked:
         context.log.refused(
             f"no Winograd form: the cost model gives it {_microseconds(times[best])} µs, "
@@ -126,32 +128,45 @@ def _why_not(op: Conv, context: Context) -> str:
     return ""
 
 
-def _direct(op: Conv, costs: CpuCosts) -> int:
-    """Picoseconds of the direct sum, as an estimate."""
-    channels = kernel.array_type(op.lhs).shape[-1]
-    matrix = WINDOW**2 * _at_usual(channels, op.columns)
-    pixels = _at_usual(op.domain[-2])
-    return matrix * (pixels * costs.product + F32.bytes * costs.memory_byte)
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """Picoseconds of a convolution where sizes that only a call knows are `usual`."""
 
+    op: Conv
+    costs: CpuCosts
+    usual: int
 
-def _winograd(op: Conv, m: int, costs: CpuCosts) -> int:
-    """Picoseconds of the form with tiles of m x m, as an estimate."""
-    batch, _, _, channels = kernel.array_type(op.lhs).shape
-    places = (m + WINDOW - 1) ** 2
-    tiles = [ceil_divide(extent, m) for extent in op.extents]
-    work = winograd_picoseconds(
-        places * _at_usual(batch, *tiles), _at_usual(channels), _at_usual(op.columns), costs
-    )
-    assert isinstance(work, int)
-    return work + places * _at_usual(channels, op.columns) * F32.bytes * costs.memory_byte
+    @property
+    def matrix(self) -> int:
+        """Channels times outputs."""
+        return self._at_usual(kernel.array_type(self.op.lhs).shape[-1], self.op.columns)
 
+    def direct(self) -> int:
+        """The direct sum."""
+        pixels, costs = self._at_usual(self.op.domain[-2]), self.costs
+        return WINDOW**2 * self.matrix * (pixels * costs.product + F32.bytes * costs.memory_byte)
 
-def _kernel_transform(op: Conv, m: int, costs: CpuCosts) -> int:
-    """Picoseconds of transforming the kernel in a call, as an estimate: sums, and passes over memory."""
-    channels = kernel.array_type(op.lhs).shape[-1]
-    elements = (m + WINDOW - 1) ** 2 * _at_usual(channels, op.columns)
-    each = WINDOW**2 * costs.product + PASSES * F32.bytes * costs.memory_byte
-    return elements * each * (COMPUTED if _is_computed(op.rhs) else 1)
+    def winograd(self, m: int) -> int:
+        """The form with tiles of m x m."""
+        op, costs = self.op, self.costs
+        batch, _, _, channels = kernel.array_type(op.lhs).shape
+        places = (m + WINDOW - 1) ** 2
+        tiles = self._at_usual(batch, *[ceil_divide(extent, m) for extent in op.extents])
+        channels, outputs = self._at_usual(channels), self._at_usual(op.columns)
+        work = winograd_picoseconds(places * tiles, channels, outputs, costs)
+        assert isinstance(work, int)
+        return work + places * self.matrix * F32.bytes * costs.memory_byte
+
+    def kernel_transform(self, m: int) -> int:
+        """Transforming the kernel in a call: sums, and passes over memory."""
+        costs = self.costs
+        each = WINDOW**2 * costs.product + PASSES * F32.bytes * costs.memory_byte
+        computed = COMPUTED if _is_computed(self.op.rhs) else 1
+        return (m + WINDOW - 1) ** 2 * self.matrix * each * computed
+
+    def _at_usual(self, *sizes: Size) -> int:
+        """The product of sizes."""
+        return count(sizes, {name: self.usual for size in sizes for name in names(size)})
 
 
 def _is_computed(value: Value) -> bool:
@@ -159,11 +174,6 @@ def _is_computed(value: Value) -> bool:
     while isinstance(value.op, array.Reshape):
         value = value.op.source
     return value.op is not None
-
-
-def _at_usual(*sizes: Size) -> int:
-    """The product of sizes, those that only a call knows taken for usual ones."""
-    return count(sizes, {name: USUAL_SIZE for size in sizes for name in names(size)})
 
 
 def _microseconds(picoseconds: int) -> str:

@@ -151,8 +151,9 @@ class EntryPoint:
                 # Assumed to be arrays; the next statements check each of them.
                 arrays: tuple[Array, ...] = args  # pyright: ignore[reportAssignmentType]
                 shapes: list[tuple[int, ...]] = []
-                for array, dtype in zip(arrays, self._dtypes, strict=True):
-                    if type(array) is not _ndarray or array.dtype is not dtype:
+                dtypes = self._dtypes
+                for array in arrays:
+                    if type(array) is not _ndarray or array.dtype is not dtypes[len(shapes)]:
                         break
                     if array.flags.num & _FITS != _FITS:
                         break
@@ -182,20 +183,22 @@ class EntryPoint:
         arena: object,
     ) -> object:
         result: object = None
-        inputs = self._results.own_inputs(inputs)
+        results = self._results
+        if results.changes_inputs:
+            inputs = results.own_inputs(inputs)
         if out is None:
-            outputs = self._results.allocate(specialization.outputs, inputs)
+            outputs = results.allocate(specialization.outputs, inputs)
         else:
-            outputs, result = self._results.taken(out, specialization.outputs, inputs)
+            outputs, result = results.taken(out, specialization.outputs, inputs)
         if arena is None:
             self._enter(inputs, outputs, specialization)
         else:
             self._enter_lent(inputs, outputs, specialization, arena)
         if out is not None:
             return result
-        if self._results.is_plain:
+        if results.is_plain:
             return outputs[0]
-        return self._results.handed_over(self._specializations.cut(outputs, specialization))
+        return results.handed_over(self._specializations.cut(outputs, specialization))
 
     def _enter_lent(
         self,
@@ -238,8 +241,8 @@ class EntryPoint:
             for array in inputs:
                 roots[root] = address(array)
                 root += 1
-            for array, updated in zip(outputs, self._results.updates, strict=True):
-                roots[root] = address(array) if updated is None else roots[_INPUTS + updated]
+            for array in outputs:  # an input that is updated is among them
+                roots[root] = address(array)
                 root += 1
             if records is not None:
                 status, count = frame.run_traced(specialization.sized, records, alone=alone)

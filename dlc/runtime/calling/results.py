@@ -76,6 +76,7 @@ class Results:
         self.updates = [places[o.updates] if o.updates else None for o in entry.outputs]
         """For each output the index of the input that it overwrites, or None."""
         self._changed = sorted({place for place in self.updates if place is not None})
+        self.changes_inputs = bool(self._changed)
         inouts = entry.inouts
         self._shown_changes = any(output.updates and not output.hidden for output in entry.outputs)
         """Whether arrays of the caller that the call changes are among its results."""
@@ -84,6 +85,9 @@ class Results:
         self._disjoint = _DisjointIntervals([], [], [], [])
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
         self._pack = _packer(entry.name, self._names)
+        shows_all = len(self.visible) == len(entry.outputs) and not any(self._views)
+        self._pack_all = self._pack if shows_all else None
+        """What packs the arrays of all outputs as they are, if all are returned so."""
         single = len(entry.outputs) == 1 and not self._changed
         self.is_plain = single and self._pack is None and self._views == [None]
         """Whether the result is a single array without a conversion."""
@@ -137,6 +141,8 @@ class Results:
 
     def handed_over(self, arrays: Sequence[Array]) -> object:
         """One array, a tuple, or a named tuple."""
+        if self._pack_all is not None:
+            return self._pack_all(arrays)
         return self.packed([self.shown(i, arrays[i]) for i in self.visible])
 
     def shown(self, number: int, array: Array) -> Result:

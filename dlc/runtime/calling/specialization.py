@@ -52,6 +52,9 @@ class Specializations:
         self._program = program
         self._binder = DimBinder(entry, texts)
         self._kept: OrderedDict[tuple[object, ...], Specialization] = OrderedDict()
+        self._latest: tuple[tuple[Shape, ...], Specialization] | None = None
+        """What `known` found last, by its shapes."""
+        self._measured = {dim.name: dim.measured for dim in entry.dims if dim.measured is not None}
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -60,11 +63,16 @@ class Specializations:
 
     def known(self, shapes: tuple[Shape, ...]) -> Specialization | None:
         """The cached specialization for these shapes; None without one, or if sizes are passed by name."""
+        latest = self._latest
+        if latest is not None and latest[0] == shapes:
+            return latest[1]
         try:
             self._kept.move_to_end(shapes)
-            return self._kept[shapes]
+            specialization = self._kept[shapes]
         except KeyError:  # it was not cached, or another thread has just evicted it
             return None
+        self._latest = shapes, specialization
+        return specialization
 
     def at(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Specialization:
         """The specialization for these shapes and sizes.
@@ -105,6 +113,7 @@ class Specializations:
     def forget(self) -> None:
         """Drop the cached specializations."""
         self._kept.clear()
+        self._latest = None
 
     def at_dims(self, dims: Mapping[str, int]) -> Specialization:
         """The specialization at these dims, all but the measured ones; it is not cached.
@@ -143,12 +152,11 @@ class Specializations:
 
         Raises CallError (D0810) for a result that is larger than its memory.
         """
-        measured = {dim.name: dim.measured for dim in self._entry.dims if dim.measured is not None}
-        if not measured:
+        if not self._measured:
             return arrays
         names = [output.name for output in self._entry.outputs]
         dims = dict(specialization.dims)
-        for name, measurement in measured.items():
+        for name, measurement in self._measured.items():
             dims[name] = _scalar(arrays[names.index(measurement.output)])
         results: list[Placed] = []
         for array, output in zip(arrays, self._entry.outputs, strict=True):

@@ -26,6 +26,10 @@ ALIGNMENT = 64
 POPULATED = 1 << 20
 """Blocks of this many bytes and more get a mapping of their own."""
 
+_ALL_WORDS = 1 << 59
+"""More words than there is memory: an index into them is an address."""
+_BLOCK = 64 * ALIGNMENT
+"""Bytes of a block that is cut into the smallest arrays."""
 _UINT8 = np.dtype(np.uint8)
 # Looked up once, since every call of a model uses them.
 _empty, _ndarray = np.empty, np.ndarray
@@ -39,14 +43,15 @@ def _address_reader() -> Callable[[NDArray[np.generic]], int]:
     """The function that reads the address of the first element of an array.
 
     NumPy's C API fixes that the header of an array object is followed by this pointer. Reading it there
-    takes a tenth of the time of `__array_interface__`, which would be most of the time of a call of a
-    tiny model. If a probe shows another layout, `__array_interface__` is used.
+    takes a fiftieth of the time of `__array_interface__`, which would be most of the time of a call of a
+    tiny model, and a quarter of what it takes to make a ctypes object for the place. If a probe shows
+    another layout, `__array_interface__` is used.
     """
     header = object.__basicsize__
-    read = ctypes.c_void_p.from_address
+    memory = (ctypes.c_int64 * _ALL_WORDS).from_address(0)
 
     def fast(array: NDArray[np.generic]) -> int:
-        return read(id(array) + header).value or 0
+        return memory[(id(array) + header) >> 3]
 
     probes = [np.empty(1), np.empty((2, 3), np.uint8)[1:, 1:]]
     agrees = all(fast(probe) == _slow_address(probe) for probe in probes)
@@ -63,9 +68,32 @@ def aligned_bytes(length: int) -> Bytes:
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Scalar], length: int) -> NDArray[Scalar]:
-    """A new C-contiguous aligned array with undefined contents; `length` is its size in bytes."""
+    """A new C-contiguous aligned array with undefined contents; `length` is its size in bytes.
+
+    Arrays of up to `ALIGNMENT` bytes are pieces of a common block: finding its aligned addresses once
+    takes a third of the time.
+    """
+    if length <= ALIGNMENT:
+        try:
+            block, offset = _pieces.pop()
+        except IndexError:
+            block, offset = _new_piece()
+        return _ndarray(shape, dtype, block, offset)
     block = _empty(length + ALIGNMENT, _UINT8)
     return _ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
+
+
+_pieces: list[tuple[Bytes, int]] = []
+"""Free pieces of `ALIGNMENT` bytes: block, and offset in it. Any thread takes one at a time."""
+
+
+def _new_piece() -> tuple[Bytes, int]:
+    """A piece of a new block, whose other pieces are free."""
+    block = _empty(_BLOCK + ALIGNMENT, _UINT8)
+    start = -address(block) % ALIGNMENT
+    first, *others = [(block, start + offset) for offset in range(0, _BLOCK, ALIGNMENT)]
+    _pieces.extend(others)
+    return first
 
 
 def aligned_copy(data: bytes | memoryview | Bytes) -> Bytes:

@@ -22,6 +22,7 @@ from dlc.codegen.engine.decisions import (
     WalkWord,
     argument_value,
     argument_word,
+    chunk_in_direction,
     chunks_each,
     combine,
     employed_threads,
@@ -137,6 +138,11 @@ def test_each_thread_has_a_chunk_and_more_if_none_is_cheap(
     assert chunks_each(cost, threads) == chunks < QUEUE_END / threads
 
 
+def test_backward_each_queue_begins_with_its_last_chunk() -> None:
+    assert [chunk_in_direction(chunk, 3, 0) for chunk in range(9)] == list(range(9))
+    assert [chunk_in_direction(chunk, 3, 1) for chunk in range(9)] == [2, 1, 0, 5, 4, 3, 8, 7, 6]
+
+
 def test_a_queue_is_a_wave_and_a_range_of_its_chunks() -> None:
     most = (1 << 43) - 1
     for wave, first, end in product((0, 1, 77, most), (0, 5, 1022), (0, 6, 1023)):
@@ -169,6 +175,7 @@ def test_a_loop_has_as_many_rounds_as_trips(trips: int) -> None:
         assert walk[WalkWord.COUNTERS + 1] == rounds
         goes_on, rounds = next_round(walk, 1), rounds + 1
     assert rounds == max(trips, 0)
+    assert walk[WalkWord.BACKWARD] == rounds % 2
 
 
 def test_a_combined_counter_is_the_sum_of_two_times_their_sizes() -> None:
@@ -266,6 +273,7 @@ def random_calls(random: Random) -> Iterator[Call]:
     yield employed_threads, (random.randrange(9 * GRAIN), small)
     yield part_begin, (random.randrange(1 << 52), small, small + random.randrange(1, 9))
     yield chunks_each, (random.randrange(99 * CHUNK), small + 1)
+    yield chunk_in_direction, (random.randrange(QUEUE_END), small + 1, random.randrange(2))
     queue = random.randrange(1 << 63)
     yield queue_of, (small, *random.choices(range(QUEUE_END), k=2))
     yield from ((part, (queue,)) for part in (queue_wave, queue_first, queue_end))

@@ -174,6 +174,43 @@ def test_a_loop_runs_as_often_as_its_trip_count(threads: int) -> None:
     assert arena.tolist() == [0, 1, 2, 3, 4, -1, -1, -1, -1, -1, 7]
 
 
+def looped(program: Program, rounds: int, *calls: list[int]) -> Program:
+    """A wave in a loop."""
+    loop = program.step(Opcode.LOOP, 0, program.argument(program.number(rounds)))
+    program.wave(*calls)
+    program.step(Opcode.NEXT, 0, 0, loop + 1)
+    program.steps[loop][3] = program.here
+    return program
+
+
+def test_every_other_round_of_a_loop_begins_with_what_the_round_before_ended_with() -> None:
+    program = Program()
+    arena = np.zeros(13, np.int64)
+    run(looped(program, 3, program.call("note", program.pointer(), tiles=4)), arena, 1)
+    assert arena.tolist() == [12, 0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3]
+
+
+@every_thread_count
+@pytest.mark.parametrize("tiles", [1, 5, 64])
+def test_every_round_of_a_loop_runs_every_tile_once(threads: int, tiles: int) -> None:
+    program = Program()
+    place, after = program.pointer(), program.pointer(offset=8 * tiles)
+    calls = program.call("count", place, tiles=tiles), program.call("count", after, tiles=3)
+    arena = np.zeros(tiles + 3, np.int64)
+    run(looped(program, 5, *calls), arena, threads)
+    assert (arena == 5).all()
+
+
+@every_thread_count
+def test_the_first_failure_of_a_wave_is_reported_in_every_round(threads: int) -> None:
+    program = Program()
+    begin = program.loaded(0, 0, 8)
+    call = program.call("fail", begin, program.number(9), tiles=64, op=3)
+    looped(program, 2, call)
+    result = run(program, np.array([100, 30]), threads)
+    assert (result.status, result.op, result.tile) == (Status.INDEX, 3, 30)
+
+
 @every_thread_count
 @pytest.mark.parametrize("count", [0, -3, 1, 6])
 def test_a_trip_count_may_be_computed_and_overwritten_in_the_loop(threads: int, count: int) -> None:

@@ -16,7 +16,7 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
-from dlc.lowering.cpu.micro_kernel import Shape, shape_for
+from dlc.lowering.cpu.micro_kernel import Shape, shape_for, streamed
 from dlc.lowering.cpu.prepacked_product import tile_panels, tile_rows
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import Target
@@ -314,6 +314,15 @@ def test_a_few_rows_more_do_not_cost_a_whole_tile() -> None:
 def _shape(m: int) -> Shape:
     """The tile of a product with many panels of 16 columns."""
     return shape_for(F32, m, 16, 64, AVX2.cpu)
+
+
+@pytest.mark.parametrize(
+    ("m", "depth", "panels"), [(1, 784, 2), (1, 512, 2), (1, 64, 4), (4, 8192, 1), (2, 784, 1)]
+)
+def test_few_rows_take_fewer_panels_where_these_are_long(m: int, depth: int, panels: int) -> None:
+    cpu = AVX512.cpu
+    shape = shape_for(F32, m, 64, 8, cpu)
+    assert streamed(shape, depth * 64 * 4, cpu.products).panels == panels
 
 
 def test_tiles_are_about_equal() -> None:

@@ -13,12 +13,20 @@ import dlc
 from dlc.dialects import array
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.kernel.winograd import ERROR
+from dlc.driver.compile.pipelines import pipeline
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, symbol
-from dlc.ir.passes import Context, Options
+from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, F64, TensorType
 from dlc.target import Target
-from tests.lowering.everywhere import Program, called, check, model_of, random_inputs
+from tests.lowering.everywhere import (
+    Program,
+    called,
+    check,
+    function_of,
+    model_of,
+    random_inputs,
+)
 from tests.suites import each_value, every
 from tests.targets import AVX2, AVX512
 
@@ -123,6 +131,21 @@ def test_pictures_whose_sizes_only_a_call_knows() -> None:
     sizes = [{"B": 1, "H": 1, "W": 1}, {"B": 0, "H": 4, "W": 4}, {"B": 3, "H": 17, "W": 30}]
     types = f32(b, h, w, 5), f32(3, 3, 5, 20)
     check(network, *types, conv="winograd", dims=dims, at=sizes, rtol=RTOL)
+
+
+def test_a_size_that_only_a_call_knows_is_the_batch_where_there_is_one() -> None:
+    def network(emit: Builder, x: Value, weights: Value) -> Sequence[Value]:
+        return (convolution(emit, x, weights),)
+
+    types = f32(symbol("B"), 8, 8, 64), f32(3, 3, 64, 64)
+    dims: dict[str, tuple[int, int | None]] = {"B": (1, None)}
+    chosen: list[bool] = []
+    for batch in (None, 2, 32):
+        context = Context(options=Options(batch=batch))
+        module, _ = function_of(network, types, dims)
+        Manager(context).run(module, pipeline("graph", "loop", 2))
+        chosen.append("Winograd form F(4 x 4, 3 x 3)" in forms(context))
+    assert chosen == [True, False, True]
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:

@@ -83,4 +83,6 @@ def guarding(monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Generator[None]
 
     with monkeypatch.context() as patched:
         patched.setattr(buffers, "_empty", empty)
+        patched.setattr(buffers, "_BLOCK", buffers.ALIGNMENT)
+        patched.setattr(buffers, "_pieces", [])
         yield
