@@ -56,9 +56,9 @@ class Background:
         self._closed = False
         spare = len(os.sched_getaffinity(0)) - 1
         started = [_start() for _ in range(min(spare, MOST_PROCESSES))]
-        self._processes = [process for process in started if process is not None]
+        self.processes = [process for process in started if process is not None]
         self._threads = [
-            Thread(target=self._feed, args=(process,), daemon=True) for process in self._processes
+            Thread(target=self._feed, args=(process,), daemon=True) for process in self.processes
         ]
         for thread in self._threads:
             thread.start()
@@ -77,11 +77,11 @@ class Background:
             self._closed = True
             self._waiting.clear()
             self._changed.notify_all()
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
         for thread in self._threads:
             thread.join()
-        for process in self._processes:
+        for process in self.processes:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
