@@ -21,7 +21,7 @@ from tests.cases import golden, runner
 @pytest.fixture
 def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this machine were of the level x86-64-v3, for figures that depend on the width of vectors."""
-    monkeypatch.setattr(target_machine, "_host_cpu", lambda: "x86-64-v3")
+    monkeypatch.setattr(target_machine, "host_processor", lambda: "x86-64-v3")
     monkeypatch.setattr(cpu, "host_features", lambda: LEVELS["x86-64-v3"])
 
 

@@ -8,12 +8,14 @@ from typing import Protocol, TypeAlias
 
 from dlc.codegen.link.image import Image, link
 from dlc.codegen.llvm import target_machine
+from dlc.codegen.llvm.background import Background, Job
 from dlc.codegen.llvm.loop import function_text
 from dlc.codegen.nvptx import ptx
 from dlc.codegen.nvptx.ptx import GPU_LEVEL, assemble, has_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
+from dlc.ir.core import Op
 from dlc.target.cpu import CpuTarget
 from dlc.target.gpu import GpuTarget
 
@@ -57,6 +59,54 @@ def compile_kernels(
 ) -> Image:
     """The kernels compiled for a target and linked into one image."""
     return link({name: cached_object(text, target, level, cache) for name, text in texts.items()})
+
+
+class KernelsInBackground:
+    """Kernels that further processes compile while the next ones are lowered."""
+
+    def __init__(
+        self,
+        target: CpuTarget,
+        level: int,
+        cache: ObjectCache | None,
+        background: Background,
+    ) -> None:
+        self.texts: dict[str, str] = {}
+        """The LLVM texts of the kernels so far, by name."""
+        self._target = target
+        self._level = level
+        self._cache = cache
+        self._background = background
+        self._machine = target_machine.machine_of(target, level)
+        self._begun: dict[str, bytes | Job] = {}
+
+    def begin(self, op: Op) -> None:
+        """Begin with a kernel, unless it is in the cache. It has its name, and does not change any more."""
+        if not isinstance(op, loop.Func):
+            return
+        name = op.sym_name
+        text = self.texts[name] = function_text(op, name)
+        found = None if self._cache is None else self._cache.get(self._key(text))
+        if found is None:
+            self._begun[name] = self._background.add(text, self._machine)
+        else:
+            self._begun[name] = found
+
+    def image(self) -> Image:
+        """All kernels linked into one image, when they are compiled."""
+        return link({name: self._object(name) for name in self.texts})
+
+    def _object(self, name: str) -> bytes:
+        made = self._begun[name]
+        if isinstance(made, bytes):
+            return made
+        found = self._background.result(made)
+        if self._cache is not None:
+            self._cache.put(self._key(made.text), found)
+        return found
+
+    def _key(self, text: str) -> str:
+        return cache_key(text, self._target, self._level)
 
 
 def compile_ptx(texts: Iterable[str], gpu: GpuTarget, cache: ObjectCache | None = None) -> str:

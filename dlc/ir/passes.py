@@ -70,6 +70,8 @@ class Context:
     rewrites: RewriteCount = field(default_factory=RewriteCount)
     compiler: Compiler = interpreted
     """Compiles the search functions of the planner to machine code, or interprets them."""
+    kernel_lowered: Callable[[Op], None] | None = None
+    """Is told of the function of each kernel once it is complete: its code can be made meanwhile."""
 
     @property
     def rewriter(self) -> Rewriter:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import llvmlite.binding as llvm
 import pytest
 
-from dlc.codegen.llvm.target_machine import cpu_name, flags_of, parsed
+from dlc.codegen.llvm.object_code import parsed
+from dlc.codegen.llvm.target_machine import cpu_name, flags_of
 from dlc.dialects import array, mem
 from dlc.dialects.kernel.product_schedule import PackInline
 from dlc.dialects.kernel.products import Gemm

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from dlc.codegen.llvm.target_machine import own_pointers, parsed
+from dlc.codegen.llvm.object_code import own_pointers, parsed
 from dlc.errors import InternalError, UsageError
 from dlc.target.gpu import TRIPLE, GpuTarget
 

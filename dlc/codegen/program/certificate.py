@@ -65,32 +65,28 @@ def certificate(
 
 def _updates(program: mem.Program, sizes: Sizes) -> Iterator[UpdateRecord]:
     """The inputs that the program updates, with the calls that read what they were and that write them."""
-    calls = [op for op in program.walk() if isinstance(op, mem.Call)]
-    roots = [op for op in program.body if isinstance(op, mem.Root) and op.kind == "input"]
     updated = set(program.updates.values())
+    roots = [op for op in program.body if isinstance(op, mem.Root) and op.kind == "input"]
+    reads: dict[Value, list[int]] = {root.result: [] for root in roots if root.number in updated}
+    writes: dict[Value, list[int]] = {value: [] for value in reads}
+    calls = [op for op in program.walk() if isinstance(op, mem.Call)] if reads else []
+    for number, call in enumerate(calls):
+        first_write = len(call.views) - call.writes
+        before = {view.root for view in _views_of(call.views[:first_write]) if view.before}
+        after = {view.root for view in _views_of(call.views[first_write:])}
+        for places, found in ((reads, before), (writes, after)):
+            for root in found & places.keys():
+                places[root].append(number)
     for root in roots:
-        if root.number in updated:
-            reads = [k for k, call in enumerate(calls) if _reads_before(call, root)]
-            writes = [k for k, call in enumerate(calls) if _writes(call, root)]
+        if root.result in reads:
             bytes = sizes.number(root.bytes)
-            yield UpdateRecord(root.number, str(bytes), tuple(reads), tuple(writes))
+            yield UpdateRecord(
+                root.number, str(bytes), tuple(reads[root.result]), tuple(writes[root.result])
+            )
 
 
-def _reads_before(call: mem.Call, root: mem.Root) -> bool:
-    """Whether a call reads what an input was before its update."""
-    read = call.views[: len(call.views) - call.writes]
-    return any(view.before for view in _views_of(read, root))
-
-
-def _writes(call: mem.Call, root: mem.Root) -> bool:
-    return any(True for _ in _views_of(call.views[len(call.views) - call.writes :], root))
-
-
-def _views_of(views: Sequence[Value], root: mem.Root) -> Iterator[mem.View]:
-    """Those of some views that lie in a root."""
-    for value in views:
-        if isinstance(value.op, mem.View) and value.op.root is root.result:
-            yield value.op
+def _views_of(values: Sequence[Value]) -> list[mem.View]:
+    return [value.op for value in values if isinstance(value.op, mem.View)]
 
 
 def _peak_of_schedule(placed: Sequence[Placed], sizes: Sizes) -> Entry:

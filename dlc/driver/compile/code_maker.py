@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from dlc.codegen.engine.assemble import engine_image
 from dlc.codegen.kernels import (
+    KernelsInBackground,
     ObjectCache,
     Processor,
     assemble_ptx,
@@ -61,6 +62,8 @@ class CodeMaker:
     """The GPU for what is placed on one."""
     own: Mapping[str, str] = field(default_factory=dict[str, str])
     """LLVM texts in place of those of the kernels of these names."""
+    begun: KernelsInBackground | None = None
+    """The kernels for the processor, all of them, where they were begun as they were lowered."""
 
     def make(self, module: Module) -> Code:
         """The code of a module at loop level."""
@@ -82,8 +85,11 @@ class CodeMaker:
         return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu, one.roof)
 
     def _for_cpu(self, module: Module, processor: CpuTarget) -> Code:
-        texts = {**texts_of(module, loop.Func), **self.own}
-        image = compile_kernels(texts, processor, self.level, self.cache)
+        if self.begun is not None:
+            image = self.begun.image()
+        else:
+            texts = {**texts_of(module, loop.Func), **self.own}
+            image = compile_kernels(texts, processor, self.level, self.cache)
         if not image.code:  # all of it is on a GPU, and a section has bytes
             image = replace(image, code=b"\0")
         engine = engine_image()

@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dlc.codegen.kernels import KernelsInBackground
+from dlc.codegen.llvm.background import Background
 from dlc.dialects.limits import read_limits
 from dlc.driver.compile.build_artifact import Sources, build_artifact
-from dlc.driver.compile.cache import open_cache
+from dlc.driver.compile.cache import DiskCache, open_cache
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.compile_cache import key_of, recall, remember
 from dlc.driver.compile.copied_updates import copied_updates
@@ -19,6 +21,7 @@ from dlc.driver.compile.job import CompileJob, check_kept
 from dlc.driver.compile.kernel_check import check_kernels, own_texts, plans_of
 from dlc.driver.compile.memory_limit import check_bounded, kept_within
 from dlc.driver.compile.native_planner import machine_code
+from dlc.driver.compile.pipelines import Device
 from dlc.driver.compile.reproduce import reproducer
 from dlc.driver.compile.settings import Settings
 from dlc.driver.compile.verify_each import EachPass
@@ -39,11 +42,14 @@ from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.model import Model
 from dlc.runtime.system.gc_pause import without_collections
+from dlc.target.cpu import CpuTarget
 from dlc.text.ir.printer import print_module
 from dlc.version import VERSION
 
 Observer = Callable[[str, Op], None]
 
+MANY_OPERATIONS = 60
+"""Of a graph whose kernels are worth further processes."""
 MORE_RECOMPUTED = (0.25, 4.0)
 """Slowdowns by rematerialization that are tried, in order, under a memory limit."""
 
@@ -265,7 +271,36 @@ def _built(
     report: Report,
     after: Observer | None,
 ) -> Artifact:
-    """The artifact of a model: down to the graph, the plan and the loops, then machine code."""
+    """The artifact of a model."""
+    settings, cache = job.settings, open_cache()
+    target = settings.processor
+    if not isinstance(target, CpuTarget) or not _is_large(job):
+        return _lowered(job, interface, weights, report, after, cache, None)
+    with Background() as background:
+        begun = KernelsInBackground(target, settings.level, cache, background)
+        return _lowered(job, interface, weights, report, after, cache, begun)
+
+
+def _is_large(job: CompileJob) -> bool:
+    """Whether to compile kernels while others are lowered: a process takes as long as some kernels."""
+    return (
+        job.model.stage == "graph"
+        and job.device is Device.CPU
+        and not job.settings.kernels
+        and sum(1 for _ in job.model.module.walk()) >= MANY_OPERATIONS
+    )
+
+
+def _lowered(
+    job: CompileJob,
+    interface: tuple[manifest.Entry, ...],
+    weights: WeightsArgument,
+    report: Report,
+    after: Observer | None,
+    cache: DiskCache | None,
+    begun: KernelsInBackground | None,
+) -> Artifact:
+    """The same: down to the graph, the plan and the loops, then machine code."""
     model, settings = job.model, job.settings
     if model.stage == "graph":
         lower_to(job, "graph", after)
@@ -285,14 +320,14 @@ def _built(
         lower_to(job, "plan", after)
         sources = replace(sources, plan=print_module(model.module))
     plans = plans_of(model.module) if settings.kernels else {}
+    model.context.kernel_lowered = None if begun is None else begun.begin
     lower_to(job, "loop", after)
     sources = replace(sources, decisions=recorded(model.context.log))
     lowered = time.perf_counter()
-    cache = open_cache()
     own = own_texts(settings.kernels, model.module)
     if own:
         check_kernels(own, plans, model.module, settings.processor, settings.level)
-    code = CodeMaker(settings.processor, settings.level, cache, settings.gpu, own)
+    code = CodeMaker(settings.processor, settings.level, cache, settings.gpu, own, begun)
     artifact = _linked(model, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
     report.lowered = model

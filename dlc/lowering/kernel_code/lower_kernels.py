@@ -57,6 +57,7 @@ class _Functions:
 
     def __init__(self, module: Module, context: Context) -> None:
         self._module = module
+        self._tell = context.kernel_lowered
         self._tables: dict[type[Op], dict[type[Op], Expansion]] = {
             loop.Func: expansions_for(cpu_of(context.options)),
             simt.Func: expansions_for(THREAD),
@@ -81,6 +82,8 @@ class _Functions:
             self._names[key] = name
             _finish(function, name, self._tables[type(function)])
             Builder(self._module.body, op.location).place(function)
+            if self._tell is not None:
+                self._tell(function)
         return self._names[key]
 
 

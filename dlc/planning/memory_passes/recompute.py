@@ -21,7 +21,6 @@ from dlc.dialects.measured import measuring
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
-from dlc.planning.aliases import origin
 from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import Held, Timeline, updates_of
 from dlc.planning.memory_passes.recompute_in_loops import recompute_in_loops
@@ -256,7 +255,7 @@ class _Search:
             if len(recipe.steps) > MOST_STEPS:
                 return None
             for operand in op.operands:
-                source = origin(operand)
+                source = self.timeline.origin(operand)
                 if self.updated.get(source, at) < at:
                     return None
                 live = self._lifetime_before(source, at)
@@ -312,6 +311,7 @@ class _Writer:
 
     def __init__(self, timeline: Timeline, choices: Sequence[_Choice]) -> None:
         self.timeline = timeline
+        self._origin = timeline.origin
         self.choices = choices
         self.replacements: dict[Value, list[tuple[int, Value]]] = {}
         """For each value its recomputed copies in order, with the operation from which each is read."""
@@ -338,7 +338,9 @@ class _Writer:
             copied = {old.results[0]: new.results[0] for old, new in copies.items()}
             operands = [
                 self._through_views(
-                    value, copied.get(origin(value), self._current(origin(value), at)), user
+                    value,
+                    copied.get(self._origin(value), self._current(self._origin(value), at)),
+                    user,
                 )
                 for value in op.operands
             ]
@@ -354,8 +356,8 @@ class _Writer:
         return replacements[-1] if replacements else value
 
     def _redirect(self, op: Op, index: int) -> None:
-        current = [self._current(origin(value), index) for value in op.operands]
-        if any(new is not origin(old) for old, new in zip(op.operands, current, strict=True)):
+        current = [self._current(self._origin(value), index) for value in op.operands]
+        if any(new is not self._origin(old) for old, new in zip(op.operands, current, strict=True)):
             pairs = zip(op.operands, current, strict=True)
             op.set_operands([self._through_views(old, new, op) for old, new in pairs])
 

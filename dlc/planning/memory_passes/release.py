@@ -15,7 +15,7 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
-from dlc.planning.aliases import origin, readers
+from dlc.planning.aliases import readers
 from dlc.planning.liveness import Timeline, updates_of
 
 SMALL = 64
@@ -40,18 +40,28 @@ class _Release:
 
     def run(self) -> None:
         """Reorder the function."""
-        order: list[Op] = []
-        for op in self.timeline.ops:
-            position = len(order)
-            if self._may_move(op):
-                predecessors = set(self._predecessors(op))
-                while position and order[position - 1] not in predecessors:
-                    position -= 1
-            if position < len(order) and isinstance(op, kernel.Kernel):
-                self.log.did("run earlier", op, operations=len(order) - position)
-            order.insert(position, op)
-        for op in order:
-            self.block.move(op, None)
+        moved = [op for op in self.timeline.ops if self._may_move(op) and self._moves(op)]
+        position = {op: index for index, op in enumerate(self.block)}
+        for op in moved:
+            earlier = self.timeline.number[op] - position[op]
+            if earlier > 0 and isinstance(op, kernel.Kernel):
+                self.log.did("run earlier", op, operations=earlier)
+
+    def _moves(self, op: Op) -> bool:
+        """Move an operation up behind those that must come before it; whether it was elsewhere."""
+        last: Op | None = None
+        for each in set(self._predecessors(op)):
+            if (
+                each.parent is self.block
+                and each.is_before(op)
+                and (last is None or last.is_before(each))
+            ):
+                last = each
+        following = self.block.first if last is None else last.next
+        if following is op:
+            return False
+        self.block.move(op, following)
+        return True
 
     def _may_move(self, op: Op) -> bool:
         """Whether an operation frees more memory than it allocates, or updates an argument in place."""
@@ -65,7 +75,7 @@ class _Release:
             return not any(self._is_read_later(self.updates[value], op) for value in op.results)
         lifetimes, index = self.timeline.held, self.timeline.number[op]
         written_bytes = sum(lifetimes[value].bytes for value in op.results if value in lifetimes)
-        sources = {origin(value) for value in op.operands} & lifetimes.keys()
+        sources = {self.timeline.origin(value) for value in op.operands} & lifetimes.keys()
         return written_bytes < sum(
             lifetimes[value].bytes for value in sources if lifetimes[value].last == index
         )

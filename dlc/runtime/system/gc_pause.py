@@ -13,14 +13,36 @@ from contextlib import contextmanager
 
 __all__ = ["without_collections"]
 
+MANY = 200_000
+"""New objects that take a tenth of a second to traverse."""
+_uncollected: list[int] = []
+"""The numbers of objects that pauses have left to a later collection."""
+
 
 @contextmanager
 def without_collections() -> Generator[None]:
-    """Disable the cyclic garbage collector inside a `with` block."""
+    """Disable the cyclic garbage collector inside a `with` block.
+
+    Many new objects are not traversed at its end either, but before the next such block, or when Python
+    next collects the oldest objects: a process that compiles one model and ends never does.
+    """
     collecting = gc.isenabled()
+    if collecting and _uncollected:
+        _uncollected.clear()
+        gc.collect()
     gc.disable()
     try:
         yield
     finally:
         if collecting:
+            _leave_uncollected()
             gc.enable()
+
+
+def _leave_uncollected() -> None:
+    """Count many new objects among the oldest, unless the caller has frozen some: these would thaw."""
+    young, *_ = gc.get_count()
+    if young > MANY and gc.get_freeze_count() == 0:
+        gc.freeze()
+        gc.unfreeze()
+        _uncollected.append(young)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dlc
+from dlc.runtime.system import gc_pause
 from dlc.runtime.system.gc_pause import without_collections
 
 TEXT = "dlc 1\nexport fn f(x: f32) -> f32 = 2 * x\n"
@@ -30,6 +31,25 @@ def test_it_stays_as_it_was_where_it_rested_before() -> None:
         with without_collections():
             pass
         assert not gc.isenabled()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_many_new_objects_are_left_to_the_next_pause(
+    monkeypatch: pytest.MonkeyPatch, frozen: bool
+) -> None:
+    monkeypatch.setattr(gc_pause, "MANY", 1000)
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: int(frozen))
+    with without_collections():
+        kept: list[list[object]] = [[] for _ in range(5000)]
+    young = {id(each) for each in gc.get_objects(generation=0)}
+    assert {id(each) in young for each in kept} == {frozen}
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    for _ in range(2):
+        with without_collections():
+            pass
+    assert collected == ([] if frozen else [1])
+    gc.freeze()  # as it is while tests run
 
 
 def test_a_model_is_loaded_without_collections(tmp_path: Path) -> None:
