@@ -77,6 +77,11 @@ class GrowableDeviceBytes:
     def size(self) -> int:
         return 0 if self._block is None else self._block.size
 
+    @property
+    def address(self) -> int:
+        """Where it is; 0 if nothing was asked for yet."""
+        return 0 if self._block is None else self._block.address
+
     def of(self, size: int) -> int:
         """The address of at least `size` bytes; the old contents may be lost."""
         if self._block is None or size > self._block.size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -39,6 +39,8 @@ class TrainedWeights:
         self._tensors = {name: views.tensor(name) for name in views}
         self._there = None if driver is None else DeviceArray.copied(driver, self._block)
         self._is_stale = False
+        self._settle: Callable[[], None] | None = None
+        """Waits for the steps that were started."""
         self._lock = threading.Lock()
         self.passed: Mapping[str, Tensor] = self._passed()
         """The weights by name, as arguments of a step."""
@@ -71,9 +73,20 @@ class TrainedWeights:
         finally:
             self._lock.release()
 
-    def changed(self) -> None:
-        """Note that a step has updated the weights that it was passed."""
+    def changing(self, settle: Callable[[], None]) -> None:
+        """Note that a step is going to update the weights; `settle` waits for it and those before it.
+
+        Waits for steps of another trainer, which are in no order with it.
+        """
         self._is_stale = self._there is not None
+        if self._settle != settle:
+            self.settle()
+            self._settle = settle
+
+    def settle(self) -> None:
+        """Wait for the steps that were started."""
+        if self._settle is not None:
+            self._settle()
 
     @property
     def are_on_gpu(self) -> bool:
@@ -85,6 +98,7 @@ class TrainedWeights:
         """The current weights in the memory of the host."""
         if self._is_stale:
             assert self._there is not None
+            self.settle()
             self._block[:] = self._there.download()
             self._is_stale = False
         return self._block
@@ -134,6 +148,7 @@ class TrainedWeights:
 
     def replace(self, values: Mapping[str, Tensor]) -> None:
         """Replace weights by values of the same dtypes and shapes."""
+        self.settle()
         tensors = self.tensors
         for name, value in values.items():
             tensors[name].bits[...] = value.bits
