@@ -151,8 +151,7 @@ def few_calls(stub: Stub) -> None:
     """Of the driver: a call enters, launches, fetches failures, waits and leaves; a step uploads, too."""
     model = dlc.compile(text=LAYERS, target=GPU)
     x, y = (Tensor(rows(2, seed)).to("cuda") for seed in (0, 1))
-    for _ in range(3):
-        wanted = np.asarray(model.scaled(x, y))
+    wanted = [np.asarray(model.scaled(x, y)) for _ in range(3)][-1]
     before = stub["calls"]
     found = model.scaled(x, y)
     made = stub["calls"] - before
