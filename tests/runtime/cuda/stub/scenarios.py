@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.errors import CallError
+from dlc.errors import CallError, UsageError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.nvidia import OPENED, open_driver
 from dlc.runtime.gpu.entry import GpuEntryPoint
@@ -180,6 +180,22 @@ def steps_in_flight(stub: Stub) -> None:
     assert (one.steps, one.measure(x=x, y=y)) == (9, other.measure(x=x, y=y))
 
 
+def limited(stub: Stub) -> None:
+    """Memory is counted as the driver counts it, and refused beyond a limit before the driver is asked."""
+    gc.collect()
+    before, used = dlc.gpu_memory(), stub["used"]
+    dlc.limit_gpu_memory(before.in_use + 1000)
+    many = Tensor(rows(300000, 0))
+    fails(lambda: many.to("cuda"), "D0613", "limit_gpu_memory")
+    dlc.limit_gpu_memory(None)
+    held = many.to("cuda")
+    after = dlc.gpu_memory()
+    assert after.in_use - before.in_use == stub["used"] - used == held.nbytes
+    assert after.peak >= after.in_use
+    with pytest.raises(UsageError, match="D0901"):
+        dlc.limit_gpu_memory(-1)
+
+
 def full(stub: Stub) -> None:
     """A device without room says so, and works again when there is some."""
     model = dlc.compile(text=LAYERS, target=GPU)
@@ -224,6 +240,7 @@ SCENARIOS: list[Callable[[Stub], None]] = [
     training,
     few_calls,
     steps_in_flight,
+    limited,
     full,
     refused_ptx,
     third_kernel,
