@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from dlc.runtime.arrays.tensor import Tensor
+    from dlc.runtime.cuda.memory_limit import gpu_memory, limit_gpu_memory
     from dlc.runtime.cuda.pinned import pinned
     from dlc.runtime.data.buckets import buckets
     from dlc.runtime.model import Model, load
@@ -49,6 +50,8 @@ __all__ = [
     "compile",
     "from_jax",
     "from_torch",
+    "gpu_memory",
+    "limit_gpu_memory",
     "load",
     "pinned",
     "to_jax",
@@ -97,6 +100,8 @@ def _home(name: str) -> ModuleType:
             import dlc.runtime.training.trainer as home
         case "buckets":
             import dlc.runtime.data.buckets as home
+        case "gpu_memory" | "limit_gpu_memory":
+            import dlc.runtime.cuda.memory_limit as home
         case "pinned":
             import dlc.runtime.cuda.pinned as home
         case _:

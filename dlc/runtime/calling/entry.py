@@ -29,6 +29,7 @@ from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization, Specializations
+from dlc.runtime.calling.started import Binding
 from dlc.runtime.calling.status import call_error
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
@@ -374,6 +375,14 @@ class EntryPoint:
         """Request that all running calls end, with a CallError (D0809)."""
         for frame in list(self._running):
             frame.cancel()
+
+    def bind(self, bound: Mapping[int, Tensor]) -> Binding | None:
+        """It with arrays on a device bound to inputs, by index, as one handle.
+
+        None where that saves nothing: on a processor, or where a size is measured.
+        """
+        del bound
+        return None
 
     def prepared(
         self, shapes: Sequence[Shape], sizes: Mapping[str, int]

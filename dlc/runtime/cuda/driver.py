@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
+from dlc.runtime.cuda.memory_use import MemoryUse
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 
 Handle: TypeAlias = object
@@ -45,6 +46,8 @@ class Driver(Protocol):
     """A stream for work that belongs to no call."""
     free_blocks: dict[int, list[int]]
     """Addresses of free blocks of device memory, by size, for reuse."""
+    memory_use: MemoryUse
+    """How much of its memory this library has."""
     pinned_pool: PinnedPool
     """Free blocks of pinned memory, likewise."""
     supports_conditions: bool

@@ -18,9 +18,14 @@ class DeviceBytes:
     __slots__ = ("_driver", "address", "is_lent", "size")
 
     def __init__(self, driver: Driver, size: int) -> None:
-        """Raises CallError (D0613) if the device is out of memory."""
+        """Raises CallError (D0613) if the device is out of memory, or its limit is reached."""
         self._driver = driver
-        self.address = driver.allocate(size)
+        driver.memory_use.take(size)
+        try:
+            self.address = driver.allocate(size)
+        except BaseException:
+            driver.memory_use.give_back(size)
+            raise
         self.size = size
         self.is_lent = False
         """Whether another library has its address, and may still work on it when it is freed."""
@@ -38,6 +43,7 @@ class DeviceBytes:
         if self.is_lent:
             self._driver.synchronize_all()
         self._driver.free(self.address)
+        self._driver.memory_use.give_back(self.size)
 
 
 class SpareBytes(DeviceBytes):
@@ -76,6 +82,11 @@ class GrowableDeviceBytes:
     @property
     def size(self) -> int:
         return 0 if self._block is None else self._block.size
+
+    @property
+    def address(self) -> int:
+        """Where it is; 0 if nothing was asked for yet."""
+        return 0 if self._block is None else self._block.address
 
     def of(self, size: int) -> int:
         """The address of at least `size` bytes; the old contents may be lost."""

@@ -15,6 +15,7 @@ from typing import Self, cast
 from dlc.errors import CallError
 from dlc.runtime.cuda.bindings import AnyNode, Bindings, KernelNode, SourceGraph, Words
 from dlc.runtime.cuda.driver import ConditionKernels, Driver, Handle, Kernel, NoGpu
+from dlc.runtime.cuda.memory_use import MemoryUse
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 
 _NON_BLOCKING = 1
@@ -66,6 +67,7 @@ class _CudaDriver:
             raise NoGpu(f"GPU number {device}, and the last one here is number {count - 1}")
         self.number = device
         self.free_blocks: dict[int, list[int]] = {}
+        self.memory_use = MemoryUse()
         self.pinned_pool = PinnedPool(self.pin, self.unpin)
         (version,) = self._do("cuDriverGetVersion")
         self.supports_conditions = int(cast(int, version)) >= _WITH_CONDITIONS

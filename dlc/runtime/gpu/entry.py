@@ -8,13 +8,12 @@ an array of PyTorch, CuPy or JAX) it is used where it is, and what the call give
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError
-from dlc.runtime.abi import Root
 from dlc.runtime.arrays import device_dlpack, dlpack
 from dlc.runtime.arrays.dtypes import DTYPES, DType
 from dlc.runtime.arrays.tensor import Tensor
@@ -31,22 +30,34 @@ from dlc.runtime.calling.results import Out, Storage
 from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization
+from dlc.runtime.calling.started import Binding
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.gpu.bound import BoundCall, Called
 from dlc.runtime.gpu.code import Gpu
+from dlc.runtime.gpu.errors import KernelFailed
 from dlc.runtime.gpu.frame import CallTimes, GpuFrame
 from dlc.runtime.gpu.located import LaunchingEntryPoint
 from dlc.runtime.system.buffers import address
 
 Array = NDArray[np.generic]
 Placed: TypeAlias = "Array | DeviceArray"
-_INPUTS = Root.INPUTS.value
 _FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _HERE = object()
 """In place of arrays that results go into: new ones of the host."""
 _WRITABLE = 0x1 | 0x100 | 0x400
 """NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
+_NO_TIMES = CallTimes(0, 0, 0)
+
+
+class _Known(NamedTuple):
+    """The arguments of a call where they are, at sizes that were bound."""
+
+    inputs: list[Placed]
+    specialization: Specialization
+    on_device: bool
+    """Whether one of them is on the device."""
 
 
 class GpuEntryPoint(LaunchingEntryPoint):
@@ -66,14 +77,16 @@ class GpuEntryPoint(LaunchingEntryPoint):
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
-        given = (*args, *named.values(), *_members(out))
-        if not any(is_on_gpu(value) for value in given):
-            return super().__call__(*args, out=out, arena=arena, **named)
+        known = None if named else self._known(args)
+        if known is None or not known.on_device:
+            given = (*args, *named.values(), *_members(out))
+            if not any(is_on_gpu(value) for value in given):
+                return super().__call__(*args, out=out, arena=arena, **named)
         if arena is not None:
             raise self._refuse(
                 "arena= lends memory of the host, and this call works on a GPU", "D0817"
             )
-        outputs, specialization, _ = self._called(args, named, out)
+        outputs, specialization, _ = self._called(known, args, named, out)
         taken = {} if out is None else self._results.out_arrays(out)
         found = self._specializations.cut(outputs, specialization)
         shown = [taken.get(k, self._shown(k, array)) for k, array in enumerate(found)]
@@ -87,11 +100,13 @@ class GpuEntryPoint(LaunchingEntryPoint):
         """
         given = (*args, *named.values())
         out = None if any(is_on_gpu(value) for value in given) else _HERE
-        _, _, times = self._called(args, named, out, launches=launches)
+        known = None if named else self._known(args)
+        _, _, times = self._called(known, args, named, out, launches=launches)
         return times
 
     def _called(
         self,
+        known: _Known | None,
         args: Sequence[object],
         named: Mapping[str, object],
         out: object,
@@ -104,22 +119,60 @@ class GpuEntryPoint(LaunchingEntryPoint):
         """
         frame = self._frame()
         try:
-            known = None if named else self._known(args)
-            inputs, specialization = known or self._read(args, named, frame)
-            inputs = self._own(inputs)
+            inputs, specialization, _ = known or self._read(args, named, frame)
+            if self._updated:
+                inputs = self._own(inputs)
             outputs = self._outputs(inputs, specialization, out, frame)
             times = self._launch(frame, inputs, outputs, specialization, launches=launches)
         finally:
             self._give_back(frame)
         return outputs, specialization, times
 
+    # Bound arguments ------------------------------------------------------------------------------
+
+    def bind(self, bound: Mapping[int, Tensor]) -> Binding | None:
+        there = [isinstance(tensor.memory, DeviceArray) for tensor in bound.values()]
+        measured = any(dim.measured is not None for dim in self._entry.dims)
+        return BoundCall(self, bound) if there and all(there) and not measured else None
+
+    def close(self) -> None:
+        super().close()
+        for frame in list(self._running):
+            if isinstance(frame, GpuFrame):
+                frame.forget_ready()
+
+    def kinds(self) -> Sequence[tuple[DType, np.dtype[np.generic] | None]]:
+        return self._kinds
+
+    def updates(self) -> Sequence[int | None]:
+        return self._results.updates
+
+    def own_frame(self) -> GpuFrame:
+        frame = self._new_frame()
+        assert isinstance(frame, GpuFrame)
+        self._running.add(frame)
+        return frame
+
+    def call_in(self, frame: GpuFrame, args: Sequence[object]) -> Called:
+        known = self._known(args) or self._read(args, {}, frame)
+        inputs = self._own(known.inputs)
+        outputs = self._outputs(inputs, known.specialization, _HERE, frame)
+        self._launch(frame, inputs, outputs, known.specialization)
+        devices = [x.address if isinstance(x, DeviceArray) else 0 for x in (*inputs, *outputs)]
+        ready = frame.ready(known.specialization.sized, tuple(devices))
+        return Called(outputs, known.specialization.outputs, ready)
+
+    def number(self, output: int, array: Array) -> float:
+        return float(np.asarray(self._results.shown(output, array)))
+
     # Arguments ------------------------------------------------------------------------------------
 
-    def _known(self, args: Sequence[object]) -> tuple[list[Placed], Specialization] | None:
+    def _known(self, args: Sequence[object]) -> _Known | None:
         """The arguments where they fit as they are, at sizes that were seen before: the usual case."""
         if len(args) != len(self._kinds):
             return None
         inputs: list[Placed] = []
+        on_device = False
         for value, (kind, dtype) in zip(args, self._kinds, strict=True):
             if type(value) is Tensor and value.kind is kind:
                 array = value.memory
@@ -128,6 +181,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
                 if array.driver is not self._driver_here:
                     return None
                 inputs.append(array)
+                on_device = True
             elif type(value) is np.ndarray:
                 here = cast(Array, value)
                 if here.dtype is not dtype or here.flags.num & _FITS != _FITS:
@@ -136,16 +190,15 @@ class GpuEntryPoint(LaunchingEntryPoint):
             else:
                 return None
         specialization = self._specializations.known(tuple([array.shape for array in inputs]))
-        return None if specialization is None else (inputs, specialization)
+        return None if specialization is None else _Known(inputs, specialization, on_device)
 
-    def _read(
-        self, args: Sequence[object], named: Mapping[str, object], frame: GpuFrame
-    ) -> tuple[list[Placed], Specialization]:
+    def _read(self, args: Sequence[object], named: Mapping[str, object], frame: GpuFrame) -> _Known:
         """The longer way to the same: names, defaults, other libraries, new sizes, mistakes."""
         values, sizes = self._reader.sorted(args, named)
         pairs = zip(self.inputs, values, strict=True)
         inputs = [self._input(item, value, frame.stream) for item, value in pairs]
-        return inputs, self._bound([array.shape for array in inputs], sizes)
+        specialization = self._bound([array.shape for array in inputs], sizes)
+        return _Known(inputs, specialization, any(isinstance(x, DeviceArray) for x in inputs))
 
     def _input(self, item: Input, value: object, stream: int) -> Placed:
         """An argument where it is, with its dtype checked. Raises CallError (D0802, D0820)."""
@@ -189,8 +242,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
                 if item.name in self._inouts:
                     check_changeable(array, item, self.name)
                 found[place] = array.copy()
-        if self._updated:
-            self._check_separate(found)
+        self._check_separate(found)
         return found
 
     def _check_separate(self, inputs: Sequence[Placed]) -> None:
@@ -296,20 +348,20 @@ class GpuEntryPoint(LaunchingEntryPoint):
         launches: int = 0,
     ) -> CallTimes:
         """The call itself. Raises CallError with the line of the model that failed."""
-        roots, root = frame.roots, _INPUTS
-        resident: list[bool] = []
+        devices: list[int] = []
+        hosts: list[int] = []
         for array in (*inputs, *outputs):
             there = isinstance(array, DeviceArray)
-            roots[root] = array.address if there else address(array)
-            resident.append(there)
-            root += 1
-        frame.resident = resident
-        times = CallTimes(0, 0, 0)
-        with self._located():
+            devices.append(array.address if there else 0)
+            hosts.append(0 if there else address(array))
+        times, sized = _NO_TIMES, specialization.sized
+        try:
             if launches:
-                status, times = frame.run_timed(specialization.sized, launches)
+                status, times = frame.run_timed(sized, tuple(devices), hosts, launches)
             else:
-                status = frame.run(specialization.sized)
+                status = frame.run_placed(sized, tuple(devices), hosts)
+        except KernelFailed as failed:
+            raise self.at_line(failed) from failed
         if status:
             raise self.failure(frame.status_words())
         return times

@@ -24,6 +24,7 @@ from dlc.runtime.cuda.pinned import LARGE, GrowablePinnedBytes
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import SUCCESS, call_outcome, with_wait_hint
+from dlc.runtime.gpu.ready import MOST, Copies, HostArray, ReadyCall
 from dlc.runtime.gpu.steps import StepTable
 from dlc.runtime.gpu.walker import Walker
 from dlc.runtime.system.buffers import Bytes
@@ -61,7 +62,7 @@ class GpuFrame:
     ) -> None:
         """`weights` are on the device; `tensors` counts inputs and outputs."""
         self._gpu = gpu
-        self._driver = driver = gpu.driver
+        self.driver = self._driver = driver = gpu.driver
         self._steps = StepTable(program, Root.INPUTS + tensors)
         self._inputs = inputs
         self._weights = weights
@@ -78,6 +79,10 @@ class GpuFrame:
         self._clean = 0
         """The address of the faults, if they are known to be zero."""
         self._status = SUCCESS
+        self.generation = 0
+        """How often its memory has moved: calls that were ready before are no longer."""
+        self._own: list[int] = []
+        """The addresses of the memory that the calls that are ready use."""
         self._overwritten: list[tuple[int, int, int]] = []
         """Arrays of the caller that inputs and results share: host, device and bytes of each."""
         self._events: list[Handle] = []
@@ -85,9 +90,11 @@ class GpuFrame:
         """How often a call runs the program."""
         # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
-        self._all_on_host = (False,) * tensors
-        self.resident: Sequence[bool] = self._all_on_host
-        """Which of them lie on the device."""
+        self._all_on_host = (0,) * tensors
+        self._devices: Sequence[int] = self._all_on_host
+        """The addresses of inputs and outputs that lie on the device; 0 for the others."""
+        self._hosts: Sequence[int] = self._all_on_host
+        """The addresses of those in host memory."""
 
     @property
     def room(self) -> int:
@@ -106,20 +113,63 @@ class GpuFrame:
                 code="D0817",
                 help="leave it out",
             )
+        return self.run_placed(sized, self._all_on_host, self.roots[Root.INPUTS :])
+
+    def run_placed(
+        self, sized: SizedProgram, devices: tuple[int, ...], hosts: Sequence[int]
+    ) -> int:
+        """Run the program at these sizes; returns its status.
+
+        Each input and output is at an address in `devices`, or in `hosts` where that is 0. Raises as
+        `run` does, but takes no arena.
+        """
         with self._driver:
+            ready = self.ready(sized, devices)
+            if ready is not None:
+                return self._run_ready(ready, hosts)
+            self._devices, self._hosts = devices, hosts
             return self._run(sized)
+
+    def ready(self, sized: SizedProgram, devices: tuple[int, ...]) -> ReadyCall | None:
+        """The call at these sizes with arrays at these addresses, if it was made before; else None."""
+        if self._events or self._walker.is_cancelled:
+            return None
+        return self._walker.ready(sized).get(devices)
+
+    def _run_ready(self, ready: ReadyCall, hosts: Sequence[int]) -> int:
+        pinned = self._pinned.address
+        try:
+            self.clear_faults(ready.faults_at)
+            ready.start(pinned, hosts)
+            self._walker.wait()
+        except BaseException:
+            self.abandon()
+            raise
+        faults = ready.faults(pinned)
+        if faults is None:
+            ready.hand_over(pinned, hosts)
+            self._status = SUCCESS
+        else:
+            self._status = self.outcome(faults)
+        return self._status[CallWord.STATUS]
 
     def _run(self, sized: SizedProgram) -> int:
         layout = self._layout(sized)
-        roots = self._roots(sized, layout)
+        try:
+            roots = self._roots(sized, layout)
+        except BaseException:
+            self.forget_ready()  # some memory may have been freed
+            raise
         try:
             by_host = self._work(sized, layout, roots)
         except BaseException:
-            self._abandon()
+            self.abandon()
             raise
-        self._status = self._outcome(layout, by_host)
+        faults = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
+        self._status = self.outcome(faults, by_host)
         if self._status[CallWord.STATUS] == Status.OK:
             self._hand_over(sized, layout, roots)
+            self._note_ready(sized, layout, roots)
         return self._status[CallWord.STATUS]
 
     def _work(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> list[int] | None:
@@ -136,7 +186,15 @@ class GpuFrame:
         self._walker.wait()
         return by_host
 
-    def _abandon(self) -> None:
+    def wait(self, event: Handle | None = None) -> None:
+        """Wait until an event, or all that was launched, is done."""
+        if event is None:
+            self._walker.wait()
+        else:
+            with with_wait_hint():
+                self._driver.synchronize_event(event)
+
+    def abandon(self) -> None:
         """Wait for the work in flight, whose memory will be reused. Its faults belong to no call."""
         self._clean = 0
         with suppress(CallError):  # the first failure is reported
@@ -163,31 +221,36 @@ class GpuFrame:
         roots = [arena, weights.weights, weights.sources, scratch, self._gpu.constants]
         device_address: dict[int, int] = {}
         for index, size in enumerate(sized.tensors):
-            host = self.roots[Root.INPUTS + index]
+            host, device = self._hosts[index], self._devices[index]
             offset = layout.offsets[index]
-            if self.resident[index]:
-                device = host
+            if device:
+                pass  # it is used where it is
             elif host in device_address:
                 device = device_address[host]
             elif offset is None:
                 device = self._large[index].of(size)
             else:
                 device = base + offset
-            if size:
+            if size and host:
                 device_address[host] = device
             roots.append(device)
+        self._forget_moved(roots)
         faults = base + layout.inputs
-        if self._clean != faults:
-            self._driver.memset_zero(faults, self._steps.fault_bytes, self.stream)
-            self._clean = faults
+        self.clear_faults(faults)
         return [*roots, faults]
+
+    def clear_faults(self, address: int) -> None:
+        """Let the faults at an address be zero, if it is not known that they are."""
+        if self._clean != address:
+            self._driver.memset_zero(address, self._steps.fault_bytes, self.stream)
+            self._clean = address
 
     def _upload(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
         end = 0
         for index in range(self._inputs):
-            host, size = self.roots[Root.INPUTS + index], sized.tensors[index]
+            host, size = self._hosts[index], sized.tensors[index]
             offset = layout.offsets[index]
-            if self.resident[index] or not size:
+            if self._devices[index] or not size:
                 continue
             if offset is None:
                 self._staging.upload(roots[Root.INPUTS + index], host, size)
@@ -208,8 +271,8 @@ class GpuFrame:
         self._overwritten.clear()
         for index in range(self._inputs, len(sized.tensors)):
             device, size = roots[Root.INPUTS + index], sized.tensors[index]
-            offset, host = layout.offsets[index], self.roots[Root.INPUTS + index]
-            if self.resident[index] or not size:
+            offset, host = layout.offsets[index], self._hosts[index]
+            if self._devices[index] or not size:
                 continue
             if offset is not None and self._is_in_block(offset, device, layout, roots):
                 end = offset + size
@@ -227,8 +290,59 @@ class GpuFrame:
             for host, device, size in copies:
                 self._staging.download(host, device, size)
 
+    def _note_ready(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
+        """Keep the call ready for the next one like it, if one graph is all of it."""
+        graph = self._walker.whole_graph(sized)
+        copies = self._copies(sized, layout, roots)
+        if graph is None or copies is None:
+            return
+        known = self._walker.ready(sized)
+        if len(known) >= MOST:
+            known.clear()
+        known[tuple(self._devices)] = ReadyCall(
+            self._driver, self.stream, self._staging, graph, roots, copies, self._no_faults
+        )
+
+    def _copies(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> Copies | None:
+        """What the next call like this one copies; None for results that are copied separately.
+
+        Also where two arrays of the host were the same one: in the next call they may be two.
+        """
+        sizes = enumerate(sized.tensors)
+        own = [k for k, size in sizes if size and not self._devices[k]]
+        if len({self._hosts[k] for k in own}) < len(own):
+            return None
+        inputs, large, outputs = list[HostArray](), list[HostArray](), list[HostArray]()
+        for k in own:
+            offset, size = layout.offsets[k], sized.tensors[k]
+            if offset is not None:
+                (inputs if k < self._inputs else outputs).append(HostArray(k, offset, size))
+            elif k < self._inputs:
+                large.append(HostArray(k, roots[Root.INPUTS + k], size))
+            else:
+                return None
+        uploaded = max((place + size for _, place, size in inputs), default=0)
+        ends = (place + size for _, place, size in outputs)
+        end = max(ends, default=layout.inputs + self._steps.fault_bytes)
+        base = roots[-1] - layout.inputs
+        return Copies(inputs, large, outputs, base, uploaded, layout.inputs, end - layout.inputs)
+
+    def _forget_moved(self, roots: Sequence[int]) -> None:
+        """Drop the calls that are ready if memory of the frame lies elsewhere than it did for them."""
+        large = [each.address for each in self._large]
+        own = [*roots[: Root.INPUTS], self._block.address, *large]
+        if own != self._own:
+            self.forget_ready()
+            self._own = own
+
+    def forget_ready(self) -> None:
+        """Drop the calls that are ready."""
+        self._walker.forget_ready()
+        self.generation += 1
+        self._own = []
+
     def _input_addresses(self) -> set[int]:
-        return {self.roots[Root.INPUTS + index] for index in range(self._inputs)}
+        return {self._hosts[index] for index in range(self._inputs)}
 
     def _is_in_block(self, offset: int, device: int, layout: Layout, roots: Sequence[int]) -> bool:
         """Whether an output lies at its offset in the block, and does not overwrite an input."""
@@ -239,18 +353,17 @@ class GpuFrame:
         for index in range(self._inputs, len(sized.tensors)):
             device, size = roots[Root.INPUTS + index], sized.tensors[index]
             offset = layout.offsets[index]
-            if offset is None or self.resident[index] or not size:
+            if offset is None or self._devices[index] or not size:
                 continue
             if self._is_in_block(offset, device, layout, roots):
-                host = self.roots[Root.INPUTS + index]
+                host = self._hosts[index]
                 ctypes.memmove(host, self._pinned.address + offset, size)
         if self._overwritten:
             self._to_host(self._overwritten)
             self._walker.wait()
 
-    def _outcome(self, layout: Layout, by_host: list[int] | None) -> list[int]:
+    def outcome(self, faults: bytes, by_host: list[int] | None = None) -> list[int]:
         """The first failure in program order: what ended the walk, or a fault of a kernel."""
-        faults = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
         if faults == self._no_faults:
             return by_host or SUCCESS
         self._clean = 0
@@ -258,13 +371,19 @@ class GpuFrame:
 
     # Times and the rest of the interface ----------------------------------------------------------
 
-    def run_timed(self, sized: SizedProgram, launches: int = 1) -> tuple[int, CallTimes]:
-        """`run`, with the times of its parts; the program runs so many times in a row."""
+    def run_timed(
+        self,
+        sized: SizedProgram,
+        devices: tuple[int, ...],
+        hosts: Sequence[int],
+        launches: int = 1,
+    ) -> tuple[int, CallTimes]:
+        """`run_placed`, with the times of its parts; the program runs so many times in a row."""
         self._events = [self._driver.create_event() for _ in range(4)]
         self._launches = launches
         try:
             with self._driver as driver:
-                status = self.run(sized)
+                status = self.run_placed(sized, devices, hosts)
                 pairs = zip(self._events, self._events[1:], strict=False)
                 return status, CallTimes(*[driver.elapsed_ms(*pair) for pair in pairs])
         finally:
@@ -293,9 +412,8 @@ class GpuFrame:
         self._walker.cancel()
 
     def reset(self) -> None:
-        """Forget a request to cancel, and which arrays lay on the device."""
+        """Forget a request to cancel."""
         self._walker.reset()
-        self.resident = self._all_on_host
 
     def __del__(self) -> None:
         if hasattr(self, "_walker"):  # else it has no stream yet

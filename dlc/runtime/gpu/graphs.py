@@ -41,7 +41,7 @@ class Graph:
         self._driver = driver
         self._graph = graph
         self._nodes = nodes
-        self._roots = list(roots)
+        self._roots: Sequence[int] = roots
         self._users: dict[int, list[int]] = {}
         """The indices of the nodes that take an address in each root."""
         for index, kernel_node in enumerate(nodes):
@@ -49,15 +49,15 @@ class Graph:
                 self._users.setdefault(root, []).append(index)
 
     def launch(self, roots: Sequence[int], stream: int) -> None:
-        """Launch it with these addresses of roots."""
-        if self._roots != roots:
+        """Launch it with these addresses of roots, which stay as they are."""
+        if self._roots is not roots and self._roots != roots:
             moved = [root for root, base in enumerate(roots) if base != self._roots[root]]
             self._roots = [_NOWHERE] * len(roots)  # until every node has been updated
             for index in sorted({user for root in moved for user in self._users.get(root, ())}):
                 node, kernel, tiles, words = self._nodes[index]
                 arguments = at_roots(words, roots)
                 self._driver.set_kernel_arguments(self._graph, node, kernel, tiles, arguments)
-            self._roots = list(roots)
+            self._roots = roots
         self._driver.launch_graph(self._graph, stream)
 
     def __del__(self) -> None:

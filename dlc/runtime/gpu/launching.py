@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlc.errors import CallError
 from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.gpu.errors import attributed_to, waits_for_each_kernel
 from dlc.runtime.gpu.graphs import Graph, GraphMaker, at_roots
+from dlc.runtime.gpu.ready import ReadyCall
 from dlc.runtime.gpu.walk import Launch, Segment
 
 MAX_KEPT = 8
@@ -42,10 +43,15 @@ class SizeSegments:
     """By `StepTable.key`."""
     whole: CachedSegment | None = None
     """The segment that is the whole program, if there is one."""
+    ready: dict[tuple[int, ...], ReadyCall] = field(
+        default_factory=dict[tuple[int, ...], ReadyCall]
+    )
+    """By the addresses of the arrays on the device, the calls that launch that segment as a graph."""
 
     def forget(self) -> None:
         """Drop the segments."""
         self.segments.clear()
+        self.ready.clear()
         self.whole = None
 
 
@@ -66,6 +72,11 @@ class SegmentCache:
         else:
             self._at_sizes.move_to_end(id(sized))
         return segments
+
+    def forget_ready(self) -> None:
+        """Drop the calls that are ready, at all sizes."""
+        for segments in self._at_sizes.values():
+            segments.ready.clear()
 
     def forget(self) -> None:
         """Drop all segments."""

@@ -51,5 +51,9 @@ class LaunchingEntryPoint(EntryPoint):
         try:
             yield
         except KernelFailed as failed:
-            op = self._program.program.ops[failed.op]
-            raise located_error(failed, self.name, op, self._needed_runner().texts) from failed
+            raise self.at_line(failed) from failed
+
+    def at_line(self, failed: KernelFailed) -> CallError:
+        """The error of a kernel that has failed, with its line of the model."""
+        op = self._program.program.ops[failed.op]
+        return located_error(failed, self.name, op, self._needed_runner().texts)

@@ -16,6 +16,7 @@ from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.pinned import PinnedBytes
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import outcome_words, with_wait_hint
+from dlc.runtime.gpu.graphs import Graph
 from dlc.runtime.gpu.launching import (
     MAX_SEGMENTS,
     CachedSegment,
@@ -23,6 +24,7 @@ from dlc.runtime.gpu.launching import (
     SegmentCache,
     SizeSegments,
 )
+from dlc.runtime.gpu.ready import ReadyCall
 from dlc.runtime.gpu.steps import IMMEDIATE, EndWord, StepTable
 from dlc.runtime.gpu.walk import Walk
 
@@ -69,6 +71,24 @@ class Walker:
             return self._walk(cache, walk, roots)
         except _Ended:
             return None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the running call was asked to end."""
+        return self._cancelled
+
+    def ready(self, sized: SizedProgram) -> dict[tuple[int, ...], ReadyCall]:
+        """The calls at these sizes that are ready, by the addresses of arrays on the device."""
+        return self._cache.of(sized).ready
+
+    def forget_ready(self) -> None:
+        """Drop the calls that are ready, at all sizes."""
+        self._cache.forget_ready()
+
+    def whole_graph(self, sized: SizedProgram) -> Graph | None:
+        """The graph that is the whole program at these sizes, if there is one."""
+        whole = self._cache.of(sized).whole
+        return None if whole is None else whole.graph
 
     def _walk(self, cache: SizeSegments, walk: Walk, roots: Sequence[int]) -> list[int] | None:
         pc = 0

@@ -14,6 +14,7 @@ from dlc.runtime.arrays.dtypes import BF16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.started import Done, Started
 from dlc.runtime.data import Batch
 from dlc.runtime.model import Model
 from dlc.runtime.training.rank_parts import batch_part
@@ -68,6 +69,9 @@ class StepCall:
         updates = {output.updates for output in entry.outputs if output.updates}
         self.outputs = [output.name for output in entry.outputs if not output.updates]
         assert updates <= set(weights), "only weights are updated"
+        places = {item.name: index for index, item in enumerate(entry.inputs)}
+        bound = {places[name]: weights[name] for name in weights if name in places}
+        self._binding = None if share is not None else entry.bind(bound)
 
     def of_rank(self, examples: int) -> tuple[EntryPoint, int]:
         """The function that takes this rank's part of so many examples, and the number of parts."""
@@ -80,19 +84,33 @@ class StepCall:
         """The inputs of this function in a batch, which has those of both functions."""
         return {item.name: batch[item.name] for item in self.batch_inputs}
 
-    def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> list[float]:
+    def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> Sequence[float]:
         """The outputs that do not update weights, as numbers."""
+        return self.start(batch, extra, wait=True).numbers()
+
+    def start(
+        self, batch: Mapping[str, object], extra: Mapping[str, Array], *, wait: bool
+    ) -> Started:
+        """Begin a call; where weights are on a GPU and `wait` is false, it may not be over."""
         self._refuse_unknown(batch)
         entry = self.entry
         if self._share is not None and (rows := self._share.of(batch)) is not None:
             entry, batch = self._share.entry, rows
+        given = [self._argument(item, batch, extra) for _, item in self._unbound]
+        if self._binding is not None:
+            return self._binding.start(given, wait=wait)
         arguments = self._arguments.copy()
-        for index, item in self._unbound:
-            arguments[index] = self._argument(item, batch, extra)
+        for (index, _), value in zip(self._unbound, given, strict=True):
+            arguments[index] = value
         returned = entry(*arguments)
         results = cast("Sequence[Array]", returned if isinstance(returned, tuple) else (returned,))
         outputs = zip(self.entry.outputs, results, strict=True)
-        return [float(np.asarray(value)) for output, value in outputs if not output.updates]
+        return Done([float(np.asarray(value)) for output, value in outputs if not output.updates])
+
+    def settle(self) -> None:
+        """Wait until all calls are over. How each ended is told by what `start` gave."""
+        if self._binding is not None:
+            self._binding.settle()
 
     def _argument(
         self, item: Input, batch: Mapping[str, object], extra: Mapping[str, Array]

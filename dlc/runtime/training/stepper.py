@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from dlc.runtime.system.buffers import Bytes, aligned_bytes
 from dlc.runtime.training.epoch_sums import WEIGHT, EpochSums
 from dlc.runtime.training.history import History
 from dlc.runtime.training.plateau import rate_after
+from dlc.runtime.training.started_step import StartedStep
 from dlc.runtime.training.step_call import StepCall, share_of
 from dlc.runtime.training.trained_artifact import progress_of, training_of
 from dlc.runtime.training.trained_weights import TrainedWeights
@@ -43,15 +45,16 @@ class Stepper:
         )
         self.pulse: OwnPulse | None = None
         """Where this rank says how far it has come, if others watch it."""
+        self._settle = self._step.settle
         self._before: Bytes | None = None
         self._last: dict[str, object] = {}
         self._state = TrainingState.of(progress_of(artifact))
         self.total_steps: int | None = None
         """Number of steps of the whole training, which schedules may read. `fit` sets it if it is known."""
         self.parts: dict[str, float] = {}
-        """The further numbers of the loss in the last step, by name."""
+        """The further numbers of the loss in the last step that was waited for, by name."""
         self.skipped = False
-        """Whether the last step changed nothing but a dynamic loss scale, which was too large."""
+        """Whether that step changed nothing but a dynamic loss scale, which was too large."""
 
     @property
     def seed(self) -> int:
@@ -78,20 +81,41 @@ class Stepper:
         """The loss and the metrics after each finished epoch."""
         return self._state.history
 
+    # A checker takes `step(**batch)` of a mapping to arrays for the second form.
+    @overload
+    def step(  # pyright: ignore[reportOverlappingOverload]
+        self, *, wait: Literal[False], **batch: object
+    ) -> StartedStep: ...
+
+    @overload
+    def step(self, *, wait: object = True, **batch: object) -> float: ...
+
     @memory_needed()
-    def step(self, **batch: object) -> float:
+    def step(self, *, wait: object = True, **batch: object) -> float | StartedStep:
         """Make one step with a batch and return its loss.
 
         A loss that is NaN or infinite is returned like any other, and the weights are those of that step:
-        look at it, and go on from a checkpoint. A step that raises has changed nothing.
+        look at it, and go on from a checkpoint. A step that raises has changed nothing, but for weights in
+        the memory of a GPU.
+
+        On a GPU `wait=False` starts it and returns a `StartedStep`, whose `loss()` waits; the next steps
+        come after it, and whatever reads the weights waits. Up to four are in flight. Arrays in pinned
+        memory, or on the GPU, must stay as they are until then. If one fails, so do those that were started
+        after it. On a processor the step is over when this returns. An array called `wait` is an input.
 
         Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate reads
         `total_steps`, which is not set.
         """
+        if not isinstance(wait, bool):
+            batch["wait"] = wait
         with self._weights.alone():
-            return self._stepped(batch)
+            started = self._started(batch, wait=wait is not False)
+        return started if wait is False else started.loss()
 
     def _stepped(self, batch: Mapping[str, object]) -> float:
+        return self._started(batch, wait=True).loss()
+
+    def _started(self, batch: Mapping[str, object], *, wait: bool) -> StartedStep:
         seed = np.array(self._state.seed_of_step(), np.uint64)
         extra: dict[str, Array] = {NUMBER: np.array(self.steps, np.int32), SEED: seed}
         if TOTAL in self._step.names:
@@ -101,14 +125,21 @@ class Stepper:
         if self._before is not None:
             self._before[:] = self._weights.block
             self._last = {**batch, **extra}
-        self._weights.changed()  # also where it fails
+        self._weights.changing(self._settle)  # also where it fails
         with self._pulsing():
-            loss, *parts = self._step(batch, extra)
-        self.skipped = self._facts.skips and parts.pop() > 0
-        self.parts = dict(zip(self._facts.parts, parts, strict=True))
+            started = self._step.start(batch, extra, wait=wait)
+            if wait:
+                started.numbers()  # raises if it has failed, before it is counted
         self._state.steps += 1
         if self.pulse is not None:
             self.pulse.finish_step(self.steps)
+        return StartedStep(started, self._ended)
+
+    def _ended(self, numbers: Sequence[float]) -> float:
+        """Take what a step gave, as it is waited for; returns its loss."""
+        loss, *parts = numbers
+        self.skipped = self._facts.skips and parts.pop() > 0
+        self.parts = dict(zip(self._facts.parts, parts, strict=True))
         return loss
 
     def _pulsing(self) -> AbstractContextManager[None]:
@@ -148,8 +179,9 @@ class Stepper:
         with self._weights.alone():
             return dict(zip(self._evaluate.outputs, self._evaluated(batch), strict=True))
 
-    def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> list[float]:
+    def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> Sequence[float]:
         """The loss and the metrics of one batch; `number` counts those of a measurement."""
+        self._weights.settle()
         seed = np.array(self._state.seed_of_measurement(number), np.uint64)
         with self._pulsing():
             return self._evaluate(batch, {SEED: seed})

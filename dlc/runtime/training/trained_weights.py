@@ -7,7 +7,7 @@ A rank of a mesh may have a part of a weight only: then `table`, `block` and `te
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 
@@ -51,6 +51,8 @@ class TrainedWeights:
             self._fill(artifact)
         self._there = None if driver is None else DeviceArray.copied(driver, self._block)
         self._is_stale = False
+        self._settle: Callable[[], None] | None = None
+        """Waits for the steps that were started."""
         self._lock = threading.Lock()
         self.passed: Mapping[str, Tensor] = self._passed()
         """The weights by name, as arguments of a step."""
@@ -81,9 +83,20 @@ class TrainedWeights:
         finally:
             self._lock.release()
 
-    def changed(self) -> None:
-        """Note that a step has updated the weights that it was passed."""
+    def changing(self, settle: Callable[[], None]) -> None:
+        """Note that a step is going to update the weights; `settle` waits for it and those before it.
+
+        Waits for steps of another trainer, which are in no order with it.
+        """
         self._is_stale = self._there is not None
+        if self._settle != settle:
+            self.settle()
+            self._settle = settle
+
+    def settle(self) -> None:
+        """Wait for the steps that were started."""
+        if self._settle is not None:
+            self._settle()
 
     @property
     def are_on_gpu(self) -> bool:
@@ -95,6 +108,7 @@ class TrainedWeights:
         """The current weights in the memory of the host."""
         if self._is_stale:
             assert self._there is not None
+            self.settle()
             self._block[:] = self._there.download()
             self._is_stale = False
         return self._block
@@ -137,6 +151,7 @@ class TrainedWeights:
 
     def replace(self, values: Mapping[str, Tensor]) -> None:
         """Replace weights by values of the same dtypes, and of the shapes of the whole weights."""
+        self.settle()
         tensors = self.tensors
         for name, value in values.items():
             tensors[name].bits[...] = self.parts.of(name, value.bits)

@@ -27,6 +27,7 @@ from dlc.evaluation.gpu.warps import Launch
 from dlc.ir.core import Op
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import ConditionKernels, Driver, Handle, Kernel, NoGpu
+from dlc.runtime.cuda.memory_use import MemoryUse
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 from dlc.runtime.gpu.conditions import PTX
 from dlc.runtime.system.buffers import address
@@ -178,6 +179,7 @@ class FakeGpu:
         self._numbers = count(1 + number * MOST_STREAMS)
         self.shared_stream = self.create_stream()
         self.free_blocks: dict[int, list[int]] = {}
+        self.memory_use = MemoryUse()
         self.pinned_pool = PinnedPool(self.pin, self.unpin)
         self.pins = True
         """Whether the system has more memory to pin."""

@@ -12,7 +12,7 @@ import pytest
 
 import dlc
 from dlc.cli import main
-from dlc.errors import Unsupported
+from dlc.errors import CallError, Unsupported
 from dlc.runtime.training.trainer import Trainer
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
@@ -73,6 +73,23 @@ train Net {
 """
 
 
+WORDS = """\
+dlc 1
+dim B = 1..8
+module Words {
+  param table: f32[4, 2] = normal(1)
+  fn at(ids: i32[B]) -> f32[B, 2] = table[ids]
+}
+train Words {
+  data = npz("words.npz", ids="ids")
+  loss(ids: i32[B]) = mean(at(ids) ** 2)
+  optimizer = sgd(lr=0.01)
+  batch = 2
+  epochs = 1
+}
+"""
+
+
 def test_weights_that_are_updated_by_one_launch_are_the_same(folder: Path, fake: FakeGpu) -> None:
     (folder / "layers.dlm").write_text(LAYERS, encoding="utf-8")
     batch = {"x": np.eye(3, dtype=np.float32), "y": np.ones(3, np.float32)}
@@ -101,6 +118,45 @@ def test_weights_stay_on_the_device_between_steps(
     after = np.array(trainer.weights["w"])
     assert not np.array_equal(before, after)
     np.testing.assert_array_equal(after, np.array(trainer.weights["w"]))
+
+
+def test_steps_can_be_started_before_those_before_are_over(folder: Path, fake: FakeGpu) -> None:
+    batch = {"x": np.eye(3, dtype=np.float32), "y": np.ones(3, np.float32)}
+    one, other = (dlc.trainer(folder / "line.dlm", target="cuda") for _ in range(2))
+    for trainer in (one, other):
+        for _ in range(3):
+            trainer.step(**batch)
+    fake.done.clear()
+    started = [one.step(wait=False, **batch) for _ in range(3)]
+    assert not fake.done
+    assert [each.loss() for each in started] == [other.step(**batch) for _ in range(3)]
+    one.step(wait=False, **batch)
+    other.step(**batch)
+    np.testing.assert_array_equal(np.array(one.weights["w"]), np.array(other.weights["w"]))
+    assert one.steps == other.steps == 7
+
+
+def test_a_step_that_fails_in_flight_is_told_where_it_is_waited_for(
+    folder: Path, fake: FakeGpu
+) -> None:
+    (folder / "words.dlm").write_text(WORDS, encoding="utf-8")
+    trainer = dlc.trainer(folder / "words.dlm", target="cuda")
+    good, bad = {"ids": np.array([1, 2], np.int32)}, {"ids": np.array([1, 9], np.int32)}
+    for _ in range(3):
+        trainer.step(**good)
+    first, second, third = (trainer.step(wait=False, **each) for each in (good, bad, good))
+    assert np.isfinite(float(first))
+    for each in (second, third):
+        with pytest.raises(CallError, match="D0807"):
+            each.loss()
+    assert np.isfinite(trainer.step(**good))
+
+
+def test_on_a_processor_a_started_step_is_over(folder: Path) -> None:
+    processor = dlc.trainer(folder / "line.dlm")
+    batch = {"x": np.eye(3, dtype=np.float32), "y": np.ones(3, np.float32)}
+    started = processor.step(wait=False, **batch)
+    assert started.loss() == float(started) == dlc.trainer(folder / "line.dlm").step(**batch)
 
 
 def test_a_checkpoint_goes_on_where_it_was(folder: Path, fake: FakeGpu, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.errors import CallError
+from dlc.errors import CallError, UsageError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.nvidia import OPENED, open_driver
 from dlc.runtime.gpu.entry import GpuEntryPoint
@@ -147,6 +147,55 @@ def training(stub: Stub) -> None:
     close(found[0].weights["w"], wanted[0].weights["w"])
 
 
+def few_calls(stub: Stub) -> None:
+    """Of the driver: a call enters, launches, fetches failures, waits and leaves; a step uploads, too."""
+    model = dlc.compile(text=LAYERS, target=GPU)
+    x, y = (Tensor(rows(2, seed)).to("cuda") for seed in (0, 1))
+    wanted = [np.asarray(model.scaled(x, y)) for _ in range(3)][-1]
+    before = stub["calls"]
+    found = model.scaled(x, y)
+    made = stub["calls"] - before
+    close(found, wanted)
+    assert made == 5
+    trainer = dlc.trainer(LINE, weights="init:1", target=GPU)
+    batch = {"x": rows(3, 0), "y": np.ones(3, np.float32)}
+    for _ in range(3):
+        trainer.step(**batch)
+    counts: list[int] = []
+    for _ in range(4):
+        before = stub["calls"]
+        trainer.step(**batch)
+        counts.append(stub["calls"] - before)
+    assert counts == [6] * 4, counts
+
+
+def steps_in_flight(stub: Stub) -> None:
+    """More steps than may be in flight, with weights that are read in between."""
+    x, y = rows(3, 0), np.ones(3, np.float32)
+    one, other = (dlc.trainer(LINE, weights="init:1", target=GPU) for _ in range(2))
+    started = [one.step(x=x, y=y, wait=False) for _ in range(9)]
+    losses = [other.step(x=x, y=y) for _ in range(9)]
+    close(one.weights["w"], other.weights["w"])
+    assert [each.loss() for each in started] == losses
+    assert (one.steps, one.measure(x=x, y=y)) == (9, other.measure(x=x, y=y))
+
+
+def limited(stub: Stub) -> None:
+    """Memory is counted as the driver counts it, and refused beyond a limit before the driver is asked."""
+    gc.collect()
+    before, used = dlc.gpu_memory(), stub["used"]
+    dlc.limit_gpu_memory(before.in_use + 1000)
+    many = Tensor(rows(300000, 0))
+    fails(lambda: many.to("cuda"), "D0613", "limit_gpu_memory")
+    dlc.limit_gpu_memory(None)
+    held = many.to("cuda")
+    after = dlc.gpu_memory()
+    assert after.in_use - before.in_use == stub["used"] - used == held.nbytes
+    assert after.peak >= after.in_use
+    with pytest.raises(UsageError, match="D0901"):
+        dlc.limit_gpu_memory(-1)
+
+
 def full(stub: Stub) -> None:
     """A device without room says so, and works again when there is some."""
     model = dlc.compile(text=LAYERS, target=GPU)
@@ -189,6 +238,9 @@ SCENARIOS: list[Callable[[Stub], None]] = [
     older_driver,
     mixed,
     training,
+    few_calls,
+    steps_in_flight,
+    limited,
     full,
     refused_ptx,
     third_kernel,

@@ -1,0 +1,35 @@
+"""Calls that were started, whose results are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Started(Protocol):
+    """A call that was started. It may be over."""
+
+    def numbers(self) -> Sequence[float]:
+        """Wait for it; its results that overwrite no input. Raises CallError if it has failed."""
+        ...
+
+
+class Done(NamedTuple):
+    """A call that is over."""
+
+    found: Sequence[float]
+
+    def numbers(self) -> Sequence[float]:
+        return self.found
+
+
+class Binding(Protocol):
+    """An entry point with some of its arguments bound."""
+
+    def start(self, values: Sequence[object], *, wait: bool) -> Started:
+        """Begin a call with the other arguments in order; with `wait`, it will be waited for at once."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until all calls are over."""
+        ...

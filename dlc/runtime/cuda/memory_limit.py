@@ -1,0 +1,27 @@
+"""How much of a GPU's memory dlc has, and a limit for it."""
+
+from __future__ import annotations
+
+from dlc.errors import UsageError
+from dlc.runtime.cuda.devices import driver_of
+from dlc.runtime.cuda.memory_use import GpuMemory
+
+
+def gpu_memory(device: str = "cuda") -> GpuMemory:
+    """How much memory of a GPU dlc has, in bytes. Raises Unsupported (D0702) where there is no such GPU."""
+    return driver_of(device).memory_use.shown()
+
+
+def limit_gpu_memory(most: int | None, device: str = "cuda") -> None:
+    """Let dlc have at most so many bytes of a GPU's memory; None takes the limit away.
+
+    What is in use stays; later calls, weights and arrays beyond it raise CallError (D0613). Raises
+    UsageError (D0901) for what is no number of bytes, Unsupported (D0702) where there is no such GPU.
+    """
+    if most is not None and (type(most) is not int or most < 0):
+        raise UsageError(
+            f"a limit of memory is a number of bytes from 0 on, found {most!r}",
+            code="D0901",
+            help="dlc.limit_gpu_memory(8 << 30) allows 8 GiB, None takes the limit away",
+        )
+    driver_of(device).memory_use.limit(most)

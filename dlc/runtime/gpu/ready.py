@@ -1,0 +1,113 @@
+"""Calls that are ready: at sizes, and with arrays on the device, that a frame has seen before.
+
+Such a call is one upload, one launch of a graph and one download, whose arguments are known. What is left
+for Python is to copy small arrays of the host to pinned memory and back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.cuda.staging import Staging
+from dlc.runtime.gpu.graphs import Graph
+
+MOST = 16
+"""The most calls that are kept ready at one tuple of sizes."""
+
+
+class HostArray(NamedTuple):
+    """An array of the caller in host memory: its number among inputs and outputs, and its bytes.
+
+    `place` is its offset in the block that is copied, or its address on the device if it is large.
+    """
+
+    number: int
+    place: int
+    size: int
+
+
+class Copies(NamedTuple):
+    """What a call copies between host and device."""
+
+    inputs: Sequence[HostArray]
+    """Those that are gathered in the block."""
+    large: Sequence[HostArray]
+    """The inputs that are copied separately."""
+    outputs: Sequence[HostArray]
+    """All in the block."""
+    block: int
+    """The address of the block on the device."""
+    uploaded: int
+    """Bytes of the block that are uploaded."""
+    faults: int
+    """The offset of the faults in the block: from there on it is downloaded."""
+    downloaded: int
+    """Bytes from there."""
+
+
+class ReadyCall:
+    """A call whose graph, roots and copies are known."""
+
+    __slots__ = ("_copies", "_driver", "_graph", "_no_faults", "_roots", "_staging", "_stream")
+
+    def __init__(
+        self,
+        driver: Driver,
+        stream: int,
+        staging: Staging,
+        graph: Graph,
+        roots: Sequence[int],
+        copies: Copies,
+        no_faults: bytes,
+    ) -> None:
+        """`no_faults` is what the faults are if no kernel has failed."""
+        self._driver, self._stream, self._staging = driver, stream, staging
+        self._graph, self._roots = graph, roots
+        self._copies, self._no_faults = copies, no_faults
+
+    @property
+    def size(self) -> int:
+        """Bytes of pinned memory that it needs."""
+        return self._copies.faults + self._copies.downloaded
+
+    @property
+    def faults_at(self) -> int:
+        """The address of the faults on the device."""
+        return self._copies.block + self._copies.faults
+
+    def start(self, pinned: int, hosts: Sequence[int]) -> None:
+        """Put it into the stream, with the block at `pinned`, and arrays of the host at `hosts`.
+
+        Raises CallError if the driver refuses something.
+        """
+        driver, stream = self._driver, self._stream
+        copies = self._copies
+        for number, offset, size in copies.inputs:
+            ctypes.memmove(pinned + offset, hosts[number], size)
+        for number, device, size in copies.large:
+            self._staging.upload(device, hosts[number], size)
+        if copies.uploaded:
+            driver.upload(copies.block, pinned, copies.uploaded, stream)
+        self._graph.launch(self._roots, stream)
+        faults = copies.faults
+        driver.download(pinned + faults, copies.block + faults, copies.downloaded, stream)
+
+    def faults(self, pinned: int) -> bytes | None:
+        """What kernels have reported, once the call is done; None if none has failed."""
+        found = ctypes.string_at(pinned + self._copies.faults, len(self._no_faults))
+        return None if found == self._no_faults else found
+
+    def hand_over(self, pinned: int, hosts: Sequence[int]) -> None:
+        """Copy the results to the arrays of the host."""
+        for number, offset, size in self._copies.outputs:
+            ctypes.memmove(hosts[number], pinned + offset, size)
+
+    def result(self, pinned: int, number: int) -> bytes:
+        """The bytes of a result on the host, by its number among inputs and outputs."""
+        for found, offset, size in self._copies.outputs:
+            if found == number:
+                return ctypes.string_at(pinned + offset, size)
+        raise KeyError(number)
