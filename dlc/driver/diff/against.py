@@ -254,7 +254,7 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
 def _where(case: Case, name: str) -> tuple[str, str]:
     """The place and the operation of a value, or of a result."""
     model = case.open()
-    origin = model.context.values.origins.get(name)
+    origin = model.context.values.of(case.entry).get(name)
     if origin is None:
         return "", ""
     op = origin.value.op if origin.value is not None else None

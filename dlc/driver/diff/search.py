@@ -404,7 +404,7 @@ def _with_last(case: Case, fault: Fault) -> Fault:
 def _with_value(case: Case, fault: Fault, expected: Expectations) -> Fault:
     """The fault with the first value that is wrong after the pass."""
     walk, step = _until(case, fault)
-    origins = walk.model.context.values.origins
+    origins = walk.model.context.values.of(case.entry)
     wrong: list[str] = []
     at = Evaluation(case.dims)
 
@@ -429,7 +429,7 @@ def _original_op(case: Case, name: str) -> str:
     """The operation of the graph that computes a value."""
     model = case.open()
     Manager(model.context).run(model.module, (autodiff,))
-    origin = model.context.values.origins.get(name)
+    origin = model.context.values.of(case.entry).get(name)
     return "" if origin is None else _describe(origin.value)
 
 

@@ -249,7 +249,8 @@ def _complete(source: SourceModel, bound: Bound, captured: Captured, watch: Watc
         captured.left |= wrong
     exact = exact_values(bound.function.body, lambda op: bool(captured.names_of(op, values)))
     watch.sources = {
-        origin.name: "machine code" if origin.value in exact else "recomputed" for origin in values
+        name: "machine code" if origin.value in exact else "recomputed"
+        for name, origin in values.of(bound.function.sym_name).items()
     }
 
 

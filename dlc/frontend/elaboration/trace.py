@@ -101,7 +101,8 @@ class Trace(Builder):
 
     __slots__ = (
         "_here", "_locations", "_on_trial", "base_key", "bounds", "brought", "builtin",
-        "conditions", "declared", "device", "folder", "frame", "gets", "implicit_seed", "inouts",
+        "conditions", "declared", "device", "folder", "frame", "function", "gets",
+        "implicit_seed", "inouts",
         "loops", "placed", "places", "problems", "rate", "source", "span", "stacked", "steps",
         "stored", "top", "total_steps", "training", "values",
     )  # fmt: skip
@@ -113,6 +114,8 @@ class Trace(Builder):
         self.span = Span(0, 0)
         self.problems = problems
         self.values = values
+        self.function = ""
+        """The function of the IR that is being made."""
         self.frame = Frame("", "", source)
         self.steps = 0
         self.training = False
@@ -311,7 +314,7 @@ class Trace(Builder):
         if value.name is None:
             value.name = path
         if self.values is not None and isinstance(value.type, TensorType):
-            self.values.track(value, path, str(self.source.place(span)))
+            self.values.track(value, self.function, path, str(self.source.place(span)))
 
     def here(self) -> SourceLocation:
         """The place reached in the text."""

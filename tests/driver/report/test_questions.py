@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import dlc
 from dlc.driver.compile.settings import Settings
-from dlc.driver.report.questions import fused
+from dlc.driver.report.questions import fused, kernel
 from dlc.driver.report.questions.answers import Answer
 from dlc.driver.report.questions.registry import (
     QUESTIONS,
@@ -16,7 +18,10 @@ from dlc.driver.report.questions.registry import (
     question_of,
 )
 from dlc.driver.report.questions.traced import Traced, entries_of, trace
+from dlc.driver.run.calls import CallRequest
+from dlc.driver.run.inner_values import run_watched
 from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.watch import Watch
 from dlc.errors import UsageError
 from tests.example_models import FOLDER, NAMES, SMALLER
 from tests.suites import every
@@ -112,6 +117,34 @@ def test_memory_is_told_with_waves_bytes_and_readers(model: CompileRequest) -> N
 def test_a_value_is_named_by_its_line_too(model: CompileRequest) -> None:
     assert ask(model, "kernel", "4") == ask(model, "kernel", "f.dlm:4")
     assert ask(model, "kernel", "4") == ask(model, "kernel", "positive")
+
+
+def test_every_value_that_is_shown_may_be_asked_about(tmp_path: Path) -> None:
+    """Names count within an entry point; those of loops are known, and those that simplifying removes."""
+    path = tmp_path / "two.dlm"
+    path.write_text(
+        "dlc 1\nexport fn f(x: f32[4]) -> f32[4] {\n  let h = exp(x)\n  return h\n}\n"
+        "export fn g(x: f32[4]) -> f32[4] {\n  let h = sin(x)\n  let same = h * 1\n"
+        "  let r = scan row in same with s = 0.0 { let q = row * 2  next s = s + q }\n"
+        "  return same * r\n}\n"
+    )
+    request = CompileRequest(str(path))
+    shown = Watch(("all",))
+    run_watched(request, CallRequest(str(path), "g", seed=0), shown)
+    assert list(shown.seen) == ["x", "h", "same", "s", "row", "q", "r"]
+    traced = trace(request.open(), request.settings, "g")
+    for name in shown.seen:
+        assert kernel.answer(traced, [traced.node(name)]).reason
+    assert kernel.answer(traced, [traced.node("row")]).reason.endswith("in the memory of h")
+    arrays = dlc.compile(path).g.values(["all"], np.ones(4, np.float32))
+    assert list(arrays) == [
+        "x",
+        "h",
+        "s",
+        "row",
+        "q",
+        "r",
+    ]  # the graph of an artifact is simplified
 
 
 def test_wrong_questions_have_a_way_out(model: CompileRequest) -> None:
