@@ -137,13 +137,14 @@ def _named(origins: Iterable[Origin]) -> dict[_Key, Origin]:
 class ValueMap:
     """All origins of a module, found by function and name or by what they are now."""
 
-    __slots__ = ("_by_value", "_counts", "_inside", "_origins")
+    __slots__ = ("_by_value", "_counts", "_inside", "_origins", "_unread")
 
     def __init__(self) -> None:
         self._origins: dict[str, dict[str, Origin]] = {}
         self._by_value: dict[Value, list[Origin]] = {}
         self._counts: dict[_Key, int] = {}
         self._inside: dict[Value, dict[_Key, Origin]] = {}
+        self._unread: dict[Value, Gone] = {}
 
     def track(self, value: Value, function: str, name: str, place: str = "-") -> None:
         """Follow a value of a function under a name; a second one of the same name is called `name.1`."""
@@ -182,6 +183,14 @@ class ValueMap:
                 origin.steps = (*origin.steps, relation)
         if moved:
             self._by_value.setdefault(new, []).extend(moved)
+
+    def unread(self, value: Value, why: Gone) -> None:
+        """Note what has taken the last reader of a value, which is about to be dropped."""
+        self._unread[value] = Gone(why.why, why.sources)
+
+    def why_unread(self, value: Value) -> Gone | None:
+        """What was noted, which is forgotten then; None where nothing was."""
+        return self._unread.pop(value, None)
 
     def shared(self, old: Value, by: Value) -> None:
         """Note that the kernel of another value computes a value on its way, too; the old one may stay."""

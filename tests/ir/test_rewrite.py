@@ -173,6 +173,27 @@ def test_an_origin_that_nothing_uses_is_gone_and_says_why() -> None:
     assert origin.gone == Gone("nothing uses it")
 
 
+def test_an_origin_whose_reader_is_rewritten_without_it_says_by_what() -> None:
+    def left(op: toy.Add, rewriter: Rewriter) -> bool:
+        """The second operand counts for nothing."""
+        if op.operands[0] is not program.x:
+            return False
+        rewriter.replace(op, op.operands[0], relation=EQUAL)
+        return True
+
+    program = Program()
+    inner = program.emit(toy.Add(program.y, program.y))
+    program.values.track(inner, "f", "inner")
+    outer = program.emit(toy.Add(inner, program.y))
+    program.values.track(outer, "f", "outer")
+    program.end(program.emit(toy.Add(program.x, outer)))
+    program.run((toy.Add, left))
+    for name in ("inner", "outer"):
+        gone = program.values.of("f")[name].gone
+        assert gone is not None
+        assert gone.why == "its last reader was rewritten: The second operand counts for nothing"
+
+
 def test_origins_of_one_name_are_numbered_in_each_function() -> None:
     program = Program()
     for value in (program.x, program.y, program.x):
