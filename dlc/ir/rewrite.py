@@ -78,7 +78,9 @@ class Rewriter:
             self._revisit(old.uses)
             self.values.replaced(old, value, how)
             old.replace_by(value)
-        self.erase(op, Gone(f"its last reader was rewritten: {self._rule or self.log.current_pass}"))
+        self.erase(
+            op, Gone(f"its last reader was rewritten: {self._rule or self.log.current_pass}")
+        )
 
     def erase(self, op: Op, why: Gone) -> None:
         """Take away an operation that nothing uses; `why` tells where its values went."""

@@ -13,6 +13,9 @@ from dlc.driver.report.questions import fused, kernel
 from dlc.driver.report.questions.answers import Answer
 from dlc.driver.report.questions.registry import (
     QUESTIONS,
+    Asked,
+    ValueQuestion,
+    answer_about_values,
     answer_question,
     check_is_no_question,
     question_of,
@@ -57,8 +60,12 @@ def model(tmp_path: Path) -> CompileRequest:
 
 def ask(request: CompileRequest, *words: str) -> Answer:
     question = question_of(words)
-    assert question is not None
-    return answer_question(request, question, words[1:])[1]
+    assert isinstance(question, ValueQuestion)
+    return answer_about_values(question, asked(request, *words[1:]))[1]
+
+
+def asked(request: CompileRequest, *names: str, **inputs: str) -> Asked:
+    return Asked(request, names, CallRequest(request.path, inputs=inputs, seed=0))
 
 
 @pytest.mark.parametrize("name", every(5, [*[f"{name}.dlm" for name in NAMES], *NETWORKS]))
@@ -74,7 +81,7 @@ def test_two_neighbouring_operations_are_fused_or_there_is_a_reason(name: str) -
 
 def test_every_question_has_an_answer_about_every_value(model: CompileRequest) -> None:
     (traced,) = traces(model)
-    for row in QUESTIONS.values():
+    for row in [each for each in QUESTIONS.values() if isinstance(each, ValueQuestion)]:
         for node in traced.nodes.values():
             answer = row.answer(traced, [node] * len(row.about))
             assert answer.verdict and answer.reason and answer.text.startswith(answer.verdict)
@@ -89,6 +96,16 @@ def test_an_epilogue_is_fused_and_a_reduction_is_not(model: CompileRequest) -> N
     assert ask(model, "fused", "positive", "product") == yes
     no = ask(model, "fused", "positive", "total")
     assert (no.verdict, no.reason) == ("no", "its reader is no formula of single elements")
+
+
+def test_slow_is_measured_on_the_inputs_of_the_call(model: CompileRequest) -> None:
+    question = question_of(["slow"])
+    assert question is not None
+    assert question.measures
+    reply = answer_question(question, asked(model, x="zeros"))
+    assert reply.entry == "f"
+    assert "roof" in reply.text
+    assert list(reply.data)[:4] == ["model", "entry", "question", "about"]
 
 
 def test_what_would_change_a_refusal_is_told(tmp_path: Path) -> None:
