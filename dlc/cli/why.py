@@ -83,7 +83,7 @@ def _check_measured(question: driver.Question | None, call: options.Call) -> Non
     unused = [name for name, is_given in given.items() if is_given]
     if unused:
         raise UsageError(
-            f"{' and '.join(unused)} of a call, and nothing is called",
+            f"{' and '.join(unused)}: no call is measured here",
             code="D0901",
             help="only dlc why MODEL slow calls the model: leave it out",
         )
