@@ -123,6 +123,7 @@ class ObservedCall:
         captured = _capture(artifact, report.lowered, bound, arguments, results, self.threads)
         with np.errstate(all="ignore"), source.quoting():
             _complete(source, bound, captured, watch)
+        watch.add_results(results.named, "machine code")
         watch.check_found()
         notes = (*source.remarks, *report.notes, *watch.remarks)
         return results, (*notes, *([] if self._is_same(artifact) else [NEW_CODE]))

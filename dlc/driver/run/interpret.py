@@ -91,7 +91,9 @@ def evaluate_arguments(
     values = [*shown, *[changed[name] for name in entry.inouts]]
     pairs = zip(outputs_of(entry), values, strict=True)
     found = [(output, Tensor.from_bits(array, output.dtype)) for output, array in pairs]
-    return Results(entry.name, tuple(found))
+    told = Results(entry.name, tuple(found))
+    watch.add_results(told.named, "evaluated")
+    return told
 
 
 @dataclass(frozen=True, slots=True)
