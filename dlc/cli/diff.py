@@ -17,6 +17,7 @@ from dlc.errors import NumbersDiffer, visible
 @options.compiling(
     "weights",
     "level",
+    "target",
     "matmul",
     "conv",
     "disable_pass",
