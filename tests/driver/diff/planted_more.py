@@ -24,8 +24,8 @@ from tests.driver.diff.planting import (
     scaled_result,
     with_attribute,
     with_little_shared_memory,
-    with_operands_swapped,
     with_long_tails,
+    with_operands_swapped,
     without_barriers,
 )
 
