@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc.dialects import func, mem
 from dlc.driver.compile.build_artifact import EntryPoint, interface_of
-from dlc.driver.compile.entries import find_entry, interfaces, keep_entry, settle_interfaces
+from dlc.driver.compile.entries import find_entry, keep_entry, settle_interfaces
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
@@ -78,7 +78,7 @@ def case_of(request: CompileRequest, call_request: CallRequest) -> tuple[Case, S
     with model.quoting():
         settle_interfaces(model.module)
         check_least(model.module)
-    arguments = request.meant(model, call_request).arguments(interfaces(model.module))
+    arguments = request.arguments_for(model, call_request)
     entry = interface_of(find_entry(model.module, arguments.entry))
     binder = DimBinder(entry, lambda: model.texts)
     arrays, sizes = ArgumentReader(entry, binder.free).read((), arguments.named)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dlc.dialects import func, mem
 from dlc.driver.compile.compile import Report, compile_model
-from dlc.driver.compile.entries import find_entry, interfaces, settle_interfaces
+from dlc.driver.compile.entries import find_entry, settle_interfaces
 from dlc.driver.compile.flags import settings_of_flags
 from dlc.driver.compile.probes import Probe, place_probes, with_probes
 from dlc.driver.compile.settings import Settings
@@ -81,7 +81,7 @@ def run_watched(
     request = request.to_run_here()
     source = _opened(request.open())
     check_watched(source, watch)
-    arguments = request.meant(source, call_request).arguments(interfaces(source.module))
+    arguments = request.arguments_for(source, call_request)
     settings, code = request.settings, None
     if request.is_compiled:
         code = Artifact.read(request.path)
