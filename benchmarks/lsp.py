@@ -4,7 +4,8 @@
 
 After each change of the text every request is asked once and timed from the outside; the table shows the
 median and the slowest, and the processor time of the server's answering thread, which other work of the
-machine does not lengthen. "first after a change" includes reading the changed text.
+machine does not lengthen; for diagnostics it is that of all of its threads. "first after a change" includes
+reading the changed text. Diagnostics are waited for after a change of their own.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ def _worked(process: int) -> float:
     return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[0]) / 1e6
 
 
+def _worked_by_all(process: int) -> float:
+    """The same of all threads of the server."""
+    threads = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(each.read_text(encoding="ascii").split()[0]) for each in threads) / 1e6
+
+
 async def measure(rounds: int) -> dict[str, list[tuple[float, float]]]:
     """For each request the milliseconds until its answer, and those that the server worked for it."""
     client = LanguageClient("benchmark", "1")
@@ -87,24 +94,34 @@ async def measure(rounds: int) -> dict[str, list[tuple[float, float]]]:
         client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
         await published.wait()
         for number in range(1, rounds + 1):
-            changed = text.replace("## Layer 7.", f"## Layer 7, change {number}.")
             published.clear()
-            start = time.perf_counter()
-            change = lsp.TextDocumentContentChangeWholeDocument(changed)
-            document = lsp.VersionedTextDocumentIdentifier(number, uri)
-            client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
+            start, worked = time.perf_counter(), _worked_by_all(process)
+            changed = _change(client, uri, text, 2 * number)
+            await published.wait()
+            waited = 1e3 * (time.perf_counter() - start)
+            diagnosed = (waited, _worked_by_all(process) - worked)
+            times.setdefault("diagnostics", []).append(diagnosed)
+            published.clear()
+            changed = _change(client, uri, text, 2 * number + 1)
             for name, question in questions(client, uri, changed).items():
                 asked, worked = time.perf_counter(), _worked(process)
                 await question()
                 waited = 1e3 * (time.perf_counter() - asked)
                 times.setdefault(name, []).append((waited, _worked(process) - worked))
             await published.wait()
-            waited = 1e3 * (time.perf_counter() - start)
-            times.setdefault("diagnostics, from the change", []).append((waited, 0.0))
     await client.shutdown_async(None)
     client.exit(None)
     await client.stop()
     return times
+
+
+def _change(client: LanguageClient, uri: str, text: str, number: int) -> str:
+    """Change the text, and say to what."""
+    changed = text.replace("## Layer 7.", f"## Layer 7, change {number}.")
+    change = lsp.TextDocumentContentChangeWholeDocument(changed)
+    document = lsp.VersionedTextDocumentIdentifier(number, uri)
+    client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
+    return changed
 
 
 def questions(client: LanguageClient, uri: str, text: str) -> dict[str, Question]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlc.driver.api import compile, trainer, trainers
     from dlc.driver.jax.from_jax import from_jax
     from dlc.driver.jax.to_jax import to_jax
+    from dlc.driver.memory.plan import plan
     from dlc.driver.torch.from_torch import from_torch
     from dlc.errors import (
         ArtifactError,
@@ -54,6 +55,7 @@ __all__ = [
     "limit_gpu_memory",
     "load",
     "pinned",
+    "plan",
     "to_jax",
     "trainer",
     "trainers",
@@ -90,6 +92,8 @@ def _home(name: str) -> ModuleType:
             import dlc.driver.torch.from_torch as home
         case "to_jax":
             import dlc.driver.jax.to_jax as home
+        case "plan":
+            import dlc.driver.memory.plan as home
         case "Model" | "load":
             import dlc.runtime.model as home
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,22 @@ def test_a_model_text_on_a_page_is_right(block: Block, checkout: Path) -> None:
             (checkout / other.title).write_text(other.text, encoding="utf-8")
     (checkout / "page.dlm").write_text(block.text, encoding="utf-8")
     assert not elaborate("page.dlm").warnings
+
+
+@pytest.mark.usefixtures("avx2")
+def test_the_command_for_every_question_runs(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those in the table that the page about debugging begins with, one after the other."""
+    page = (checkout / "docs/debugging.md").read_text(encoding="utf-8")
+    table = page.partition("| question | command |")[2].partition("\n\n")[0]
+    commands = re.findall(r"`dlc ([^`]+)`", table)
+    assert len(commands) > 12
+    for command in commands:
+        code = main(shlex.split(command))
+        out, err = capsys.readouterr()
+        assert code == 0, f"dlc {command}\n{err}"
+        assert out, command
 
 
 @pytest.mark.usefixtures("avx2")

@@ -9,10 +9,10 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.quick import PlainRun
 from dlc.cli.report import print_json, progress
 
 
+@options.calling("entry", "inputs", "dims", "random_inputs", "threads")
 @options.compiling(
     "weights",
     "level",
@@ -33,13 +33,9 @@ from dlc.cli.report import print_json, progress
 )
 def command(
     model: options.Model,
-    entry: options.Entry = None,
-    inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
-    dims: options.Dims = [],  # noqa: B006
-    random_inputs: options.Seed = 0,
-    threads: options.Threads = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds of calls to time.")] = 1.0,
     *,
+    call: options.Call,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds of calls to time.")] = 1.0,
     ops: Annotated[bool, typer.Option("--ops", help="Print the time of each kernel.")] = False,
     roofline: Annotated[
         bool,
@@ -52,13 +48,12 @@ def command(
 
     With --ops or --roofline time its kernels; dlc profile says more about them.
     """
-    plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     if ops or roofline:
-        _print_kernels(compilation.of(model), plain, threads, roofline=roofline, as_json=as_json)
+        _print_kernels(compilation.of(model), call, roofline=roofline, as_json=as_json)
         return
     with progress(f"timing {model}"):
         timing = driver.measure(
-            compilation.of(model), plain.request(), threads=threads, seconds=seconds
+            compilation.of(model), call.of(model), threads=call.threads, seconds=seconds
         )
     if as_json:
         print_json(asdict(timing))
@@ -77,14 +72,15 @@ def command(
 
 def _print_kernels(
     request: driver.CompileRequest,
-    plain: PlainRun,
-    threads: int | None,
+    call: options.Call,
     *,
     roofline: bool,
     as_json: bool,
 ) -> None:
     with progress(f"timing {request.path}"):
-        found = driver.profile_model(driver.ProfileRequest(request, plain.request(), threads))
+        found = driver.profile_model(
+            driver.ProfileRequest(request, call.of(request.path), call.threads)
+        )
     if as_json:
         print_json(driver.profile_data(found))
     elif roofline:

@@ -9,14 +9,15 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.quick import PlainRun
 from dlc.cli.report import errors_data, note, print_json, print_text, progress
 from dlc.errors import NumbersDiffer, visible
 
 
+@options.calling("entry", "inputs", "dims", "random_inputs")
 @options.compiling(
     "weights",
     "level",
+    "target",
     "matmul",
     "conv",
     "disable_pass",
@@ -28,22 +29,20 @@ from dlc.errors import NumbersDiffer, visible
 )
 def command(
     model: options.Model,
+    *,
+    call: options.Call,
     against: Annotated[
         str | None,
         typer.Option(
             metavar="WHAT", help="-O0 to -O3, a .dlc, .onnx or .pt2, or values in an .npz."
         ),
     ] = None,
-    entry: options.Entry = None,
-    inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
     inputs_file: Annotated[
         str | None,
         typer.Option(
             "--inputs", metavar="FILE", help="Arrays of inputs by name: .npz, .safetensors."
         ),
     ] = None,
-    random_inputs: options.Seed = None,
-    dims: options.Dims = [],  # noqa: B006
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -53,7 +52,6 @@ def command(
     no_reduce: Annotated[
         bool, typer.Option("--no-reduce", help="Find the fault, and do not reduce the model.")
     ] = False,
-    *,
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> int:
@@ -61,17 +59,14 @@ def command(
 
     Inputs that are not given are random numbers.
     """
-    request = compilation.of(model)
-    seed = 0 if random_inputs is None else random_inputs
-    plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=seed)
-    call_request = plain.request()
+    request, call_request = compilation.of(model), call.of(model)
     if inputs_file is not None:
         call_request = driver.with_file(request, call_request, inputs_file)
     with progress(f"comparing the levels of {model}"), driver.random_indices_told(call_request):
         if against is not None:
             other = driver.compare_with(request, call_request, against)
             return _told(other.text, other.data, other.error, as_json=as_json)
-        into = folder or Path(f"dlc-diff-{entry or Path(model).stem}")
+        into = folder or Path(f"dlc-diff-{call.entry or Path(model).stem}")
         found = driver.compare_levels(request, call_request, folder=into, reduce=not no_reduce)
     fault = found.fault
     error = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias, TypeVar, get_type_hints
 import typer
 
 from dlc import driver
+from dlc.cli.quick import PlainRun
 from dlc.cli.values import bounds, pairs, parameters
 from dlc.errors import UsageError
 from dlc.runtime.system.counts import whole_number
@@ -239,8 +240,39 @@ class Compilation:
         return driver.automatic(request, trains=trains) if request.is_undecided else request
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The options of a call from the command line; `calling` names those that a verb has.
+
+    Inputs that are not given are random.
+    """
+
+    entry: Entry = None
+    inputs: Inputs = field(default_factory=list[str])
+    dims: Dims = field(default_factory=list[str])
+    random_inputs: Seed = 0
+    threads: Threads = None
+
+    def of(self, path: str) -> driver.CallRequest:
+        """The call of that model with these choices. Raises UsageError for texts that are no pairs."""
+        inputs, dims = tuple(self.inputs), tuple(self.dims)
+        return PlainRun(path, self.entry, inputs, dims=dims, seed=self.random_inputs).request()
+
+
 def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Let a verb have these options of a compilation: it is called with them as `compilation`.
+    """Let a verb have these options of a compilation: it is called with them as `compilation`."""
+    return _gathering("compilation", Compilation(), names)
+
+
+def calling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Let a verb have these options of a call: it is called with them as `call`."""
+    return _gathering("call", Call(), names)
+
+
+def _gathering(
+    group: str, usual: Compilation | Call, names: Sequence[str]
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Let a verb be called with some options as one parameter.
 
     In the signature that typer sees, they replace that parameter.
     """
@@ -249,13 +281,13 @@ def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Re
         @wraps(command)
         def run(**values: object) -> Result:
             kept = {name: values.pop(name) for name in names}
-            return command(**values, compilation=replace(Compilation(), **kept))
+            return command(**values, **{group: replace(usual, **kept)})
 
         shown = [
             parameter
             for own in signature(command, eval_str=True).parameters.values()
             for parameter in (
-                [_option(name) for name in names] if own.name == "compilation" else [own]
+                [_option(usual, name) for name in names] if own.name == group else [own]
             )
         ]
         run.__signature__ = Signature(shown)  # pyright: ignore[reportAttributeAccessIssue]
@@ -265,8 +297,8 @@ def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Re
     return apply
 
 
-def _option(name: str) -> Parameter:
-    """A field of `Compilation` as a parameter of a verb."""
-    kind: object = get_type_hints(Compilation, include_extras=True)[name]
-    usual: object = getattr(Compilation(), name)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
+def _option(usual: Compilation | Call, name: str) -> Parameter:
+    """A field of a group of options as a parameter of a verb."""
+    kind: object = get_type_hints(type(usual), include_extras=True)[name]
+    default: object = getattr(usual, name)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)

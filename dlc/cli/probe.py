@@ -8,10 +8,10 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.quick import PlainRun
 from dlc.cli.report import notes, print_json, progress
 
 
+@options.calling("entry", "inputs", "dims", "random_inputs", "threads")
 @options.compiling(
     "weights",
     "level",
@@ -37,15 +37,11 @@ def command(
             help="Only these values of the text: h, 'blocks[7].attn.*'. Without any, all.",
         ),
     ] = None,
-    entry: options.Entry = None,
-    inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
-    dims: options.Dims = [],  # noqa: B006
-    random_inputs: options.Seed = 0,
-    threads: options.Threads = None,
+    *,
+    call: options.Call,
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
     ] = False,
-    *,
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
@@ -54,14 +50,13 @@ def command(
     The values are those of machine code, whose results stay the same to the bit. What it keeps in no memory
     is recomputed from what it does.
     """
-    plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     watch = driver.Watch(values or ["all"])
     with progress(f"probing {model}"):
-        request, call_request = compilation.of(model), plain.request()
+        request, call_request = compilation.of(model), call.of(model)
         if interpret:
             results, remarks = driver.evaluate_model(request, call_request, watch)
         else:
-            results, remarks = driver.run_watched(request, call_request, watch, threads)
+            results, remarks = driver.run_watched(request, call_request, watch, call.threads)
     notes(remarks)
     if as_json:
         print_json(driver.probe_data(results.entry, watch))

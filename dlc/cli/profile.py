@@ -8,13 +8,13 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.quick import PlainRun
 from dlc.cli.report import print_json, progress
 from dlc.cli.values import check_kept
 from dlc.errors import visible
 from dlc.runtime.system.atomic_write import check_writable, write_file
 
 
+@options.calling("entry", "inputs", "dims", "random_inputs", "threads")
 @options.compiling(
     "weights",
     "level",
@@ -35,11 +35,8 @@ from dlc.runtime.system.atomic_write import check_writable, write_file
 )
 def command(
     model: options.Model,
-    entry: options.Entry = None,
-    inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
-    dims: options.Dims = [],  # noqa: B006
-    random_inputs: options.Seed = 0,
-    threads: options.Threads = None,
+    *,
+    call: options.Call,
     rounds: Annotated[
         int | None,
         typer.Option(min=1, help="How often to call it, at least.", show_default="for 1.5 s"),
@@ -48,7 +45,6 @@ def command(
         Literal["kernel", "layer", "line"], typer.Option(help="What the rows are.")
     ] = "kernel",
     rows: Annotated[int, typer.Option(min=0, help="How many rows; 0 for all.")] = 25,
-    *,
     train: Annotated[
         bool, typer.Option("--train", help="Profile a step of training, weights random.")
     ] = False,
@@ -69,13 +65,13 @@ def command(
 
     Inputs left out are random.
     """
-    plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
+    call_request = call.of(model)
     old = None if compare is None else driver.read_profile(compare)
     files = [path for path in (flame, trace) if path is not None]
     check_kept(files, [model])
     for path in files:
         check_writable(path)
-    asked = driver.ProfileRequest(compilation.of(model), plain.request(), threads, rounds, train)
+    asked = driver.ProfileRequest(compilation.of(model), call_request, call.threads, rounds, train)
     with progress(f"profiling {model}"):
         found = driver.profile_model(asked)
     if flame is not None:

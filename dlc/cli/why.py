@@ -9,10 +9,12 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
-from dlc.errors import visible
+from dlc.errors import UsageError, visible
 
 
+@options.calling("entry", "inputs", "dims", "random_inputs", "threads")
 @options.compiling(
+    "weights",
     "level",
     "target",
     "matmul",
@@ -35,8 +37,8 @@ def command(
             "on-gpu A. Else only where all these words occur, as whole words: fuse, %scores, mlp.dlm:7.",
         ),
     ] = None,
-    entry: options.Entry = None,
     *,
+    call: options.Call,
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
@@ -45,22 +47,20 @@ def command(
     Of a text with a train block also for a step of training. A question is about values of the text, or
     about the last value of a line: dlc why mlp.dlm fused h y, dlc why mlp.dlm kernel 7.
     """
-    if words == ["slow"]:
-        _say_slow(compilation.of(model), entry, as_json=as_json)
-        return
     question = driver.question_of(words or ())
+    _check_measured(question, call)
     if question is not None:
-        asked = (words or ())[1:]
-        with progress(f"compiling {model}"):
-            name, answer = driver.answer_question(compilation.of(model), question, asked, entry)
+        request = compilation.of(model)
+        asked = driver.Asked(request, (words or ())[1:], call.of(model), call.threads)
+        with progress(f"{'profiling' if question.measures else 'compiling'} {model}"):
+            reply = driver.answer_question(question, asked)
         if as_json:
-            data = {"model": model, "entry": name, "question": question.name, "about": list(asked)}
-            print_json({**data, **answer.data})
+            print_json(reply.data)
         else:
-            print(visible(answer.text))
+            print(visible(reply.text))
         return
     with progress(f"compiling {model}"):
-        found = driver.decisions_of(compilation.of(model), words or (), entry)
+        found = driver.decisions_of(compilation.of(model), words or (), call.entry)
     if not found.decisions:
         driver.check_is_no_question(words or ())
     if as_json:
@@ -69,12 +69,21 @@ def command(
         print(visible(driver.decisions_text(found)))
 
 
-def _say_slow(request: driver.CompileRequest, entry: str | None, *, as_json: bool) -> None:
-    """`dlc why MODEL slow`: profile an entry point on random inputs and tell the largest gaps."""
-    call = driver.CallRequest(request.path, entry, seed=0)
-    with progress(f"profiling {request.path}"):
-        found = driver.explain_slow(driver.ProfileRequest(request, call))
-    if as_json:
-        print_json(found.data)
-    else:
-        print(visible(found.text))
+def _check_measured(question: driver.Question | None, call: options.Call) -> None:
+    """Raises UsageError (D0901) for options of a call where no call is measured."""
+    if question is not None and question.measures:
+        return
+    usual = options.Call(entry=call.entry)
+    given = {
+        "--input": call.inputs != usual.inputs,
+        "--dim": call.dims != usual.dims,
+        "--random-inputs": call.random_inputs != usual.random_inputs,
+        "--threads": call.threads != usual.threads,
+    }
+    unused = [name for name, is_given in given.items() if is_given]
+    if unused:
+        raise UsageError(
+            f"{' and '.join(unused)}: no call is measured here",
+            code="D0901",
+            help="only dlc why MODEL slow calls the model: leave it out",
+        )

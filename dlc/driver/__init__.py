@@ -56,11 +56,12 @@ if TYPE_CHECKING:
     from dlc.driver.report.loss_curve import write_curve
     from dlc.driver.report.page.page import write_page
     from dlc.driver.report.questions.registry import (
+        Asked,
+        Question,
         answer_question,
         check_is_no_question,
         question_of,
     )
-    from dlc.driver.report.questions.slow import explain_slow
     from dlc.driver.report.show import Shown, show_stage
     from dlc.driver.report.stubs import stubs
     from dlc.driver.report.why import Decided, decisions_data, decisions_of, decisions_text
@@ -168,9 +169,7 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.report.instances as home
         case "write_curve":
             import dlc.driver.report.loss_curve as home
-        case "explain_slow":
-            import dlc.driver.report.questions.slow as home
-        case "answer_question" | "check_is_no_question" | "question_of":
+        case "Asked" | "Question" | "answer_question" | "check_is_no_question" | "question_of":
             import dlc.driver.report.questions.registry as home
         case "write_page":
             import dlc.driver.report.page.page as home

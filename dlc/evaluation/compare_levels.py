@@ -20,6 +20,7 @@ from dlc.dialects.kernel.generic import array_type
 from dlc.dialects.loop.memory import BadAccess, MemoryRange, StepLimit
 from dlc.evaluation.loop import run_tile
 from dlc.evaluation.plan import PlanRun, function_of
+from dlc.evaluation.rounding import slack_of
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Array, Builder, Evaluation, Value
 from dlc.ir.types import DType
@@ -29,8 +30,8 @@ STEPS = 5_000
 CALLS = 2
 """The most calls compared for one function: all of them run the same code."""
 
-Compare = Callable[[kernel.Kernel, Array, Array, DType], None]
-"""Raises if the results of a kernel and of its loops differ by more than rounding."""
+Compare = Callable[[kernel.Kernel, Array, Array, Array, DType], None]
+"""Raises if the results of a kernel and of its loops differ by more than the slack, which comes third."""
 
 
 class Unwritten(BadAccess):
@@ -116,6 +117,13 @@ class _Lockstep(PlanRun):
             self._with_result(view, memory, result)
             for view, memory, result in zip(op.targets, before[reads:], results, strict=True)
         ]
+        inputs = [self.array(view) for view in op.operands[:reads]]
+        slacks = [
+            self._laid_out(view, memory, slack)
+            for view, memory, slack in zip(
+                op.targets, before[reads:], slack_of(op, inputs, results, self.at), strict=True
+            )
+        ]
         steps_left: float = self.steps
         tiles_done = 0
         # A kernel that works in place leaves what it does not change.
@@ -130,10 +138,10 @@ class _Lockstep(PlanRun):
             except StepLimit:
                 break
             tiles_done += 1
-            for target, wanted, written, left in zip(
-                op.targets, expected, views[reads:], untouched, strict=True
+            for target, wanted, slack, written, left in zip(
+                op.targets, expected, slacks, views[reads:], untouched, strict=True
             ):
-                self._compare_written(op, target, written, wanted)
+                self._compare_written(op, target, written, wanted, slack)
                 assert written.written is not None
                 left &= ~written.written
         if tiles_done == self.at.size(call.tiles) and any(left.any() for left in untouched):
@@ -151,17 +159,31 @@ class _Lockstep(PlanRun):
 
     def _with_result(self, view: Value, memory: MemoryRange, result: Array) -> MemoryRange:
         """A copy of the memory of a view, with the result of the kernel written to it."""
-        type = array_type(view)
-        op = view.op
-        assert isinstance(op, mem.View)
         copy = _copy(memory)
-        if result.size:
-            steps = tuple([s * type.dtype.bytes for s in self.at.shape(op.type.strides)])
-            np.ndarray(result.shape, type.dtype.numpy, copy.data.data, 0, steps)[...] = result
+        self._write(view, copy.data.view(array_type(view).dtype.numpy), result)
         return copy
 
+    def _laid_out(self, view: Value, memory: MemoryRange, numbers: Array) -> Array:
+        """Numbers for the elements of a view, each where its element is in memory."""
+        flat = np.zeros(memory.data.size // array_type(view).dtype.bytes, numbers.dtype)
+        self._write(view, flat, numbers)
+        return flat
+
+    def _write(self, view: Value, flat: Array, numbers: Array) -> None:
+        """Write numbers into an array that has an element for each one of the memory of a view."""
+        op = view.op
+        assert isinstance(op, mem.View)
+        if numbers.size:
+            steps = tuple([s * flat.itemsize for s in self.at.shape(op.type.strides)])
+            np.ndarray(numbers.shape, flat.dtype, flat.data, 0, steps)[...] = numbers
+
     def _compare_written(
-        self, op: kernel.Kernel, view: Value, memory: MemoryRange, expected: MemoryRange
+        self,
+        op: kernel.Kernel,
+        view: Value,
+        memory: MemoryRange,
+        expected: MemoryRange,
+        slack: Array,
     ) -> None:
         """Compare the elements that a tile has written with those of the kernel."""
         dtype = array_type(view).dtype
@@ -170,7 +192,7 @@ class _Lockstep(PlanRun):
         from_loops, from_kernel = (
             each.data.view(dtype.numpy)[written] for each in (memory, expected)
         )
-        self.compare(op, from_kernel, from_loops, dtype)
+        self.compare(op, from_kernel, from_loops, slack[written], dtype)
 
 
 def _copy(memory: MemoryRange) -> MemoryRange:

@@ -239,7 +239,10 @@ class PlanRun:
                             and np.shares_memory(written, self.array(used))
                             and not (other is writer and self._is_in_place(writer, target, used))
                         ):
-                            raise PlanConflict(f"{writer} writes what {other} uses")
+                            raise PlanConflict(
+                                f"{writer.name} at {writer.location.place} writes what {other.name} at "
+                                f"{other.location.place} uses"
+                            )
 
     def _is_in_place(self, op: kernel.Kernel, target: Value, used: Value) -> bool:
         """Whether a kernel reads and writes the same elements, each in the same place."""

@@ -241,7 +241,7 @@ def _type_text(ev: Evaluator, value: Datum) -> str:
 def begin(ev: Evaluator, frame: Frame, span: Span) -> None:
     """Start a function of the IR, whose name stands at `span`."""
     at = ev.at
-    at.source, at.frame = frame.source, frame
+    at.source, at.frame, at.function = frame.source, frame, frame.function
     at.top = at.block = Block()
     at.gets, at.conditions = {}, {}
     at.base_key, at.implicit_seed, at.brought = None, False, set()

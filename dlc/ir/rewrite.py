@@ -43,7 +43,7 @@ class RewriteCount:
 class Rewriter:
     """Replaces and erases operations, keeping the value map and the list of what to look at again."""
 
-    __slots__ = ("_pending", "count", "log", "values")
+    __slots__ = ("_pending", "_rule", "count", "log", "values")
 
     def __init__(
         self, values: ValueMap, log: DecisionLog, count: RewriteCount | None = None
@@ -52,6 +52,8 @@ class Rewriter:
         self.log = log
         self.count = count or RewriteCount()
         self._pending: OrderedDict[Op, None] | None = None
+        self._rule = ""
+        """What the pattern does that is tried; empty where a pass replaces operations by itself."""
 
     def before(self, op: Op) -> Builder:
         """A builder that places just before the operation, with its location."""
@@ -76,14 +78,20 @@ class Rewriter:
             self._revisit(old.uses)
             self.values.replaced(old, value, how)
             old.replace_by(value)
-        self.erase(op, Gone("replaced"))
+        self.erase(
+            op, Gone(f"its last reader was rewritten: {self._rule or self.log.current_pass}")
+        )
 
     def erase(self, op: Op, why: Gone) -> None:
         """Take away an operation that nothing uses; `why` tells where its values went."""
         for result in op.results:
             self.values.replaced(result, None, why)
-        self._revisit(operand.op for operand in op.operands if operand.op is not None)
+        operands = dict.fromkeys(op.operands)
+        self._revisit(operand.op for operand in operands if operand.op is not None)
         op.erase()
+        for operand in operands:
+            if not operand.uses:
+                self.values.unread(operand, why)
         if self._pending is not None:
             self._pending.pop(op, None)
 
@@ -93,7 +101,7 @@ class Rewriter:
             self.log.did("drop what nothing uses", op)
         if isinstance(op, Rearrangement):
             self.values.rearranged(op.results[0], op)
-        self.erase(op, Gone("nothing uses it"))
+        self.erase(op, self.values.why_unread(op.results[0]) or Gone("nothing uses it"))
 
     def _revisit(self, ops: Iterable[Op]) -> None:
         if self._pending is not None:
@@ -123,13 +131,14 @@ class Rewriter:
                     self.drop(op)
                     continue
                 for pattern in patterns.get(type(op), ()) if self.count.allows else ():
+                    self._rule = _rule(pattern)
                     if pattern(op, self):
                         self.count.done += 1
-                        self.log.did(_rule(pattern), op)
+                        self.log.did(self._rule, op)
                         applied += 1
                         break
         finally:
-            self._pending = None
+            self._pending, self._rule = None, ""
         return applied
 
 

@@ -96,9 +96,10 @@ class Origin:
     """A value of the user's program: its name, its type, and what became of it.
 
     `value` is what it is now and `steps` leads from the old to the new, oldest first; `gone` is set
-    instead when nothing holds it any more.
+    instead when nothing holds it any more. The name is unique in its function.
     """
 
+    function: str
     name: str
     type: TensorType
     place: str
@@ -125,32 +126,42 @@ class Rearrangement(Protocol):
         ...
 
 
-def _named(origins: Iterable[Origin]) -> dict[str, Origin]:
-    return {origin.name: origin for origin in origins}
+_Key: TypeAlias = tuple[str, str]
+"""A function and a name."""
+
+
+def _named(origins: Iterable[Origin]) -> dict[_Key, Origin]:
+    return {(origin.function, origin.name): origin for origin in origins}
 
 
 class ValueMap:
-    """All origins of a module, found by name or by what they are now."""
+    """All origins of a module, found by function and name or by what they are now."""
 
-    __slots__ = ("_by_value", "_counts", "_inside", "origins")
+    __slots__ = ("_by_value", "_counts", "_inside", "_origins", "_unread")
 
     def __init__(self) -> None:
-        self.origins: dict[str, Origin] = {}
+        self._origins: dict[str, dict[str, Origin]] = {}
         self._by_value: dict[Value, list[Origin]] = {}
-        self._counts: dict[str, int] = {}
-        self._inside: dict[Value, dict[str, Origin]] = {}
+        self._counts: dict[_Key, int] = {}
+        self._inside: dict[Value, dict[_Key, Origin]] = {}
+        self._unread: dict[Value, Gone] = {}
 
-    def track(self, value: Value, name: str, place: str = "-") -> None:
-        """Follow a value under a name; a second value of the same name is numbered `name.1`."""
+    def track(self, value: Value, function: str, name: str, place: str = "-") -> None:
+        """Follow a value of a function under a name; a second one of the same name is called `name.1`."""
         assert isinstance(value.type, TensorType)
-        unique, count = name, self._counts.get(name, 0)
-        while unique in self.origins:
+        origins = self._origins.setdefault(function, {})
+        unique, count = name, self._counts.get((function, name), 0)
+        while unique in origins:
             count += 1
             unique = f"{name}.{count}"
-        self._counts[name] = count
-        origin = Origin(unique, value.type, place, value)
-        self.origins[unique] = origin
+        self._counts[function, name] = count
+        origin = Origin(function, unique, value.type, place, value)
+        origins[unique] = origin
         self._by_value.setdefault(value, []).append(origin)
+
+    def of(self, function: str) -> Mapping[str, Origin]:
+        """The origins of a function by name, in the order in which they were tracked."""
+        return self._origins.get(function, {})
 
     def replaced(self, old: Value, new: Value | None, relation: Relation) -> None:
         """Note what became of a value; `new` is None exactly when it is gone."""
@@ -173,11 +184,19 @@ class ValueMap:
         if moved:
             self._by_value.setdefault(new, []).extend(moved)
 
+    def unread(self, value: Value, why: Gone) -> None:
+        """Note what has taken the last reader of a value, which is about to be dropped."""
+        self._unread[value] = Gone(why.why, why.sources)
+
+    def why_unread(self, value: Value) -> Gone | None:
+        """What was noted, which is forgotten then; None where nothing was."""
+        return self._unread.pop(value, None)
+
     def shared(self, old: Value, by: Value) -> None:
         """Note that the kernel of another value computes a value on its way, too; the old one may stay."""
         self._enter(by, {**self._inside.get(old, {}), **_named(self.origins_of(old))})
 
-    def _enter(self, value: Value, origins: Mapping[str, Origin]) -> None:
+    def _enter(self, value: Value, origins: Mapping[_Key, Origin]) -> None:
         if origins:
             self._inside.setdefault(value, {}).update(origins)
 
@@ -196,4 +215,4 @@ class ValueMap:
         return self._by_value.get(value, [])
 
     def __iter__(self) -> Iterator[Origin]:
-        return iter(self.origins.values())
+        return (origin for origins in self._origins.values() for origin in origins.values())

@@ -13,10 +13,17 @@ import dlc
 from dlc.driver.notebook import Shell
 
 
+class Formatter(Protocol):
+    """What shows a result, by kinds of content."""
+
+    def format(self, obj: object) -> tuple[dict[str, str], dict[str, object]]: ...
+
+
 class Notebook(Shell, Protocol):
     """What the tests ask of IPython."""
 
     user_ns: dict[str, object]
+    display_formatter: Formatter
 
     def run_line_magic(self, magic_name: str, line: str) -> object: ...
     def run_cell_magic(self, magic_name: str, line: str, cell: str) -> object: ...
@@ -38,6 +45,29 @@ def test_a_cell_gives_a_model_that_shows_itself(notebook: Notebook) -> None:
     assert shown is model
     assert "doubled" in model._repr_html_()  # pyright: ignore[reportPrivateUsage] -- Jupyter calls it
     np.testing.assert_array_equal(np.asarray(model.doubled(np.ones(3, np.float32))), [2, 2, 2])
+
+
+def test_a_plan_and_a_profile_show_themselves(notebook: Notebook) -> None:
+    """As rich results of a cell: IPython's formatter for HTML finds and calls what they have for it."""
+    text = "dim B = 1..8\nexport fn f(x: f32[B, 3]) -> f32[B] = sum(sort(exp(x), axis=1), axis=1)\n"
+    notebook.run_cell_magic("dlm", "small", text)
+    model = notebook.user_ns["small"]
+    assert isinstance(model, dlc.Model)
+    plan, profile = dlc.plan(model.f, B=4), model.f.profile(np.ones((2, 3), np.float32), rounds=2)
+    assert "<svg" in notebook.display_formatter.format(plan)[0]["text/html"]
+    assert "<table>" in notebook.display_formatter.format(profile)[0]["text/html"]
+    assert plan.entry.dims == {"B": 4}
+    assert str(plan).startswith("f at B = 4")
+    assert repr(plan) == f"<memory plan of f: {plan.entry.arena:,} bytes>"
+    assert dlc.plan(model.f).entry.dims == {"B": 8}
+
+
+def test_a_plan_of_something_else_is_refused() -> None:
+    model = dlc.compile(text="dlc 1\nexport fn f(x: f32[3]) -> f32[3] = exp(x)\n")
+    with pytest.raises(dlc.UsageError, match=r"write dlc.plan\(model.predict\)"):
+        dlc.plan(model)  # pyright: ignore[reportArgumentType] - that is the point
+    with pytest.raises(dlc.CallError, match="the size B does not exist"):
+        dlc.plan(model.f, B=3)
 
 
 def test_an_error_is_printed_with_its_line_of_the_cell(

@@ -154,10 +154,10 @@ def test_an_origin_follows_its_value_through_replacements() -> None:
     [first] = program.emit.all(toy.Copies(program.x, 1))
     [second] = program.emit.all(toy.Copies(first, 1))
     program.end(second)
-    program.values.track(first, "h")
-    program.values.track(second, "g", "toy.dlm:2:3")
+    program.values.track(first, "f", "h")
+    program.values.track(second, "f", "g", "toy.dlm:2:3")
     program.run((toy.Copies, first_of_copies))
-    origins = program.values.origins
+    origins = program.values.of("f")
     assert origins["h"].value is origins["g"].value is program.x
     assert {origin.name for origin in program.values.origins_of(program.x)} == {"h", "g"}
     assert [origin.name for origin in program.values] == ["h", "g"]
@@ -165,29 +165,52 @@ def test_an_origin_follows_its_value_through_replacements() -> None:
 
 def test_an_origin_that_nothing_uses_is_gone_and_says_why() -> None:
     program = Program()
-    program.values.track(program.emit(toy.Add(program.x, program.y)), "h")
+    program.values.track(program.emit(toy.Add(program.x, program.y)), "f", "h")
     program.end(program.x)
     program.run()
-    origin = program.values.origins["h"]
+    origin = program.values.of("f")["h"]
     assert origin.value is None
     assert origin.gone == Gone("nothing uses it")
 
 
-def test_origins_of_one_name_are_numbered() -> None:
+def test_an_origin_whose_reader_is_rewritten_without_it_says_by_what() -> None:
+    def left(op: toy.Add, rewriter: Rewriter) -> bool:
+        """The second operand counts for nothing."""
+        if op.operands[0] is not program.x:
+            return False
+        rewriter.replace(op, op.operands[0], relation=EQUAL)
+        return True
+
+    program = Program()
+    inner = program.emit(toy.Add(program.y, program.y))
+    program.values.track(inner, "f", "inner")
+    outer = program.emit(toy.Add(inner, program.y))
+    program.values.track(outer, "f", "outer")
+    program.end(program.emit(toy.Add(program.x, outer)))
+    program.run((toy.Add, left))
+    for name in ("inner", "outer"):
+        gone = program.values.of("f")[name].gone
+        assert gone is not None
+        assert gone.why == "its last reader was rewritten: The second operand counts for nothing"
+
+
+def test_origins_of_one_name_are_numbered_in_each_function() -> None:
     program = Program()
     for value in (program.x, program.y, program.x):
-        program.values.track(value, "h")
-    assert list(program.values.origins) == ["h", "h.1", "h.2"]
+        program.values.track(value, "f", "h")
+    program.values.track(program.y, "g", "h")
+    assert list(program.values.of("f")) == ["h", "h.1", "h.2"]
+    assert list(program.values.of("g")) == ["h"]
 
 
 def test_steps_lead_from_the_old_value_to_the_new() -> None:
     values = ValueMap()
     block = Block((TYPE, TensorType(F32, (3, 2)), TensorType(F32, (6,))))
     old, turned, flat = block.arguments
-    values.track(old, "h")
+    values.track(old, "f", "h")
     values.replaced(old, turned, Permuted((1, 0)))
     values.replaced(turned, flat, Reshaped((3, 2)))
-    origin = values.origins["h"]
+    origin = values.of("f")["h"]
     assert origin.value is flat
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert np.array_equal(origin.recover(array.T.reshape(6), Evaluation()), array)

@@ -193,7 +193,7 @@ def assert_close(found: Sequence[Array], wanted: Sequence[Array], rtol: float, w
 def same_as_loops(rtol: float) -> Compare:
     """Asserts that loops write what the kernel computes, up to `rtol` of the largest element."""
 
-    def compare(op: kernel.Kernel, wanted: Array, found: Array, dtype: DType) -> None:
+    def compare(op: kernel.Kernel, wanted: Array, found: Array, _: Array, dtype: DType) -> None:
         values = [decode(array, dtype) for array in (found, wanted)]
         assert_close(values[:1], values[1:], rtol, f"the loops of {op.name}")
 

@@ -157,6 +157,8 @@ def pair_values(expected: Expectations, results: Sequence[str], others: Values) 
     position, order = -1, list(own)
     for other, array in others.items():
         name, by = _by_name(other, named), "name"
+        if name is not None:
+            array = _last_step(array, own[name].value.ndim)
         if name is None or _excess(own[name], array) > OTHERS:
             nearest = _by_order(array, own, order, position)
             agrees = nearest is not None and _excess(own[nearest], array) <= OTHERS
@@ -169,6 +171,11 @@ def pair_values(expected: Expectations, results: Sequence[str], others: Values) 
         if not pairs[-1].departs:
             position = max(position, order.index(name))
     return pairs
+
+
+def _last_step(array: Array, rank: int) -> Array:
+    """The last step of a value in loops, which are axes in front of its own."""
+    return array[(-1,) * (array.ndim - rank)] if array.ndim > rank else array
 
 
 def _key(name: str) -> tuple[str, ...]:
@@ -254,7 +261,7 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
 def _where(case: Case, name: str) -> tuple[str, str]:
     """The place and the operation of a value, or of a result."""
     model = case.open()
-    origin = model.context.values.origins.get(name)
+    origin = model.context.values.of(case.entry).get(name)
     if origin is None:
         return "", ""
     op = origin.value.op if origin.value is not None else None

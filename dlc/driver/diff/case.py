@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc.dialects import func, mem
 from dlc.driver.compile.build_artifact import EntryPoint, interface_of
-from dlc.driver.compile.entries import find_entry, interfaces, keep_entry, settle_interfaces
+from dlc.driver.compile.entries import find_entry, keep_entry, settle_interfaces
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
@@ -18,6 +18,7 @@ from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import derive, gather
 from dlc.evaluation.plan import evaluate_plan
 from dlc.ir.core import Array, Evaluation, Value
+from dlc.lowering.graph_to_kernel.call_conditions import check_least
 from dlc.runtime.arrays.dtypes import BF16, dtype_of
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.calling.call_arguments import ArgumentReader
@@ -70,12 +71,14 @@ class Case:
 def case_of(request: CompileRequest, call_request: CallRequest) -> tuple[Case, SourceModel]:
     """The call that a user asked for, and the model as it was read.
 
-    Raises what `CallRequest.arguments` raises for arguments that do not fit, and what reading weights does.
+    Raises what `CallRequest.arguments` raises for arguments that do not fit, what reading weights does, and
+    ModelError (D0715) for a model that is refused when it is compiled.
     """
     model = request.open()
     with model.quoting():
         settle_interfaces(model.module)
-    arguments = request.meant(model, call_request).arguments(interfaces(model.module))
+        check_least(model.module)
+    arguments = request.arguments_for(model, call_request)
     entry = interface_of(find_entry(model.module, arguments.entry))
     binder = DimBinder(entry, lambda: model.texts)
     arrays, sizes = ArgumentReader(entry, binder.free).read((), arguments.named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -209,7 +210,8 @@ def _attempt(
     except NumbersDiffer as error:
         return Fault("", "", 0, str(error), op=_op_of(error), place=_place_of(error))
     except MISUSE as error:
-        return Fault("", "", 0, f"wrong use of memory: {error}", op=_first_word(error))
+        what, place = f"wrong use of memory: {error}", _place_in(error)
+        return Fault("", "", 0, what, op=_first_word(error), place=place)
     except DlcError as error:
         return Fault("", "", 0, f"it fails: {error}", place=_place_of(error))
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
@@ -389,11 +391,12 @@ def _in_loops(case: Case, fault: Fault, expected: Expectations) -> Fault:
 
 
 def _with_last(case: Case, fault: Fault) -> Fault:
-    """The fault with the operation of the graph that computes the wrong result, or the first one."""
+    """The fault with the operation of the graph at its place, or the one that computes the wrong result."""
     function = case.function(case.open())
     if not isinstance(function, func.Func):
         return fault
-    value = function.results_returned[fault.result or 0]
+    there = [op for op in function.walk() if fault.place and str(op.location.place) == fault.place]
+    value = there[-1].results[0] if there else function.results_returned[fault.result or 0]
     if value.op is None:
         return fault
     kernel_op = f"{fault.op} of " if fault.op else ""
@@ -404,7 +407,7 @@ def _with_last(case: Case, fault: Fault) -> Fault:
 def _with_value(case: Case, fault: Fault, expected: Expectations) -> Fault:
     """The fault with the first value that is wrong after the pass."""
     walk, step = _until(case, fault)
-    origins = walk.model.context.values.origins
+    origins = walk.model.context.values.of(case.entry)
     wrong: list[str] = []
     at = Evaluation(case.dims)
 
@@ -429,7 +432,7 @@ def _original_op(case: Case, name: str) -> str:
     """The operation of the graph that computes a value."""
     model = case.open()
     Manager(model.context).run(model.module, (autodiff,))
-    origin = model.context.values.origins.get(name)
+    origin = model.context.values.of(case.entry).get(name)
     return "" if origin is None else _describe(origin.value)
 
 
@@ -445,6 +448,12 @@ def _op_of(error: DlcError) -> str:
 
 def _first_word(error: Exception) -> str:
     return str(error).partition(" ")[0].partition("(")[0].lstrip("<")
+
+
+def _place_in(error: Exception) -> str:
+    """The place that a message about memory names first."""
+    found = re.search(r" at (\S+:\d+:\d+)", str(error))
+    return "" if found is None else found[1]
 
 
 def _place_of(error: DlcError) -> str:

@@ -23,6 +23,7 @@ from dlc.dialects import array, func
 from dlc.dialects.array.elementwise import Elementwise
 from dlc.driver.diff.case import Case
 from dlc.errors import DlcError
+from dlc.evaluation.rounding import SAFETY, SAMPLES, SMALLEST, UNITS
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.passes import Manager
@@ -33,22 +34,14 @@ from dlc.passes.graph.widen import widen
 
 Numbers = NDArray[np.float64]
 
-SAMPLES = 3
-"""Evaluations with random errors."""
-SAFETY = 16.0
-"""The tolerance as a multiple of the spread: samples see part of it, and -O2 may err 4 times as much."""
 PLAIN = 1e-3
 """The tolerance relative to the largest element where there is no spread, as below the graph."""
-UNITS = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
-"""The unit roundoff of each dtype."""
 LARGEST = {
     "f64": float(np.finfo(np.float64).max),
     "f32": float(np.finfo(np.float32).max),
     "f16": 65504.0,
 }
 LARGEST["bf16"] = LARGEST["f32"]
-_SMALLEST = {"f64": 1e-300, "f32": 2.0**-120, "f16": 2.0**-20, "bf16": 2.0**-120}
-"""Differences that never count, of numbers so small that they have fewer digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +289,7 @@ def _expected(dtype: DType, plain: Array, samples: Sequence[Array]) -> Expected:
     finite = np.isfinite(spread)
     typical = _rms(spread[finite])
     unit = UNITS[dtype.name]
-    slack = SAFETY * (spread + typical + unit * np.abs(exact)) + _SMALLEST[dtype.name]
+    slack = SAFETY * (spread + typical + unit * np.abs(exact)) + SMALLEST[dtype.name]
     same = np.all([(one == exact) | (np.isnan(one) & np.isnan(exact)) for one in others], axis=0)
     slack = np.where(finite, slack, np.where(same, 0.0, np.inf))
     return Expected(dtype, exact, slack)

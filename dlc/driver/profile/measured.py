@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dlc.driver.run.calls import CallRequest
-from dlc.driver.run.request import CompileRequest, make_here
+from dlc.driver.run.request import CompileRequest, prepare_call
 from dlc.errors import UsageError
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.decisions import SECTION, read_decisions
@@ -41,8 +41,7 @@ def profile_model(asked: ProfileRequest) -> Profile:
                 help="leave one of them out",
             )
         call, request = replace(call, entry=STEP), replace(request, to_train=True)
-    artifact = Artifact.read(request.path) if request.is_compiled else make_here(request).artifact
-    arguments = call.arguments(artifact.manifest.entries)
+    artifact, arguments = prepare_call(request, call)
     with Model(artifact, threads=asked.threads, device=request.device) as model:
         if request.is_compiled and request.weights is not None:
             model = model.with_weights(request.weights)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dlc.driver.run.calls import Arguments, CallRequest, call_with
-from dlc.driver.run.request import CompileRequest, make_here
-from dlc.runtime.artifact.contents import Artifact
+from dlc.driver.run.request import CompileRequest, prepare_call
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.artifact.spelling import python_name
 from dlc.runtime.calling.signature import default_value
@@ -58,12 +57,8 @@ def measure(
     check_threads(threads)
     request = request.to_run_here()
     began = time.perf_counter()
-    if request.is_compiled:
-        artifact, compile_s = Artifact.read(request.path), 0.0
-    else:
-        artifact = make_here(request).artifact
-        compile_s = time.perf_counter() - began
-    arguments = call_request.arguments(artifact.manifest.entries)
+    artifact, arguments = prepare_call(request, call_request)
+    compile_s = 0.0 if request.is_compiled else time.perf_counter() - began
     loading = time.perf_counter()
     model = Model(artifact, threads=threads, device=request.device)
     load_ms = (time.perf_counter() - loading) * 1e3

@@ -53,9 +53,12 @@ class CallRequest:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     words: tuple[str, ...] = ()
 
-    def arguments(self, entries: Iterable[Entry]) -> Arguments:
+    def arguments(
+        self, entries: Iterable[Entry], limits: Mapping[str, str] | None = None
+    ) -> Arguments:
         """The checked arguments for the entry point that is meant.
 
+        `limits` are sizes below which random integers of an input must be, where these are known.
         Raises UsageError: D0904 where it is not clear which is meant; D0906 for inputs, sizes and results
         that are unknown or missing, with a command that works; D0907 for values that cannot be read;
         CallError for values and sizes that do not fit.
@@ -67,14 +70,16 @@ class CallRequest:
         binder = DimBinder(entry)
         binder.check_bounds(self.dims)
         self._check_complete(entry, binder)
-        values = self._values(entry, binder)
+        values = self._values(entry, binder, limits or {})
         self._check_sizes(entry, binder, values)
         sizes = self._sizes(entry, binder, values)
         arguments = {**values, **{name: sizes[name] for name in binder.free}}
         named = {python_name(name): value for name, value in arguments.items()}
         return Arguments(entry.name, named)
 
-    def _values(self, entry: Entry, binder: DimBinder) -> dict[str, Value]:
+    def _values(
+        self, entry: Entry, binder: DimBinder, limits: Mapping[str, str]
+    ) -> dict[str, Value]:
         """The inputs by name, without those that are left to their defaults."""
         values: dict[str, Value] = {}
         for item in entry.inputs:
@@ -87,7 +92,8 @@ class CallRequest:
             if self.inputs.get(item.name) == ZEROS:
                 values[item.name] = zeros(item, sizes)
             elif self._is_made(item) and self.seed is not None:
-                values[item.name] = random_value(item, sizes, self.seed)
+                limit = limits.get(item.name, "")
+                values[item.name] = random_value(item, sizes, self.seed, limit)
         inouts = [item for item in entry.inputs if item.name in entry.inouts]
         return {**values, **{item.name: _own(values.get(item.name), item) for item in inouts}}
 
@@ -194,7 +200,7 @@ def random_indices_told(request: CallRequest) -> Generator[None]:
         (said,) = error.diagnostics[:1]
         if said.code != "D0807" or request.seed is None:
             raise
-        help = "random integers are 0 to 9: --input NAME=FILE or --input NAME=zeros gives others"
+        help = "--input NAME=FILE or --input NAME=zeros gives other integers than random ones"
         raise CallError([replace(said, help=help)], sources=error.sources) from None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dlc.dialects import func, mem
 from dlc.driver.compile.compile import Report, compile_model
-from dlc.driver.compile.entries import find_entry, interfaces, settle_interfaces
+from dlc.driver.compile.entries import find_entry, settle_interfaces
 from dlc.driver.compile.flags import settings_of_flags
 from dlc.driver.compile.probes import Probe, place_probes, with_probes
 from dlc.driver.compile.settings import Settings
@@ -81,7 +81,7 @@ def run_watched(
     request = request.to_run_here()
     source = _opened(request.open())
     check_watched(source, watch)
-    arguments = request.meant(source, call_request).arguments(interfaces(source.module))
+    arguments = request.arguments_for(source, call_request)
     settings, code = request.settings, None
     if request.is_compiled:
         code = Artifact.read(request.path)
@@ -123,6 +123,7 @@ class ObservedCall:
         captured = _capture(artifact, report.lowered, bound, arguments, results, self.threads)
         with np.errstate(all="ignore"), source.quoting():
             _complete(source, bound, captured, watch)
+        watch.add_results(results.named, "machine code")
         watch.check_found()
         notes = (*source.remarks, *report.notes, *watch.remarks)
         return results, (*notes, *([] if self._is_same(artifact) else [NEW_CODE]))
@@ -249,7 +250,8 @@ def _complete(source: SourceModel, bound: Bound, captured: Captured, watch: Watc
         captured.left |= wrong
     exact = exact_values(bound.function.body, lambda op: bool(captured.names_of(op, values)))
     watch.sources = {
-        origin.name: "machine code" if origin.value in exact else "recomputed" for origin in values
+        name: "machine code" if origin.value in exact else "recomputed"
+        for name, origin in values.of(bound.function.sym_name).items()
     }
 
 

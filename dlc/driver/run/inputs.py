@@ -32,6 +32,8 @@ ARRAYS = (".npy", ".npz", ".safetensors")
 
 _NUMBERS = re.compile(r"[\s\[\],+\-0-9.eE]|inf|nan|true|false")
 
+ANY = 10
+"""What random integers are below where nothing is known of them."""
 PIECE = 1 << 20
 """The random numbers drawn at once."""
 
@@ -113,12 +115,13 @@ def zeros(item: Input, sizes: Mapping[str, int]) -> Value:
     return _as_value(bits, item)
 
 
-def random_value(item: Input, sizes: Mapping[str, int], seed: int) -> Value:
+def random_value(item: Input, sizes: Mapping[str, int], seed: int, limit: str = "") -> Value:
     """Numbers that depend on the seed and the input's name only.
 
-    Floats are normally distributed, `u8` are all bytes, other integers are 0 to 9 (small, because they
-    are often indices), bools are even chances.
+    Floats are normally distributed, bools are even chances. Integers are below `limit`, the size of what
+    they index, where that is known; else 0 to 9 (small, because they are often indices).
     """
+    below = _below(limit, sizes)
     if not 0 <= seed < 1 << 64:
         raise UsageError(f"{seed} is not a seed", code="D0901", help="use 0 to 2**64 - 1")
     stream = np.random.Generator(np.random.Philox(key=[seed, zlib.crc32(item.name.encode())]))
@@ -127,11 +130,19 @@ def random_value(item: Input, sizes: Mapping[str, int], seed: int) -> Value:
     # Piece by piece: NumPy draws numbers of 64 bits, which are larger than those of most inputs.
     for start in range(0, bits.size, PIECE):
         piece = bits[start : start + PIECE]
-        piece[...] = Tensor(_drawn(stream, piece.size, item), item.dtype).bits
+        piece[...] = Tensor(_drawn(stream, piece.size, item, below), item.dtype).bits
     return _as_value(bits.reshape(shape), item)
 
 
-def _drawn(stream: np.random.Generator, count: int, item: Input) -> NDArray[np.generic]:
+def _below(limit: str, sizes: Mapping[str, int]) -> int:
+    """What random integers are below: a limit, as far as its dtype goes, or 10."""
+    try:
+        return max(1, size_expressions.evaluate(limit, sizes, ())) if limit else ANY
+    except size_expressions.BadExpression:
+        return ANY  # a size that the call measures
+
+
+def _drawn(stream: np.random.Generator, count: int, item: Input, below: int) -> NDArray[np.generic]:
     """The next numbers for an input."""
     match DTYPES[item.dtype].kind:
         case "f":
@@ -139,7 +150,9 @@ def _drawn(stream: np.random.Generator, count: int, item: Input) -> NDArray[np.g
         case "b":
             return stream.integers(0, 2, count).astype(np.bool_)
         case _:
-            return stream.integers(0, 256 if item.dtype == "u8" else 10, count)
+            kind, bits = DTYPES[item.dtype].kind, 8 * DTYPES[item.dtype].numpy.itemsize
+            values = 1 << (bits if kind == "u" else bits - 1)
+            return stream.integers(0, min(below, values), count)
 
 
 def _as_value(bits: NDArray[np.generic], item: Input) -> Value:

@@ -17,6 +17,7 @@ from dlc.dialects.loop.memory import BadAccess
 from dlc.driver.compile.build_artifact import EntryPoint, interface_of
 from dlc.driver.compile.entries import find_entry, interfaces, settle_interfaces
 from dlc.driver.run.calls import Arguments, CallRequest
+from dlc.driver.run.index_limits import limits_of
 from dlc.driver.run.results import Results, outputs_of
 from dlc.driver.run.watch import Watch, observing, renamed_values
 from dlc.driver.source.source_model import SourceModel
@@ -53,7 +54,8 @@ def evaluate_entry(
     check_watched(model, watch)
     with model.quoting():
         settle_interfaces(model.module)
-    arguments = request.arguments(interfaces(model.module))
+    limits = limits_of(model.module, request.entry)
+    arguments = request.arguments(interfaces(model.module), limits)
     if model.stage == "graph":
         Manager(model.context).run(model.module, (autodiff,))
     gathered = gather(model.module, weights, model.folder, model.arrays)
@@ -91,7 +93,9 @@ def evaluate_arguments(
     values = [*shown, *[changed[name] for name in entry.inouts]]
     pairs = zip(outputs_of(entry), values, strict=True)
     found = [(output, Tensor.from_bits(array, output.dtype)) for output, array in pairs]
-    return Results(entry.name, tuple(found))
+    told = Results(entry.name, tuple(found))
+    watch.add_results(told.named, "evaluated")
+    return told
 
 
 @dataclass(frozen=True, slots=True)

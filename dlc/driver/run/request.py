@@ -13,7 +13,16 @@ from dlc.driver.compile.op_counts import BEFORE, OpCounts
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import AUTO, Settings
 from dlc.driver.compile.shared_calls import share_calls
-from dlc.driver.run.calls import CallRequest, call, call_with, load_model, random_indices_told
+from dlc.driver.entry_choice import choose
+from dlc.driver.run.calls import (
+    Arguments,
+    CallRequest,
+    call,
+    call_with,
+    load_model,
+    random_indices_told,
+)
+from dlc.driver.run.index_limits import limits_of
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.results import Results
 from dlc.driver.run.watch import Watch
@@ -113,6 +122,17 @@ class CompileRequest:
         entry, result, _ = self.gradient
         return replace(call_request, entry=gradient_function(model, entry, result).sym_name)
 
+    def arguments_for(self, model: SourceModel, call_request: CallRequest) -> Arguments:
+        """The checked arguments of a call of the model, which is not compiled yet.
+
+        Random integers are indices that there are, as far as the graph tells. Raises what
+        `CallRequest.arguments` does.
+        """
+        meant = self.meant(model, call_request)
+        entries = interfaces(model.module)
+        name = choose([entry.name for entry in entries], meant.entry)
+        return meant.arguments(entries, limits_of(model.module, name))
+
     def open(self) -> SourceModel:
         """Read the model."""
         model = self._open_training() if self.to_train else self._open_model()
@@ -177,6 +197,19 @@ def make_model(request: CompileRequest, threads: int | None = None) -> tuple[Mod
     return Model(result.artifact, threads=threads, device=request.device), result
 
 
+def prepare_call(request: CompileRequest, call_request: CallRequest) -> tuple[Artifact, Arguments]:
+    """The artifact for this machine, compiled where it is not, and the arguments of a call of it.
+
+    What is wrong about the call is said before anything is compiled.
+    """
+    if request.is_compiled:
+        artifact = Artifact.read(request.path)
+        return artifact, call_request.arguments(artifact.manifest.entries)
+    model = request.open()
+    arguments = request.arguments_for(model, call_request)
+    return _compiled(request.with_gpu_for(model), model).artifact, arguments
+
+
 def make_here(request: CompileRequest) -> CompileResult:
     """Compile a model for this machine. Raises Unsupported (D0714) where it lacks the GPU for it."""
     request = request.to_run_here()
@@ -201,7 +234,7 @@ def run_model(
     if request.is_compiled:
         return _run_artifact(request, call_request, threads, max_memory, comm), ()
     source = request.open()
-    arguments = request.meant(source, call_request).arguments(interfaces(source.module))
+    arguments = request.arguments_for(source, call_request)
     report = Report()
 
     def make() -> Artifact:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dlc.dialects import func
 from dlc.ir.core import Value
@@ -19,19 +19,47 @@ def track_all(
     knows: those that follow from operations.
     """
     made = set[str]()
-    for value in _tensors(function):
+    for value in _results(function):
         if not values.origins_of(value):
             op = value.op
             named = (renamed or {}).get(value.name or "", value.name)
             name = named or ("argument" if op is None else op.name.rpartition(".")[2])
-            values.track(value, name, "-" if op is None else str(op.location.place))
+            values.track(
+                value, function.sym_name, name, "-" if op is None else str(op.location.place)
+            )
             if named is None:
                 made.update(origin.name for origin in values.origins_of(value))
     return made
 
 
-def _tensors(function: func.Func) -> Iterator[Value]:
+def track_named(
+    values: ValueMap, function: func.Func, renamed: Mapping[str, str] | None = None
+) -> None:
+    """Track the values that have a name, arguments of loops and branches included.
+
+    An argument that is called like a value outside is that value.
+    """
+    known = set(values.of(function.sym_name))
+    for value in (*function.body.arguments, *_results(function), *_arguments(function)):
+        if value.name is None or values.origins_of(value):
+            continue
+        name = (renamed or {}).get(value.name, value.name)
+        if value.op is not None or name not in known:
+            place = "-" if value.op is None else str(value.op.location.place)
+            values.track(value, function.sym_name, name, place)
+            known.add(name)
+
+
+def _results(function: func.Func) -> Iterator[Value]:
     for op in function.walk():
-        for value in op.results:
-            if isinstance(value.type, TensorType):
-                yield value
+        yield from _tensors(op.results)
+
+
+def _arguments(function: func.Func) -> Iterator[Value]:
+    for op in function.walk(formulas=False):
+        for region in op.regions:
+            yield from _tensors(region.arguments)
+
+
+def _tensors(values: Iterable[Value]) -> Iterator[Value]:
+    return (value for value in values if isinstance(value.type, TensorType))

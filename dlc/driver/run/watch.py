@@ -123,6 +123,14 @@ class Watch:
             self.first.setdefault(flaw, (name, len(steps)))
         steps.append(tensor)
 
+    def add_results(self, results: Mapping[str, Tensor], source: Source) -> None:
+        """Note the results of the call to which the text gives no name, as callers call them."""
+        for name, tensor in results.items():
+            self.known.setdefault(name, "")
+            if name not in self._steps and self.wants(name):
+                self.add(name, tensor, ())
+                self.sources[name] = source
+
     def forget(self) -> None:
         """Begin anew."""
         self.known.clear()

@@ -45,6 +45,12 @@ PAGES: dict[str, Page] = {
         "circular imports",
         "Two files that import each other cannot both be read first. Move what both of them need into a "
         "third file and import that.",
+        'Path("a.dlm").write_text(\'dlc 1\\nimport "b.dlm" (g)\\nfn f(x) = g(x)\\n\')\n'
+        'Path("b.dlm").write_text(\'dlc 1\\nimport "a.dlm" (f)\\nfn g(x) = x + 1\\n\')\n'
+        'dlc.compile("a.dlm")',
+        'Path("a.dlm").write_text(\'dlc 1\\nimport "b.dlm" (g)\\nexport fn f(x: f32) -> f32 = g(x)\\n\')\n'
+        'Path("b.dlm").write_text("dlc 1\\nfn g(x) = x + 1\\n")\n'
+        'dlc.compile("a.dlm")',
     ),
     "D0205": Page(
         "an import from outside of the folder",
@@ -58,8 +64,12 @@ PAGES: dict[str, Page] = {
         "two modules with entry points",
         "A model has one root module: the one with `export fn`. Where a file has several, the command "
         "line says which of them is meant.",
-        "dlc compile net.dlm                  # Encoder and Decoder both have entry points",
-        "dlc compile net.dlm --module Encoder",
+        "dlc 1\n"
+        "module Encoder { export fn encode(x: f32[4]) -> f32[4] = exp(x) }\n"
+        "module Decoder { export fn decode(x: f32[4]) -> f32[4] = log(x) }",
+        "dlc 1\n"
+        "module Encoder { export fn encode(x: f32[4]) -> f32[4] = exp(x) }\n"
+        "module Decoder { fn decode(x: f32[4]) = log(x) }",
     ),
     "D0208": Page(
         "a call whose arguments do not fit the parameters",

@@ -51,6 +51,9 @@ PAGES: dict[str, Page] = {
         "nested too deep",
         "Blocks and expressions nest at most 64 levels deep. Chains of operators and of `|>` may be of any "
         "length. Name the inner parts with `let`, or make functions of them.",
+        'opening, closing = "(" * 100, ")" * 100\n'
+        'dlc.compile(text=f"dlc 1\\nexport fn f(x: f32) -> f32 = {opening}x + 1{closing}")',
+        'dlc.compile(text="dlc 1\\nexport fn f(x: f32) -> f32 = (x + 1)")',
     ),
     "D0108": Page(
         "no edition",
@@ -131,12 +134,18 @@ PAGES: dict[str, Page] = {
     "D0119": Page(
         "too many errors",
         "After 50 errors the rest of a text is not read: more of them would say less.",
+        'dlc.compile(text="dlc 1\\n" + "fn f(x) = ]\\n" * 60)',
+        'dlc.compile(text="dlc 1\\nexport fn f(x: f32) -> f32 = x")',
     ),
     # IR text: `.dlir` files.
     "D0150": Page(
         "IR text that is too large",
         "An IR text, a line in it, its constants together, or the nesting of its regions, lists and types "
         "go beyond what is read. Keep numbers in a weight file; write no deeper than the model is.",
+        'lists = "[" * 1000 + "]" * 1000\n'
+        'Path("deep.dlir").write_text(f\'"a"() <{{k = {lists}}}> : () -> ()\')\n'
+        'dlc.compile("deep.dlir")',
+        'dlc.compile("exp.dlm")',
     ),
     "D0151": Page(
         "not the form of an operation",

@@ -63,6 +63,14 @@ PAGES: dict[str, Page] = {
     "D0309": Page(
         "a start that is not a number",
         "A part whose place is computed begins at one i64 for each axis.",
+        'func @f {dlc.inputs=["x", "k"]} (%x: f32[4], %k: i32[]) {\n'
+        "  %y = array.dynamic_slice %x, %k {sizes=[2]}\n"
+        "  return %y\n"
+        "}",
+        'func @f {dlc.inputs=["x", "k"]} (%x: f32[4], %k: i64[]) {\n'
+        "  %y = array.dynamic_slice %x, %k {sizes=[2]}\n"
+        "  return %y\n"
+        "}",
     ),
     "D0310": Page(
         "nothing to choose from",
@@ -96,6 +104,14 @@ PAGES: dict[str, Page] = {
         "no random key",
         "Random operations take a key, a u32[2], made from a seed, a u64, or from another key and a whole "
         "number.",
+        'func @f {dlc.inputs=["key"]} (%key: f32[2]) {\n'
+        "  %y = rng.uniform %key {shape=[4]}\n"
+        "  return %y\n"
+        "}",
+        'func @f {dlc.inputs=["key"]} (%key: u32[2]) {\n'
+        "  %y = rng.uniform %key {shape=[4]}\n"
+        "  return %y\n"
+        "}",
     ),
     # Types in model text.
     "D0320": Page(

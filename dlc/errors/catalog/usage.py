@@ -199,7 +199,7 @@ PAGES: dict[str, Page] = {
         "`dlc memory --max` looks for the largest value of one named size, such as the batch, with which a "
         "call keeps within the memory. Where an entry point has several, `--dim NAME` says which one is to "
         "grow, and `--dim NAME=SIZE` how large another is; where no size has a name nothing can grow.",
-        "dlc memory mlp.dlm --max 1",
+        "dlc memory poly.dlm --max 1MiB",
         "dlc memory mlp.dlm --max 1MiB",
     ),
     "D0935": Page(

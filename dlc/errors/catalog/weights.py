@@ -59,8 +59,16 @@ PAGES: dict[str, Page] = {
         "below: no absolute path, no `..`, no symbolic link and no second hard link on the way, because "
         "a text from a stranger must not be able to read your other files. A path that you type on the "
         "command line may lie anywhere.",
-        'module M() from "../shared/w.safetensors"',
-        "dlc run model.dlm --weights ../shared/w.safetensors",
+        'dlc.compile(text="""dlc 1\n'
+        'module M() from "../w.safetensors" {\n'
+        "  param w: f32[2] = zeros()\n"
+        "  export fn f(x: f32[2]) -> f32[2] = x * w\n"
+        '}""")',
+        'dlc.compile(text="""dlc 1\n'
+        'module M() from "../w.safetensors" {\n'
+        "  param w: f32[2] = zeros()\n"
+        "  export fn f(x: f32[2]) -> f32[2] = x * w\n"
+        '}""", weights="init:0")',
     ),
     "D0507": Page(
         "an element type that dlc does not have",

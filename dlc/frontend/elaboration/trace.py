@@ -91,9 +91,10 @@ class Trace(Builder):
 
     __slots__ = (
         "_here", "_locations", "_on_trial", "base_key", "bounds", "brought", "builtin",
-        "conditions", "declared", "device", "folder", "frame", "gets", "implicit_seed", "inouts",
-        "loops", "mesh", "placed", "places", "problems", "rate", "root_source", "source",
-        "span", "stacked", "steps", "stored", "top", "total_steps", "training", "values",
+        "conditions", "declared", "device", "folder", "frame", "function", "gets",
+        "implicit_seed", "inouts", "loops", "mesh", "placed", "places", "problems", "rate",
+        "root_source", "source", "span", "stacked", "steps", "stored", "top", "total_steps",
+        "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -103,6 +104,8 @@ class Trace(Builder):
         self.span = Span(0, 0)
         self.problems = problems
         self.values = values
+        self.function = ""
+        """The function of the IR that is being made."""
         self.frame = Frame("", "", source)
         self.steps = 0
         self.training = False
@@ -289,7 +292,7 @@ class Trace(Builder):
         if value.name is None:
             value.name = path
         if self.values is not None and isinstance(value.type, TensorType):
-            self.values.track(value, path, str(self.source.place(span)))
+            self.values.track(value, self.function, path, str(self.source.place(span)))
 
     def here(self) -> SourceLocation:
         """The place reached in the text."""

@@ -97,8 +97,10 @@ class _Folding:
             emit = Builder.before_op(value.op)
             new = emit(weight.Get(Symbol(derived.sym_name), derived.type), value.name)
             self.context.log.did("compute when weights are loaded", value)
-            self.context.values.replaced(value, None, Gone("computed when weights are loaded"))
+            loaded = Gone("computed when weights are loaded")
+            self.context.values.replaced(value, None, loaded)
             value.replace_by(new)
+            self.context.values.unread(value, loaded)
 
     def _derive(self, value: Value) -> weight.Derived:
         """The derived weight with this value."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import index
-from typing import NamedTuple, SupportsIndex, TypeAlias
+from typing import NamedTuple, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.profiling.rows import Interval, Row, floor_of
 from dlc.runtime.profiling.timeline import Timeline, timeline
 
+Result = TypeVar("Result")
 Words: TypeAlias = NDArray[np.int64]
 Times: TypeAlias = NDArray[np.float64]
 
@@ -101,7 +103,7 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     cycles_per_ms = 1e6 * _cycles_per_nanosecond(done)
     lines = [timeline(each.records, len(subject.ops), subject.threads) for each in done]
     rows = _rows(subject, runs, lines, cycles_per_ms)
-    call, processor, plain, _, untraced, traced = (
+    call, processor, plain, long, untraced, traced = (
         float(quiet(np.array(times))) / 1e6
         for times in zip(*[each.times for each in done], strict=True)
     )
@@ -109,7 +111,8 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
         each.times.traced / 1e6 - line.covered / cycles_per_ms
         for each, line in zip(done, lines, strict=True)
     ]
-    between, kernels = max(0.0, float(quiet(np.array(idle)))), sum(row.ms for row in rows.values())
+    between, rows = _without_trace(max(0.0, long - plain), float(quiet(np.array(idle))), rows)
+    kernels = sum(row.ms for row in rows.values())
     python = max(0.0, call - plain)
     spans = sum(line.span for line in lines)
     busy = np.sum([line.threads for line in lines], axis=0) / max(1, spans)
@@ -132,6 +135,24 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
         _intervals(quietest.records, cycles_per_ms),
         rows,
     )
+
+
+def _without_trace(
+    longer: float, between: float, rows: Mapping[int, Row]
+) -> tuple[float, dict[int, Row]]:
+    """The milliseconds between kernels and the rows, less those by which the trace has lengthened a call.
+
+    Most of them are spent where the call is entered; only where more were lost than lies between kernels
+    do the clock's readings count, at both ends of each row.
+    """
+    kernels = sum(row.ms for row in rows.values())
+    rest = max(0.0, longer - max(0.0, between))
+    factor = max(0.0, 1 - rest / kernels) if kernels else 1.0
+    shorter = {
+        op: replace(row, ms=factor * row.ms, busy_ms=factor * row.busy_ms)
+        for op, row in rows.items()
+    }
+    return max(0.0, between - longer), shorter
 
 
 def _checked_rounds(entry: str, rounds: object) -> int:
@@ -191,20 +212,23 @@ def _rounds(measured: Measured, records: Words, rounds: int | None) -> list[_Rou
         enough = len(done) >= (LEAST_ROUNDS if rounds is None else rounds)
         if enough and spent > (ENOUGH_SECONDS if rounds is None else LEAST_SECONDS):
             return done
-        call, processor = _timed(measured.call)
-        plain, plain_processor = _timed(measured.plain)
-        begun, worked = time.perf_counter_ns(), time.thread_time_ns()
-        count = min(len(records), measured.traced(records, False))
-        traced_processor, end = time.thread_time_ns() - worked, time.perf_counter_ns()
-        times = _Times(call, processor, plain, end - begun, plain_processor, traced_processor)
-        done.append(_Round(times, records[:count].copy(), end))
+        call, processor, _, _ = _timed(measured.call)
+        plain, plain_processor, _, _ = _timed(measured.plain)
+        traced, traced_processor, end, count = _timed(lambda: measured.traced(records, False))
+        times = _Times(call, processor, plain, traced, plain_processor, traced_processor)
+        done.append(_Round(times, records[: min(len(records), count)].copy(), end))
 
 
-def _timed(action: Callable[[], object]) -> tuple[int, int]:
-    """Nanoseconds of the clock, and of the calling thread's processor time."""
-    begun, worked = time.perf_counter_ns(), time.thread_time_ns()
-    action()
-    return time.perf_counter_ns() - begun, time.thread_time_ns() - worked
+def _timed(action: Callable[[], Result]) -> tuple[int, int, int, Result]:
+    """Nanoseconds of the clock, and of the calling thread's processor time; when it ended, and its result.
+
+    Asking for the processor time takes as long as a small kernel, so the clock is read inside.
+    """
+    worked = time.thread_time_ns()
+    begun = time.perf_counter_ns()
+    result = action()
+    end = time.perf_counter_ns()
+    return end - begun, time.thread_time_ns() - worked, end, result
 
 
 def _cycles_per_nanosecond(done: Sequence[_Round]) -> float:

@@ -98,7 +98,7 @@ class Measurements:
     interrupted_ms: float
     """The rest that is not the sum of the rows: most often other work on the machine."""
     overhead: float
-    """By how much the trace lengthens the compiled code: 0.01 is a hundredth."""
+    """By how much the trace lengthens the compiled code: 0.01 is a hundredth. It is in no other figure."""
     busy: tuple[float, ...]
     """By thread: its share of the time in the compiled code that it works in kernels."""
     rows: tuple[Row, ...]

@@ -50,7 +50,8 @@ def footer(profile: Measurements) -> Iterator[str]:
             f"roof: {number(floors)} of {number(profile.kernels_ms)} ms in kernels "
             f"({floors / profile.kernels_ms:.0%})"
         )
-    yield f"{profile.rounds} rounds; the trace itself took {max(0.0, profile.overhead):.1%}"
+    lengthened = max(0.0, profile.overhead)
+    yield f"{profile.rounds} rounds; the trace lengthened a call by {lengthened:.1%}, left out above"
 
 
 def number(value: float) -> str:

@@ -24,6 +24,7 @@ from tests.driver.diff.planting import (
     scaled_result,
     with_attribute,
     with_little_shared_memory,
+    with_long_tails,
     with_operands_swapped,
     without_barriers,
 )
@@ -182,20 +183,22 @@ MORE: tuple[Planted, ...] = (
             plant,
             "loop",
             "lower_to_simt",
-            "",
+            op,
             "cuda:sm_80",
         )
         for what, plant in (
             ("barrier", without_barriers),
             ("half of its shared memory", with_little_shared_memory),
         )
-        for name, text in (
+        for name, op, text in (
             (
                 "a sum",
+                "array.reduce_sum",
                 "dlc 1\nexport fn f(x: f32[3, 2000]) -> f32[3] = sum(sigmoid(x), axis=1) * 2.0\n",
             ),
             (
                 "a softmax",
+                "softmax",
                 "dlc 1\nexport fn f(x: f32[3, 2000]) -> f32[3, 2000] = softmax(x * 2.0) + 1.0\n",
             ),
         )
@@ -210,12 +213,21 @@ MORE: tuple[Planted, ...] = (
         "cuda:sm_80",
     ),
     Planted(
+        "a tail mask of a GPU is left out",
+        model("  let y = x * 3.0 + a\n"),
+        with_long_tails,
+        "loop",
+        "lower_to_simt",
+        "array.",
+        "cuda:sm_80",
+    ),
+    Planted(
         "memory of a GPU is reused too early",
         model("  let b = a @ x\n  let c = b @ x\n  let d = c @ x\n  let y = b + c @ d\n", SQUARE),
         reuse_too_early,
         "plan",
         "plan_memory",
-        "",
+        "array.matmul",
         "cuda:sm_80",
     ),
 )

@@ -22,6 +22,7 @@ from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import DType
 from dlc.lowering import math
 from dlc.lowering.cpu import generic as cpu_generic
+from dlc.lowering.gpu import elements as gpu_elements
 from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.graph_to_kernel.arrays import LOWERINGS
 from dlc.lowering.math.term import Term
@@ -283,6 +284,15 @@ def with_little_shared_memory(patch: Patch) -> None:
         return right(self, max(1, elements // 2), dtype)
 
     patch.setattr(GridWriter, "shared", wrong)
+
+
+def with_long_tails(patch: Patch) -> None:
+    """The last threads of a tile compute as many elements as the others."""
+
+    def wrong(one: Expr, other: Expr) -> Expr:
+        return one
+
+    patch.setattr(gpu_elements, "minimum", wrong)
 
 
 def misplaced_rows(patch: Patch) -> None:

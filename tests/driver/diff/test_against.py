@@ -62,6 +62,19 @@ def test_equal_values_agree(tmp_path: Path) -> None:
     assert found.data["compared"] == 2
 
 
+def test_the_last_step_of_a_value_in_a_loop_is_compared(tmp_path: Path) -> None:
+    model, values = tmp_path / "loop.dlm", tmp_path / "values.npz"
+    model.write_text(
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan row in x with s = 0.0 { next s = s + row }\n"
+    )
+    request, call = CompileRequest(str(model)), CallRequest(str(model), inputs={"x": "[1, 2, 3]"})
+    rows, sums = np.array([1, 2, 3], np.float32), np.array([0, 1, 3], np.float32)
+    np.savez(values, row=rows, s=sums, f=np.float32(6))
+    assert compare_with(request, call, str(values)).data["compared"] == 3
+    np.savez(values, row=np.array([1, 2, 4], np.float32))
+    assert compare_with(request, call, str(values)).error is not None
+
+
 def test_another_value_departs(tmp_path: Path) -> None:
     h = np.sin(np.array([1, 2, 3], np.float32))
     found = compare_with(*recorded(tmp_path, h=h))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
+from benchmarks.lsp import measure
 from dlc.text.model.fmt import format_source
 from tests.driver.editor.client import EditorClient
 
@@ -250,3 +252,12 @@ def test_a_half_written_text_is_answered(editor: EditorClient, cut: int) -> None
     labels(editor, document, MODEL[:cut], cut)
     params = lsp.HoverParams(document, editor.place(document, MODEL[:cut], max(0, cut - 1)))
     editor.ask(editor.protocol.text_document_hover_async(params))
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux counts this time")
+def test_every_answer_about_a_thousand_lines_takes_less_than_100_ms() -> None:
+    """Of processor time, which is that of an idle machine, and the least of three."""
+    times = asyncio.run(measure(3))
+    assert {"diagnostics", "formatting", "rename", "completion"} <= times.keys()
+    slow = {name: min(worked for _, worked in found) for name, found in times.items()}
+    assert not {name: worked for name, worked in slow.items() if worked >= 100}

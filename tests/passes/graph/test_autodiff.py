@@ -323,7 +323,7 @@ def test_the_users_values_inside_a_derivative_are_followed() -> None:
     module = program(gradient(cubed_sine), [tensor(3)])
     context = Context()
     for kind, name in ((array.Sin, "s"), (Cube, "c")):
-        context.values.track(ops(module, kind)[0].results[0], name)
+        context.values.track(ops(module, kind)[0].results[0], "main", name)
     autodiff.run(module, context)
     seen: dict[Value, object] = {}
     Evaluation(observe=lambda value, found: seen.update({value: found})).run(main(module).body, [X])

@@ -72,7 +72,7 @@ def test_rows_have_times_amounts_and_floors(found: Profile) -> None:
 
 def test_the_parts_of_a_call_add_up(found: Profile) -> None:
     parts = found.kernels_ms + found.between_ms + found.python_ms + found.interrupted_ms
-    assert parts >= found.call_ms * 0.999
+    assert parts == pytest.approx(found.call_ms, rel=0.1)
     assert sum(row.ms for row in found.by("layer")) == pytest.approx(found.kernels_ms)
     assert sum(row.ms for row in found.by("line")) == pytest.approx(found.kernels_ms)
 

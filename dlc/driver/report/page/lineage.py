@@ -21,6 +21,8 @@ from dlc.ir.value_map import Origin, ValueMap
 
 Ids = Mapping[Op, str]
 """The id of each operation of a level: a letter for the level, and a number."""
+_OWN = "<page>"
+"""What the value map takes for the function of the values that are followed here: ids tell them apart."""
 Targets = Callable[[Value], Iterable[Op]]
 """The operations of a level that compute a value."""
 
@@ -78,7 +80,7 @@ class Tracked:
             for number, value in enumerate(op.results):
                 if isinstance(value.type, TensorType):
                     name = f"{id}:{number}"
-                    values.track(value, name)
+                    values.track(value, _OWN, name)
                     names.append(name)
             users = (_in_level(user, ids) for value in op.results for user in value.uses)
             tracked.readers[op] = [user for user in dict.fromkeys(users) if user is not None]
@@ -87,7 +89,7 @@ class Tracked:
 
     def origins(self, op: Op) -> Iterator[Origin]:
         for name in self.names[op]:
-            yield self.values.origins[name]
+            yield self.values.of(_OWN)[name]
 
     def became(self, targets: Targets, level: Ids) -> tuple[dict[Op, set[Op]], set[Op]]:
         """The operations of a lower level that each one became, and those that only its readers tell."""

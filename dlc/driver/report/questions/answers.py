@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dlc.driver.report.questions.traced import Node, Traced
 from dlc.driver.run.outputs import JSON
@@ -35,15 +34,6 @@ class Answer:
             "evidence": list(self.evidence),
             "change": self.change or None,
         }
-
-
-class Question(NamedTuple):
-    """A question: what it is called, the names that it is about, what it asks, and what answers it."""
-
-    name: str
-    about: tuple[str, ...]
-    asks: str
-    answer: Callable[[Traced, Sequence[Node]], Answer]
 
 
 def shown(node: Node) -> str:

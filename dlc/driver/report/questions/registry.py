@@ -2,30 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.driver.compile.flags import settings_of_flags
 from dlc.driver.memory.asked import models_of
+from dlc.driver.profile.measured import ProfileRequest
 from dlc.driver.report.questions import alive, copied, fused, kernel, layout, on_gpu, recomputed
-from dlc.driver.report.questions.answers import Answer, Question
-from dlc.driver.report.questions.traced import Traced, entries_of, trace
+from dlc.driver.report.questions.answers import Answer
+from dlc.driver.report.questions.slow import explain_slow
+from dlc.driver.report.questions.traced import Node, Traced, entries_of, trace
+from dlc.driver.run.calls import CallRequest
+from dlc.driver.run.outputs import JSON
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime.artifact.contents import Artifact
 
-SLOW = "slow"
-"""The question about a whole model, which is measured."""
-QUESTIONS = {
+
+class Asked(NamedTuple):
+    """A model, the names of values that a question is about, and the call that is measured if need be."""
+
+    request: CompileRequest
+    names: Sequence[str]
+    call: CallRequest
+    threads: int | None = None
+
+
+class Reply(NamedTuple):
+    """The answer about an entry point, for people and for programs."""
+
+    entry: str
+    text: str
+    data: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question: what it is called, the names that it is about, and what it asks."""
+
+    name: str
+    about: tuple[str, ...]
+    asks: str
+
+    @property
+    def measures(self) -> bool:
+        """Whether it is answered from a call, which inputs and sizes change."""
+        return False
+
+    def reply(self, asked: Asked) -> Reply:
+        """The answer."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ValueQuestion(Question):
+    """A question about values of the graph."""
+
+    answer: Callable[[Traced, Sequence[Node]], Answer]
+
+    def reply(self, asked: Asked) -> Reply:
+        entry, answer = answer_about_values(self, asked)
+        return Reply(entry, answer.text, answer.data)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowQuestion(Question):
+    """The question about a whole model, which is measured."""
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    def reply(self, asked: Asked) -> Reply:
+        found = explain_slow(ProfileRequest(asked.request, asked.call, asked.threads))
+        return Reply(found.entry, found.text, found.data)
+
+
+QUESTIONS: dict[str, Question] = {
     question.name: question
     for question in (
-        Question("fused", ("A", "B"), "does one kernel compute both", fused.answer),
-        Question("copied", ("A",), "are its elements copied", copied.answer),
-        Question("layout", ("A",), "in which order do its elements lie in memory", layout.answer),
-        Question("kernel", ("A",), "which kernel computes it", kernel.answer),
-        Question("alive", ("A",), "how long is its memory in use", alive.answer),
-        Question("recomputed", ("A",), "is it computed more than once", recomputed.answer),
-        Question("on-gpu", ("A",), "does a GPU compute it", on_gpu.answer),
+        SlowQuestion("slow", (), "which kernels take longer than they must, and why"),
+        ValueQuestion("fused", ("A", "B"), "does one kernel compute both", fused.answer),
+        ValueQuestion("copied", ("A",), "are its elements copied", copied.answer),
+        ValueQuestion("layout", ("A",), "in which order do its elements lie", layout.answer),
+        ValueQuestion("kernel", ("A",), "which kernel computes it", kernel.answer),
+        ValueQuestion("alive", ("A",), "how long is its memory in use", alive.answer),
+        ValueQuestion("recomputed", ("A",), "is it computed more than once", recomputed.answer),
+        ValueQuestion("on-gpu", ("A",), "does a GPU compute it", on_gpu.answer),
     )
 }
 
@@ -33,49 +98,49 @@ QUESTIONS = {
 def question_of(words: Sequence[str]) -> Question | None:
     """The question that the words of a command line ask; None where they are words to look for.
 
-    Raises UsageError (D0901) for a question about another number of values.
+    A lone word is one to look for unless its question is about nothing else. Raises UsageError (D0901) for
+    a question about another number of values.
     """
-    if len(words) < 2:
+    question = QUESTIONS.get(words[0]) if words else None
+    if question is None or (len(words) == 1 and question.about):
         return None
-    question = QUESTIONS.get(words[0])
-    wanted = _wanted(words[0])
-    if wanted is not None and len(words) - 1 != len(wanted):
-        raise _miscounted(words, wanted)
+    if len(words) - 1 != len(question.about):
+        raise _miscounted(words, question)
     return question
 
 
 def check_is_no_question(words: Sequence[str]) -> None:
     """Raises UsageError (D0901) where a lone word, which nothing was decided about, begins a question."""
-    wanted = _wanted(words[0]) if len(words) == 1 else None
-    if wanted:
-        raise _miscounted(words, wanted)
+    question = QUESTIONS.get(words[0]) if len(words) == 1 else None
+    if question is not None and question.about:
+        raise _miscounted(words, question)
 
 
-def _wanted(name: str) -> tuple[str, ...] | None:
-    """What a question is about, as its help writes it; None where there is no such question."""
-    if name == SLOW:
-        return ()
-    return QUESTIONS[name].about if name in QUESTIONS else None
-
-
-def _miscounted(words: Sequence[str], wanted: Sequence[str]) -> UsageError:
-    name, count = words[0], len(wanted)
+def _miscounted(words: Sequence[str], question: Question) -> UsageError:
+    name, count = question.name, len(question.about)
     about = "the whole model" if not count else "1 value" if count == 1 else f"{count} values"
     return UsageError(
         f"{name} asks about {about}, found {' '.join(words[1:]) or 'none'}",
         code="D0901",
-        help=f"write dlc why MODEL {' '.join((name, *wanted))}",
+        help=f"write dlc why MODEL {' '.join((name, *question.about))}",
     )
 
 
-def answer_question(
-    request: CompileRequest, question: Question, names: Sequence[str], entry: str | None = None
-) -> tuple[str, Answer]:
+def answer_question(question: Question, asked: Asked) -> Reply:
+    """The answer to a question. Raises what `answer_about_values` and `profile_model` do."""
+    reply = question.reply(asked)
+    named = {"model": asked.request.path, "entry": reply.entry}
+    about: JSON = {**named, "question": question.name, "about": list(asked.names)}
+    return reply._replace(data={**about, **reply.data})
+
+
+def answer_about_values(question: ValueQuestion, asked: Asked) -> tuple[str, Answer]:
     """The entry point that has the values, and the answer.
 
     It is compiled as the decisions of an artifact say it was, down to loops. Raises UsageError (D0911)
     where no entry point has values of these names.
     """
+    request, names, entry = asked.request, asked.names, asked.call.entry
     settings = request.settings
     if request.is_compiled:
         settings = settings_of_flags(Artifact.read(request.path).manifest.compiler.flags)

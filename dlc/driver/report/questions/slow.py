@@ -21,6 +21,7 @@ SHORT_MS = 0.02
 class Slow(NamedTuple):
     """The answer for people, and for programs."""
 
+    entry: str
     text: str
     data: JSON
 
@@ -32,7 +33,7 @@ def explain_slow(request: ProfileRequest) -> Slow:
 
 def answer(profile: Profile) -> Slow:
     """The gaps, the largest first: time, floor, reasons, and the line of the text."""
-    return Slow(_text(profile), _data(profile))
+    return Slow(profile.entry, _text(profile), _data(profile))
 
 
 def _text(profile: Profile) -> str:
@@ -57,8 +58,6 @@ def _text(profile: Profile) -> str:
 
 def _data(profile: Profile) -> JSON:
     return {
-        "question": "slow",
-        "entry": profile.entry,
         "call_ms": profile.call_ms,
         "gaps": [
             {

@@ -6,20 +6,20 @@ computed and in which memory it lies, the decision log what passes did with it a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dlc.dialects import array, func, mem
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.entries import find_entry, interfaces, keep_entry, settle_interfaces
 from dlc.driver.compile.settings import Settings
-from dlc.driver.run.tracking import track_all
+from dlc.driver.run.tracking import track_all, track_named
 from dlc.driver.run.watch import renamed_values
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.log import Decision
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import Origin
@@ -66,7 +66,7 @@ class Traced:
     nodes: dict[str, Node]
     program: mem.Program
     heard: list[Heard]
-    origins: dict[str, Origin]
+    origins: Mapping[str, Origin]
     calls: list[mem.Call] = field(default_factory=list[mem.Call])
     waves: list[int] = field(default_factory=list[int])
     """The wave of each call."""
@@ -162,8 +162,6 @@ def trace(model: SourceModel, settings: Settings, entry: str) -> Traced:
         settle_interfaces(model.module)
     if model.training is None:
         keep_entry(model.module, entry)
-    if model.stage == "graph":
-        lower(model, settings, "graph")
     values, function = model.context.values, find_entry(model.module, entry)
     if not isinstance(function, func.Func) or model.stage != "graph":
         raise UsageError(
@@ -171,8 +169,9 @@ def trace(model: SourceModel, settings: Settings, entry: str) -> Traced:
             code="D0905",
             help="ask about the text of the model, or its graph",
         )
-    track_all(values, function, renamed_values(function, model.texts.values()))
-    nodes = _nodes(model, function)
+    renamed = renamed_values(function, model.texts.values())
+    track_named(values, function, renamed)
+    of_text = _nodes(model, function)
     heard: list[Heard] = []
 
     def names_of(subject: Op | Value | None) -> frozenset[str]:
@@ -188,11 +187,18 @@ def trace(model: SourceModel, settings: Settings, entry: str) -> Traced:
     def hear(decision: Decision, subject: Op | Value, beside: Op | None) -> None:
         heard.append(Heard(decision, names_of(subject), names_of(beside)))
 
+    lower(model, settings, "graph")
+    function = find_entry(model.module, entry)
+    assert isinstance(function, func.Func)
+    track_all(values, function, renamed)
+    nodes = _nodes(model, function)
+    # What simplifying the graph has left nothing of is still asked about.
+    nodes |= {name: _alone(node) for name, node in of_text.items() if name not in nodes}
     model.context.log.listener = hear
     lower(model, settings, "loop")
     program = find_entry(model.module, entry)
     assert isinstance(program, mem.Program)
-    found = Traced(entry, settings, nodes, program, heard, dict(values.origins))
+    found = Traced(entry, settings, nodes, program, heard, values.of(entry))
     _follow(found, model)
     return found
 
@@ -202,19 +208,30 @@ def entries_of(model: SourceModel) -> list[str]:
     return [each.name for each in interfaces(model.module)]
 
 
+def _alone(node: Node) -> Node:
+    """A value of which nothing is left, so that it has no neighbours."""
+    return replace(node, operands=())
+
+
 def _nodes(model: SourceModel, function: func.Func) -> dict[str, Node]:
     """The values of a graph by name: arguments, and results of operations."""
     values = model.context.values
     found: dict[str, Node] = {}
     blocks = {function.body: 0}
     named: dict[Value, str] = {}
-    for argument in function.body.arguments:
-        for origin in values.origins_of(argument):
-            named[argument] = origin.name
-            found[origin.name] = Node(origin.name, "argument", origin.place, origin.type)
+
+    def add_arguments(block: Block, op: str) -> None:
+        for argument in block.arguments:
+            for origin in values.origins_of(argument):
+                named[argument] = origin.name
+                place, number = origin.place, blocks[block]
+                found[origin.name] = Node(origin.name, op, place, origin.type, block=number)
+
+    add_arguments(function.body, "argument")
     for op in function.walk(formulas=False):
         for region in op.regions:
             blocks.setdefault(region, len(blocks))
+            add_arguments(region, op.name)
         place = str(op.location.place or "")
         for result in op.results:
             origins = values.origins_of(result)

@@ -19,6 +19,12 @@ SEEN = """(() => {
   const boxes = [...document.querySelectorAll(".box")].filter(box => !box.classList.contains("name"));
   return boxes.map(box => box.querySelector("text").textContent);
 })()"""
+LARGER = {
+    "12 blocks of a transformer": CompileRequest(
+        str(EXAMPLES / "tiny_gpt.dlm"), parameters={"L": 12}
+    ),
+    "a step of training": CompileRequest(str(EXAMPLES / "digits_mlp.dlm"), to_train=True),
+}
 OVERLAPS = """(() => {
   const boxes = [...document.querySelectorAll(".box > rect")].map(rect => rect.getBoundingClientRect());
   let count = 0;
@@ -73,6 +79,24 @@ def test_the_page_fits_its_screen_and_loads_nothing(page: Page, path: Path) -> N
     assert isinstance(smallest, float | int) and smallest >= 7.5
     assert not page.errors
     assert page.requests == [path.as_uri()]
+
+
+@pytest.mark.parametrize("name", LARGER)
+def test_larger_pages_fit_a_desk_and_a_phone(name: str, browser: Page, tmp_path: Path) -> None:
+    """The labels of what is seen are legible, and no boxes cover others."""
+    path = tmp_path / "page.html"
+    path.write_text(page_of(page_data(LARGER[name])))
+    assert path.stat().st_size < 5_000_000
+    browser.errors.clear()
+    for width, height in ((1440, 900), (390, 844)):
+        browser.resize(width, height)
+        browser.open(path, "!!window.app")
+        assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert seen(browser)
+        assert browser.evaluate(OVERLAPS) == 0
+        smallest = browser.evaluate("app.panes[0].view.scale * 11")
+        assert isinstance(smallest, float | int) and smallest >= 7.5
+    assert not browser.errors
 
 
 def test_with_several_entry_points_the_page_fits_a_phone(browser: Page, tmp_path: Path) -> None:
