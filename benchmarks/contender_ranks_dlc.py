@@ -108,7 +108,12 @@ def main(
         arrays = {name: np.asarray(value) for name, value in found.items()}
         np.savez(results, allow_pickle=False, **arrays)
     facts = {} if comm is None else collectives(made, batch, int(threads), comm, step_seconds)
-    serve_ranks(lambda: trainer.step(**batch), facts, rank, lambda number: share_of(comm, number))
+    inputs: dict[str, object] = dict(batch)
+
+    def step() -> float:
+        return trainer.step(**inputs)
+
+    serve_ranks(step, facts, rank, lambda number: share_of(comm, number))
 
 
 if __name__ == "__main__":

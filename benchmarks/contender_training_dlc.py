@@ -72,7 +72,12 @@ def main(model: str, settings: str, given: str, results: str, threads: str) -> N
     facts["compile_s"] = compiled - begin
     facts["compile_cpu_s"] = done - worked
     facts["ready_s"] = ready - begin
-    serve(lambda: trainer.step(**batch), facts)
+    inputs: dict[str, object] = dict(batch)
+
+    def step() -> float:
+        return trainer.step(**inputs)
+
+    serve(step, facts)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ def trained(case: Training, level: int, matmul: str) -> list[list[Array]]:
     trainer.total_steps = steps
     found: list[list[Array]] = []
     for step in range(steps):
-        loss = trainer.step(**{name: array[step] for name, array in case.batches.items()})
+        batch: dict[str, object] = {name: array[step] for name, array in case.batches.items()}
+        loss = trainer.step(**batch)
         weights = trainer.trained()
         found.append([np.asarray(loss, np.float32), *[np.array(weights[k]) for k in case.weights]])
     return found

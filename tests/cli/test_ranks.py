@@ -147,7 +147,8 @@ def test_ranks_with_parts_of_the_weights_train_as_one_process(folder: Path, spli
     files = [arrays(folder / f"{name}.safetensors") for name in ("alone", "together")]
     assert files[0].keys() == files[1].keys()
     for name, array in files[0].items():
-        np.testing.assert_allclose(files[1][name], array, rtol=1e-4, atol=1e-6)
+        found, wanted = (np.asarray(each, np.float64) for each in (files[1][name], array))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_one_process_has_nothing_to_split(folder: Path) -> None:

@@ -245,25 +245,32 @@ class _Search:
             self._switch(op, strategy)
 
     def _change_readers(self, value: Value) -> bool:
-        """Let all operations that read a partial value take its sum, if that makes the whole cheaper.
+        """Let all operations that read a partial value take its sum, whole or split along the same axis.
 
         One alone would need the sum beside the part that the others take.
         """
         readers = [op for op in dict.fromkeys(value.uses) if op in self.choices]
         if len(readers) < 2:
             return False
-        before = [self.found.strategies[op] for op in readers]
-        price = self._price_around(readers)
+        now = {op: self.found.strategies[op] for op in readers}
+        best, price = now, self._price_around(readers)
+        for place in (REPLICATED, *map(Shard, range(array.tensor_type(value).rank))):
+            if self._all_take(readers, value, place):
+                total = self._price_around(readers)
+                if total < price:
+                    best, price = {op: self.found.strategies[op] for op in readers}, total
+            self._switch_all(now)
+        self._switch_all(best)
+        return best is not now
+
+    def _all_take(self, readers: Sequence[Op], value: Value, place: Placement) -> bool:
+        """Give each reader of a value the best strategy that takes it so; False where one has none."""
         for op in readers:
-            sums = [choice for choice, _ in self.choices[op] if _takes(op, choice, value)]
-            if not sums:
-                break
-            self._switch(op, min(sums, key=lambda choice: self._price_of(op, choice)))
-        if self._price_around(readers) < price:
-            return True
-        for op, strategy in zip(readers, before, strict=True):
-            self._switch(op, strategy)
-        return False
+            fitting = [choice for choice, _ in self.choices[op] if _takes(op, choice, value, place)]
+            if not fitting:
+                return False
+            self._switch(op, min(fitting, key=lambda choice: self._price_of(op, choice)))
+        return True
 
     def _price_of(self, op: Op, strategy: Strategy) -> float:
         """The price around an operation with another strategy."""
@@ -427,10 +434,12 @@ def _way(strategy: Strategy) -> Placement | None:
     if not shards:
         return PARTIAL if PARTIAL in strategy.operands else None
     return shards[0] if len(shards) == 1 else None
-def _takes(op: Op, strategy: Strategy, value: Value) -> bool:
-    """Whether an operation with this strategy reads a value that every rank has whole."""
+
+
+def _takes(op: Op, strategy: Strategy, value: Value, place: Placement) -> bool:
+    """Whether an operation with this strategy reads a value that is placed so."""
     pairs = zip(op.operands, strategy.operands, strict=True)
-    return all(place is REPLICATED for operand, place in pairs if operand is value)
+    return all(taken == place for operand, taken in pairs if operand is value)
 
 
 def _without(place: Placement, axis: int) -> Placement:

@@ -49,11 +49,11 @@ def _sum_in_loop(op: AllReduce, context: Context) -> None:
         return
     body = loop.body
     yielded = list(body.terminator.operands)
-    type = tensor_type(yielded[stack.index])
-    is_counted = all(isinstance(size, int) for size in type.shape)
-    if not is_counted or _elements(type.shape) * type.dtype.bytes < USUAL_NETWORK.bucket:
+    each = yielded[stack.index]
+    is_counted = all(isinstance(size, int) for size in tensor_type(each).shape)
+    if not is_counted or _bytes(each) < USUAL_NETWORK.bucket:
         return
-    own = AllReduce([yielded[stack.index]], [], op.mesh_axis, op.ranks, op.combine)
+    own = AllReduce([each], [], op.mesh_axis, op.ranks, op.combine)
     yielded[stack.index] = Builder.before_op(body.terminator, op.location)(own)
     body.terminator.set_operands(yielded)
     context.log.did("sum in each iteration", op)
@@ -132,10 +132,11 @@ class _Buckets:
 
     def _add(self, op: Collective, kind: _Kind) -> None:
         """Put a collective whose array is there into its bucket."""
-        type = tensor_type(op.inputs[0])
-        bytes = _elements(type.shape) * type.dtype.bytes
+        bytes = max(_bytes(op.inputs[0]), _bytes(op.results[0]))
         if bytes >= USUAL_NETWORK.bucket:
-            self._begin([op])
+            # What is gathered takes memory from there on: it stays where it is needed.
+            if not isinstance(op, AllGather):
+                self._begin([op])
             return
         bucket = self._open.setdefault(kind, _Bucket())
         bucket.members.append(op)
@@ -208,6 +209,12 @@ def _sink_users(block: Block, collectives: Iterable[Op]) -> None:
 
 def _elements(shape: Shape) -> int:
     return prod(size for size in shape if isinstance(size, int))
+
+
+def _bytes(value: Value) -> int:
+    """The bytes of an array whose sizes are numbers."""
+    type = tensor_type(value)
+    return _elements(type.shape) * type.dtype.bytes
 
 
 def _rows(emit: Builder, value: Value, has_ranks: bool) -> Value:

@@ -220,7 +220,8 @@ def test_a_saved_trainer_goes_on_without_the_compiler(tmp_path: Path) -> None:
     trainer.save(tmp_path / "trainer.dlc")
     save(tmp_path / "batch.npz", 8)
     with np.load(tmp_path / "batch.npz") as arrays:
-        loss = trainer.step(**arrays)
+        given: dict[str, object] = dict(arrays)
+        loss = trainer.step(**given)
     script = (
         "import sys, numpy as np, dlc\n"
         "from dlc.runtime.artifact.contents import Artifact\n"
