@@ -101,7 +101,8 @@ class Rewriter:
             self.log.did("drop what nothing uses", op)
         if isinstance(op, Rearrangement):
             self.values.rearranged(op.results[0], op)
-        self.erase(op, self.values.why_unread(op.results[0]) or Gone("nothing uses it"))
+        known = self.values.why_unread(op.results[0]) if op.results else None
+        self.erase(op, known or Gone("nothing uses it"))
 
     def _revisit(self, ops: Iterable[Op]) -> None:
         if self._pending is not None:

@@ -14,13 +14,17 @@ from pathlib import Path
 import pytest
 
 from dlc.runtime.ranks.pulse import Pulse, path_of, read_pulse
-from tests.cli.test_ranks import MODEL, folder, run
+from tests.cli.test_ranks import MODEL, filled, run
 
 pytest.importorskip("mpi4py")
-__all__ = ["folder"]
-
 ENDS = 30
 """Seconds in which all ranks have ended after one was lost."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a model and its data."""
+    return filled(tmp_path)
 
 
 class Training:

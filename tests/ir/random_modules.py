@@ -72,8 +72,8 @@ DIMS = tuple(
     if isinstance(size := parse_size(text), Dim)
 )
 TRIES = 12
-NOT_MADE = ("builtin.", "func.", "weight.")
-"""Operations that stand in a module, not in a function."""
+NOT_MADE = ("builtin.", "func.", "weight.", "comm.start_all_reduce", "comm.test", "comm.wait")
+"""Operations that stand in a module, not in a function, and those that are right only together."""
 
 
 @cache

@@ -132,7 +132,16 @@ IR = """\
     %p = "comm.permute"(%b)
       <{mesh_axis = "data", ranks = 2 : i64, shift = 1 : i64, segments = array<i64: 1, 0>}>
       : (tensor<4xf32>) -> tensor<4xf32>
-    "func.return"(%p) : (tensor<4xf32>) -> ()
+    %a, %q = "comm.start_all_reduce"(%p)
+      <{mesh_axis = "data", ranks = 2 : i64, combine = "sum", pieces = 1 : i64, segments = array<i64: 1, 0>}>
+      : (tensor<4xf32>) -> (tensor<4xf32>, tensor<1xi64>)
+    %q2 = "comm.test"(%q)
+      <{segments = array<i64: 1, 0>}>
+      : (tensor<1xi64>) -> tensor<1xi64>
+    %w = "comm.wait"(%a, %q2)
+      <{segments = array<i64: 2, 0>}>
+      : (tensor<4xf32>, tensor<1xi64>) -> tensor<4xf32>
+    "func.return"(%w) : (tensor<4xf32>) -> ()
   }) : () -> ()
   "loop.func"() <{sym_name = "rank"}> ({
   ^bb0(%first: index, %last: index):
