@@ -133,7 +133,8 @@ IR = """\
       <{mesh_axis = "data", ranks = 2 : i64, shift = 1 : i64, segments = array<i64: 1, 0>}>
       : (tensor<4xf32>) -> tensor<4xf32>
     %a, %q = "comm.start_all_reduce"(%p)
-      <{mesh_axis = "data", ranks = 2 : i64, combine = "sum", pieces = 1 : i64, segments = array<i64: 1, 0>}>
+      <{mesh_axis = "data", ranks = 2 : i64, combine = "sum", pieces = 1 : i64,
+        segments = array<i64: 1, 0>}>
       : (tensor<4xf32>) -> (tensor<4xf32>, tensor<1xi64>)
     %q2 = "comm.test"(%q)
       <{segments = array<i64: 1, 0>}>
