@@ -134,7 +134,7 @@ class Background:
                     return
                 made = _receive(process)
                 given.popleft().result.set_result(made)
-        except OSError:
+        except (OSError, ValueError):  # it has ended, or says what no such process says
             for job in given:
                 job.result.set_result(b"")
 

@@ -2,7 +2,8 @@
 
 Where the processor adds the products of two pairs of bf16 to a sum in f32 (AVX512-BF16's `vdpbf16ps`), a
 product takes half as many instructions and half the bytes. Each product of two factors is exact in f32, so
-only the order of additions changes; numbers below 2^-126, factors and sums, count as 0.
+that only the order of additions changes; but numbers below 2^-126, factors and sums, count as 0. So it is
+done at -O3, and where the model says `limit fast_narrow`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from dlc.target import cpu_of
 @define_pass("fold_bf16")
 def fold_bf16(module: Op, context: Context) -> None:
     """Multiply bf16 in pairs and sum in f32, where both factors were cast to f32."""
-    if not cpu_of(context.options).dot_bf16 or context.options.matmul == "blas":
+    options = context.options
+    is_allowed = options.level >= 3 or options.fast_narrow
+    if not is_allowed or not cpu_of(options).dot_bf16 or options.matmul == "blas":
         return
     on_gpu = set(kernels_on_gpu(module))
     for op in list(module.walk()):

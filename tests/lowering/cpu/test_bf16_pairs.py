@@ -51,7 +51,7 @@ def multiplied(*, transposed: bool) -> Program:
 def test_a_product_is_the_same_at_every_level(m: int, k: int, n: int, transposed: bool) -> None:
     weights = (n, k) if transposed else (k, n)
     types = TensorType(F32, (m, k)), TensorType(F32, weights)
-    context = check(multiplied(transposed=transposed), *types, target=ZEN, rtol=0.01)
+    context = check(multiplied(transposed=transposed), *types, target=ZEN, level=3, rtol=0.01)
     assert any("pairs of bf16" in each.what for each in context.log) == (k % 2 == 0)
 
 
@@ -59,7 +59,13 @@ def test_a_number_of_rows_that_is_known_at_the_call_may_be_one() -> None:
     types = TensorType(F32, (B, 36)), TensorType(F32, (36, 40))
     sizes = [{"B": 1}, {"B": 2}, {"B": 13}]
     check(
-        multiplied(transposed=False), *types, target=ZEN, rtol=0.01, dims={"B": (1, 64)}, at=sizes
+        multiplied(transposed=False),
+        *types,
+        target=ZEN,
+        level=3,
+        rtol=0.01,
+        dims={"B": (1, 64)},
+        at=sizes,
     )
 
 
@@ -69,7 +75,7 @@ def test_factors_of_two_dtypes_make_no_pairs() -> None:
         return (emit(array.MatMul(x, emit(array.Cast(narrow, F32)))),)
 
     types = TensorType(F32, (4, 8)), TensorType(F32, (8, 6))
-    context = check(program, *types, target=ZEN)
+    context = check(program, *types, target=ZEN, level=3)
     assert not any("pairs of bf16" in each.what for each in context.log)
 
 
@@ -95,7 +101,7 @@ def test_machine_code_adds_and_flushes_as_the_evaluator_does() -> None:
     x = np.asarray([numbers, numbers[::-1]], np.float32)
     w = np.asarray([numbers[k:] + numbers[:k] for k in range(8)], np.float32)
     text = "dlc 1\nexport fn f(x: f32[2, 8], w: f32[8, 8]) -> f32[2, 8] = f32(bf16(x)) @ f32(bf16(w))\n"
-    model = dlc.compile(text=text)
+    model = dlc.compile(text=text, level=3)
     factors = [encode(each, BF16) for each in (x, w)]
     sums = np.zeros((2, 8), np.float32)
     for k in range(0, 8, 2):
