@@ -35,6 +35,8 @@ def shard(module: Module, mesh: Mapping[str, int], split: Shard | None) -> dict[
     for name, type in arrays.items():
         if split == "weights" or name.startswith(_KEPT):
             own = dict(splits.get(name, {}))
+            if DATA in own:  # As the text says; an average begins as its weight is, part by part.
+                continue
             axis = _axis(type, _stacked(module, name), own, mesh[DATA])
             if axis is not None:
                 own[DATA] = axis

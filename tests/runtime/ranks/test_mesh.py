@@ -127,6 +127,12 @@ def test_a_gpt_with_split_blocks(vocabulary: int) -> None:
     compare(text, {"data": 2, "model": 2})
 
 
+def test_the_average_of_a_split_weight_is_split_as_it_is() -> None:
+    text = MLP.format(mesh="data = 2", a="(data, none)", b="(none, none)")
+    text = text.replace("sgd(lr=0.1)", "adam(lr=0.01)\n  average = ema(0.9)")
+    compare(text, {"data": 2}, "optimizer")
+
+
 def step_for(text: str, ranks: int, split: Shard | None = None) -> func.Func:
     """The training step of a rank."""
     planned = plan_training(CompileRequest(path="", text=text))
