@@ -36,6 +36,7 @@ VERBS = (
     "doc",
     "lsp",
     "cache",
+    "tune",
     "new",
     "doctor",
     "explain",
@@ -116,6 +117,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.verbs.doc import command
         case "cache":
             from dlc.cli.verbs.cache import command
+        case "tune":
+            from dlc.cli.verbs.tune import command
         case "lsp":
             from dlc.cli.verbs.lsp import command
         case "new":

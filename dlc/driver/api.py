@@ -13,6 +13,7 @@ from dlc.driver.python_arguments import (
     Bounds,
     Setting,
     bounds_of,
+    costs_of,
     model_path,
     names_of,
     of_kind,
@@ -54,6 +55,7 @@ def compile(
     matmul: str = "auto",
     conv: str = "auto",
     matmul_precision: str = "ieee",
+    costs: str | os.PathLike[str] | None = None,
     disable: Iterable[str] = (),
     verify_each: bool = False,
     threads: int | None = None,
@@ -71,13 +73,15 @@ def compile(
     `device` which GPU runs it (`cuda:1`; without it the first one), `matmul` is `blas`, `generated` or
     `auto`, `conv` the form of 3 x 3 convolutions on processors (`direct`, `winograd` or `auto`),
     `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
-    mantissa), `disable` names passes to leave out. `max_memory` is the most bytes that a call may need, as
-    `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1, 64)}`; `places` puts submodules
-    on devices, such as `{"head": "cpu:1"}`; `kernels` has files with kernels of your own (`.ll`, `.dlir`)
-    by name, which are used if they compute the same. Kernels, plans and loops, of a `.dlir` or in a `.dlc`,
-    may use any memory and are compiled only with `trust_ir=True`. Raises ModelError with everything that is
-    wrong in the model, ArtifactError (D0616) for what nobody said to trust, Unsupported for what dlc cannot
-    do, NumbersDiffer for a kernel that computes something else.
+    mantissa), `costs` the table of costs by which passes decide (`default`, `tuned`, rows such as
+    `product=6`, or a file of `dlc tune`), `disable` names passes to leave out. `max_memory` is the most
+    bytes that a call may need, as `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1,
+    64)}`; `places` puts submodules on devices, such as `{"head": "cpu:1"}`; `kernels` has files with
+    kernels of your own (`.ll`, `.dlir`) by name, which are used if they compute the same. Kernels, plans
+    and loops, of a `.dlir` or in a `.dlc`, may use any memory and are compiled only with `trust_ir=True`.
+    Raises ModelError with everything that is wrong in the model, ArtifactError (D0616) for what nobody
+    said to trust, Unsupported for what dlc cannot do, NumbersDiffer for a kernel that computes something
+    else.
     """
     request = CompileRequest(
         path=model_path(path, text, "dlc.compile"),
@@ -97,6 +101,7 @@ def compile(
             bounds_of(dims),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
             conv=of_kind("conv", conv, str, CONV),
+            costs=costs_of(costs),
             kernels=read_kernels(paths_of("kernels", kernels)),
         ),
         trust_ir=of_kind("trust_ir", trust_ir, bool, "True or False"),
@@ -121,6 +126,7 @@ def trainer(
     matmul: str = "auto",
     conv: str = "auto",
     matmul_precision: str = "ieee",
+    costs: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     **settings: Setting,
 ) -> Trainer:
@@ -135,7 +141,9 @@ def trainer(
     request = _training_request(
         model_path(path, text, "dlc.trainer"),
         or_none("block", block, str, "the name of a train block"),
-        _Choices(text, weights, module, level, target, device, matmul, conv, matmul_precision),
+        _Choices(
+            text, weights, module, level, target, device, matmul, conv, matmul_precision, costs
+        ),
         settings,
     )
     found, _ = make_trainer(automatic(request, trains=True), threads)
@@ -157,6 +165,7 @@ def trainers(
     matmul: str = "auto",
     conv: str = "auto",
     matmul_precision: str = "ieee",
+    costs: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     **settings: Setting,
 ) -> dict[str, Trainer]:
@@ -168,7 +177,9 @@ def trainers(
     request = _training_request(
         model_path(path, text, "dlc.trainers"),
         None,
-        _Choices(text, weights, module, level, target, device, matmul, conv, matmul_precision),
+        _Choices(
+            text, weights, module, level, target, device, matmul, conv, matmul_precision, costs
+        ),
         settings,
     )
     return make_trainers(automatic(request), threads)
@@ -186,6 +197,7 @@ class _Choices(NamedTuple):
     matmul: str
     conv: str
     matmul_precision: str
+    costs: str | os.PathLike[str] | None
 
 
 def _training_request(
@@ -206,5 +218,6 @@ def _training_request(
             matmul=of_kind("matmul", choices.matmul, str, '"blas", "generated" or "auto"'),
             matmul_precision=of_kind("matmul_precision", choices.matmul_precision, str, PRECISION),
             conv=of_kind("conv", choices.conv, str, CONV),
+            costs=costs_of(choices.costs),
         ),
     )

@@ -14,6 +14,7 @@ from typing import SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.driver.compile.cost_table import CostTable, cost_table
 from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import UsageError
 from dlc.frontend.elaboration.values import Datum, Items
@@ -117,6 +118,11 @@ def settings_of(settings: Mapping[str, Setting] | None) -> dict[str, Datum]:
     """Values for parameters of the root module as the language has them."""
     mapping = _mapping("settings", settings, 'a mapping of names to values, such as {"hidden": 3}')
     return {name: _datum(name, value) for name, value in mapping.items()}
+
+
+def costs_of(costs: object) -> CostTable | None:
+    """The table of costs that a text or a path asks for. Raises what `cost_table` does."""
+    return None if costs is None else cost_table(path_of("costs", costs))
 
 
 def paths_of(argument: str, value: object) -> dict[str, str]:

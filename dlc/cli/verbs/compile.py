@@ -22,6 +22,7 @@ from dlc.runtime.system.counts import counted
     "weights",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "disable_pass",
     "kernel",

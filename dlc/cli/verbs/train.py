@@ -49,6 +49,7 @@ class Stopped(Exception):
     "device",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "chosen",
     "module",

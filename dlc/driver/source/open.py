@@ -252,6 +252,7 @@ def open_artifact(artifact: Artifact, name: str, folder: Path) -> SourceModel:
         arrays={row.name: weights.tensor(row.name).bits for row in facts.weights},
         training=facts.training,
         listings={listing: graph},
+        made_with=facts.compiler.flags,
     )
     _place(model)
     return model
