@@ -185,11 +185,11 @@ PAGES: dict[str, Page] = {
         "model.f.profile(np.zeros((1_000, 8), np.float32))",
     ),
     "D0826": Page(
-        "a profile of kernels on a GPU",
-        "Profiles time kernels on the processor. Launches on a GPU overlap with each other and with the "
-        "host, and are replayed as one graph, so that single kernels have no times there. `dlc bench` "
-        "times a call's transfers and computing by the GPU's clock; NVIDIA's Nsight times single kernels.",
-        'dlc.compile("model.dlm", target="cuda").f.profile(x)',
-        'dlc.compile("model.dlm", target="cpu").f.profile(x)',
+        "a profile of kernels on a processor and a GPU together",
+        "Profiles time the kernels of a processor, or those of a GPU by its own clock. Of a program for "
+        "both the kernels overlap, and there is no clock that both have. `dlc bench` times such a call's "
+        "transfers and computing.",
+        'dlc.compile("model.dlm", target="cpu+cuda:sm_90").f.profile(x)',
+        'dlc.compile("model.dlm", target="cuda:sm_90").f.profile(x)',
     ),
 }

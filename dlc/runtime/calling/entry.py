@@ -24,6 +24,7 @@ from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
 from dlc.runtime.calling.frames import CallFrame, Words, working_bytes
+from dlc.runtime.calling.profiled_rows import Subject
 from dlc.runtime.calling.results import Out, Results
 from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
@@ -328,8 +329,17 @@ class EntryPoint:
             Tensor.from_bits(array, item.dtype) if item.dtype == BF16.name else array
             for array, item in zip(inputs, self.inputs, strict=True)
         ]
+        measured = profiled.Measured(
+            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
+            lambda: self._enter(inputs, outputs, specialization),
+            traced,
+        )
+        return profiled.profile(self._subject(specialization), measured, rounds)
+
+    def _subject(self, specialization: Specialization) -> Subject:
+        """What a profile of calls with these sizes is of."""
         program, runner = self._program, self._needed_runner()
-        subject = profiled.Subject(
+        return Subject(
             program.artifact,
             program.target,
             self.name,
@@ -339,12 +349,6 @@ class EntryPoint:
             program.predicted_nanoseconds(specialization.sized),
             runner.texts(),
         )
-        measured = profiled.Measured(
-            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
-            lambda: self._enter(inputs, outputs, specialization),
-            traced,
-        )
-        return profiled.profile(subject, measured, rounds)
 
     def values(
         self, names: Sequence[str], /, *args: object, **named: object
