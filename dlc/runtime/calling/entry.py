@@ -228,13 +228,10 @@ class EntryPoint:
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
-        *,
-        alone: bool = False,
     ) -> int:
         """The native call, in the external arena at `arena` unless that is 0.
 
-        With `records` these are filled with a trace, on the calling thread alone or not; returns how many
-        there were to write.
+        With `records` these are filled with a trace; returns how many there were to write.
         """
         count = 0
         frame = self._take_frame()
@@ -247,15 +244,17 @@ class EntryPoint:
                 roots[root] = address(array)
                 root += 1
             if records is not None:
-                status, count = frame.run_traced(specialization.sized, records, alone=alone)
-            else:
-                status = frame.run(specialization.sized, arena)
+                frame.trace_into(records)
+            status = frame.run(specialization.sized, arena)
             if status:
                 raise self.failure(frame.status_words())
+            count = 0 if records is None else frame.traced
         except MemoryError:
             message = f"{self.name}: the system does not have {specialization.sized.arena} bytes for a call"
             raise CallError(message, code="D0613") from None
         finally:
+            if records is not None:
+                frame.trace_into(None)
             self._give_back(frame)
         return count
 
@@ -321,20 +320,29 @@ class EntryPoint:
         specialization = self._bound([array.shape for array in inputs], given)
         outputs = self._results.allocate(specialization.outputs, inputs)
 
-        def traced(records: Words, alone: bool) -> int:
-            return self._enter(inputs, outputs, specialization, records=records, alone=alone)
-
         # The bits of bf16 alone would be u16 to a call.
         values = [
             Tensor.from_bits(array, item.dtype) if item.dtype == BF16.name else array
             for array, item in zip(inputs, self.inputs, strict=True)
         ]
+        frame = self._take_frame()
+        for root, array in enumerate((*inputs, *outputs), _INPUTS):
+            frame.roots[root] = address(array)
+
+        def run() -> None:
+            if frame.run(specialization.sized):
+                raise self.failure(frame.status_words())
+
         measured = profiled.Measured(
             lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
-            lambda: self._enter(inputs, outputs, specialization),
-            traced,
+            run,
+            frame,
         )
-        return profiled.profile(self._subject(specialization), measured, rounds)
+        try:
+            return profiled.profile(self._subject(specialization), measured, rounds)
+        finally:
+            frame.trace_into(None)
+            self._give_back(frame)
 
     def _subject(self, specialization: Specialization) -> Subject:
         """What a profile of calls with these sizes is of."""

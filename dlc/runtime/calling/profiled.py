@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import index
-from typing import NamedTuple, SupportsIndex, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,14 @@ Words: TypeAlias = NDArray[np.int64]
 Times: TypeAlias = NDArray[np.float64]
 
 LEAST_ROUNDS = 6
+QUARTER = 4
 ENOUGH_SECONDS = 1.5
 """Rounds go on for so long, if their number is not given."""
+ROUND_NS = 100_000
+"""Shorter runs of the compiled code are timed several in a row, since reading the clock takes as long."""
+MOST_RUNS = 64
+SHORT_NS = 1_000_000
+"""Most runs as short as this are not interrupted."""
 LEAST_SECONDS = 0.05
 """Shorter measurements could not compare the processor's counter of cycles with the clock."""
 MAX_RECORDS = 4_000_000
@@ -42,9 +49,18 @@ class Measured(NamedTuple):
     """An entry point that is ready to be called again and again with the same arguments."""
 
     call: Callable[[], object]
-    plain: Callable[[], object]
-    traced: Callable[[Words, bool], int]
-    """Fill records, on one thread only or not; gives how many there were to write."""
+    run: Callable[[], None]
+    """The compiled code alone, in this frame."""
+    frame: Tracing
+
+
+class Tracing(Protocol):
+    """The part of a frame that this needs; see `CallFrame`."""
+
+    def trace_into(self, records: Words | None, *, alone: bool = False) -> None: ...
+
+    @property
+    def traced(self) -> int: ...
 
 
 class _Times(NamedTuple):
@@ -77,8 +93,16 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     done = _rounds(measured, np.zeros((capacity, TraceWord.COUNT), np.int64), least)
     cycles_per_ms = 1e6 * _cycles_per_nanosecond(done)
     lines = [timeline(each.records, len(subject.ops), subject.threads) for each in done]
+    traced_ns = np.array([each.times.traced for each in done])
+    idle_ms = traced_ns / 1e6 - np.array([line.covered for line in lines]) / cycles_per_ms
+    mean = quiet
+    if quiet(traced_ns) < SHORT_NS:
+        # Of the same runs all, the times add up.
+        mean = partial(np.mean, axis=0)
+        chosen = np.argsort(traced_ns, kind="stable")[: max(1, len(done) // QUARTER)]
+        lines, idle_ms = [lines[k] for k in chosen], idle_ms[chosen]
     wall, busy = (
-        quiet(np.array(times)) / cycles_per_ms
+        mean(np.array(times)) / cycles_per_ms
         for times in zip(*[(line.wall, line.busy) for line in lines], strict=True)
     )
     rows = rows_of(subject, runs, wall, busy)
@@ -86,11 +110,7 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
         float(quiet(np.array(times))) / 1e6
         for times in zip(*[each.times for each in done], strict=True)
     )
-    idle = [
-        each.times.traced / 1e6 - line.covered / cycles_per_ms
-        for each, line in zip(done, lines, strict=True)
-    ]
-    between, rows = _without_trace(max(0.0, long - plain), float(quiet(np.array(idle))), rows)
+    between, rows = _without_trace(max(0.0, long - plain), float(mean(idle_ms)), rows)
     kernels = sum(row.ms for row in rows.values())
     python = max(0.0, call - plain)
     spans = sum(line.span for line in lines)
@@ -151,7 +171,7 @@ def quiet(times: Times) -> Times:
     >>> quiet(np.array([5.0, 1.0, 90.0, 2.0, 3.0, 3.0, 4.0, 60.0])).item()
     1.5
     """
-    return np.mean(np.sort(times, axis=0)[: max(1, len(times) // 4)], axis=0)
+    return np.mean(np.sort(times, axis=0)[: max(1, len(times) // QUARTER)], axis=0)
 
 
 def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]:
@@ -159,7 +179,9 @@ def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]
     capacity = 1024
     while capacity <= MAX_RECORDS:
         records = np.zeros((capacity, TraceWord.COUNT), np.int64)
-        count = measured.traced(records, True)
+        measured.frame.trace_into(records, alone=True)
+        measured.run()
+        count = measured.frame.traced
         if count <= capacity:
             ops, counts = np.unique(records[:count, TraceWord.OP], return_counts=True)
             runs = dict(zip(ops.tolist(), counts.tolist(), strict=True))
@@ -173,19 +195,33 @@ def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]
 
 
 def _rounds(measured: Measured, records: Words, rounds: int | None) -> list[_Round]:
+    frame = measured.frame
+    frame.trace_into(None)
+    measured.run()
+    once, _, _, _ = timed_call(measured.run)
+    runs = min(MOST_RUNS, max(1, ROUND_NS // max(1, once)))
     done: list[_Round] = []
     begin = time.perf_counter()
-    measured.traced(records, False)  # touches the memory of the records
+    frame.trace_into(records)
+    measured.run()  # touches the memory of the records
     while True:
         spent = time.perf_counter() - begin
         enough = len(done) >= (LEAST_ROUNDS if rounds is None else rounds)
         if enough and spent > (ENOUGH_SECONDS if rounds is None else LEAST_SECONDS):
             return done
         call, processor, _, _ = timed_call(measured.call)
-        plain, plain_processor, _, _ = timed_call(measured.plain)
-        traced, traced_processor, end, count = timed_call(lambda: measured.traced(records, False))
-        times = _Times(call, processor, plain, traced, plain_processor, traced_processor)
-        done.append(_Round(times, records[: min(len(records), count)].copy(), end))
+        frame.trace_into(None)
+        plain, plain_processor, _, _ = timed_call(partial(_repeated, measured.run, runs))
+        frame.trace_into(records)
+        traced, traced_processor, end, _ = timed_call(partial(_repeated, measured.run, runs))
+        of_runs = (each / runs for each in (plain, traced, plain_processor, traced_processor))
+        times = _Times(call, processor, *of_runs)
+        done.append(_Round(times, records[: min(len(records), frame.traced)].copy(), end))
+
+
+def _repeated(action: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        action()
 
 
 def timed_call(action: Callable[[], Result]) -> tuple[int, int, int, Result]:

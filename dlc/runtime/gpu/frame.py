@@ -410,12 +410,13 @@ class GpuFrame:
         if self._events:
             self._driver.record(self._events[index], self.stream)
 
-    def run_traced(
-        self, sized: SizedProgram, records: Words, *, alone: bool = False
-    ) -> tuple[int, int]:
-        """`run`, with an empty trace: calls on a GPU are not traced."""
-        del records, alone
-        return self.run(sized), 0
+    def trace_into(self, records: Words | None, *, alone: bool = False) -> None:
+        """Nothing: calls on a GPU are not traced."""
+
+    @property
+    def traced(self) -> int:
+        """No records were to be written."""
+        return 0
 
     def status_words(self) -> list[int]:
         """The words that say how the last call ended, as `CallWord` names them."""
