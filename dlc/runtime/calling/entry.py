@@ -24,6 +24,7 @@ from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
 from dlc.runtime.calling.frames import CallFrame, Words, working_bytes
+from dlc.runtime.calling.profiled_rows import Subject
 from dlc.runtime.calling.results import Out, Results
 from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
@@ -227,13 +228,10 @@ class EntryPoint:
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
-        *,
-        alone: bool = False,
     ) -> int:
         """The native call, in the external arena at `arena` unless that is 0.
 
-        With `records` these are filled with a trace, on the calling thread alone or not; returns how many
-        there were to write.
+        With `records` these are filled with a trace; returns how many there were to write.
         """
         count = 0
         frame = self._take_frame()
@@ -246,15 +244,17 @@ class EntryPoint:
                 roots[root] = address(array)
                 root += 1
             if records is not None:
-                status, count = frame.run_traced(specialization.sized, records, alone=alone)
-            else:
-                status = frame.run(specialization.sized, arena)
+                frame.trace_into(records)
+            status = frame.run(specialization.sized, arena)
             if status:
                 raise self.failure(frame.status_words())
+            count = 0 if records is None else frame.traced
         except MemoryError:
             message = f"{self.name}: the system does not have {specialization.sized.arena} bytes for a call"
             raise CallError(message, code="D0613") from None
         finally:
+            if records is not None:
+                frame.trace_into(None)
             self._give_back(frame)
         return count
 
@@ -320,16 +320,34 @@ class EntryPoint:
         specialization = self._bound([array.shape for array in inputs], given)
         outputs = self._results.allocate(specialization.outputs, inputs)
 
-        def traced(records: Words, alone: bool) -> int:
-            return self._enter(inputs, outputs, specialization, records=records, alone=alone)
-
         # The bits of bf16 alone would be u16 to a call.
         values = [
             Tensor.from_bits(array, item.dtype) if item.dtype == BF16.name else array
             for array, item in zip(inputs, self.inputs, strict=True)
         ]
+        frame = self._take_frame()
+        for root, array in enumerate((*inputs, *outputs), _INPUTS):
+            frame.roots[root] = address(array)
+
+        def run() -> None:
+            if frame.run(specialization.sized):
+                raise self.failure(frame.status_words())
+
+        measured = profiled.Measured(
+            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
+            run,
+            frame,
+        )
+        try:
+            return profiled.profile(self._subject(specialization), measured, rounds)
+        finally:
+            frame.trace_into(None)
+            self._give_back(frame)
+
+    def _subject(self, specialization: Specialization) -> Subject:
+        """What a profile of calls with these sizes is of."""
         program, runner = self._program, self._needed_runner()
-        subject = profiled.Subject(
+        return Subject(
             program.artifact,
             program.target,
             self.name,
@@ -339,12 +357,6 @@ class EntryPoint:
             program.predicted_nanoseconds(specialization.sized),
             runner.texts(),
         )
-        measured = profiled.Measured(
-            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
-            lambda: self._enter(inputs, outputs, specialization),
-            traced,
-        )
-        return profiled.profile(subject, measured, rounds)
 
     def values(
         self, names: Sequence[str], /, *args: object, **named: object

@@ -158,6 +158,8 @@ def from_mapping(
     for name in values:
         if name not in names:
             way_out = did_you_mean(str(name), names, most=3)
+            if way_out is None:
+                way_out = "leave it out; `dlc inspect MODEL` lists those that it has"
             raise ModelError(f"the model has no weight {name}", code="D0504", help=way_out)
     given = {name: _tensor(name, value) for name, value in values.items()}
     return lambda weight: by_path(weight, given, "the given weights")
