@@ -7,6 +7,7 @@ where every number fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -130,6 +131,7 @@ def _exact(
     return array.view(np.uint16) if dtype is BF16 else array
 
 
+@cache
 def _numpy_cast(dtype: DType) -> str:
     if dtype is BF16:
         return " as dlc.Tensor(..., 'bf16')"
