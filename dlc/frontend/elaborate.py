@@ -20,7 +20,7 @@ from dlc.frontend.elaboration.scope import Home, Scope
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.exports import entry_point
-from dlc.frontend.modules.file_names import renamed
+from dlc.frontend.modules.file_names import FileNames
 from dlc.frontend.modules.instances import Instance
 from dlc.frontend.modules.roots import (
     Layer,
@@ -266,17 +266,17 @@ def _look_further(
 
 def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Weight]:
     """The weights that weight files from elsewhere call otherwise, as all `names` blocks say."""
-    renames: dict[str, Weight] = {}
+    names = FileNames()
     for core in instances_of(root):
         for node in core.definition.declaration.members:
             if isinstance(node, ast.Names):
                 ev.at.source = core.definition.home.source
-                renames.update(renamed(ev, Instance(core), node))
+                names.add(ev, Instance(core), node)
     ev.at.source = file.source
     for node in file.tree.items:
         if isinstance(node, ast.Names):
-            renames.update(renamed(ev, root, node))
-    return renames
+            names.add(ev, root, node)
+    return names.weights
 
 
 def _trainings(
