@@ -7,6 +7,7 @@ defaults, lists, new sizes and errors take the slow path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -343,8 +344,13 @@ class EntryPoint:
             lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
             lambda: self._enter(inputs, outputs, specialization),
             traced,
+            self._enough,
         )
         return profiled.profile(subject, measured, rounds)
+
+    def _enough(self, own: bool) -> bool:
+        """Whether a profile has enough rounds; ranks that are called together have it together."""
+        return own
 
     def values(
         self, names: Sequence[str], /, *args: object, **named: object
@@ -370,6 +376,10 @@ class EntryPoint:
         values = {**given, **named}
         observe = self.observers[0]()
         return observe(self.artifact, names, self.name, values, self.threads)
+
+    def preparing(self) -> AbstractContextManager[None]:
+        """For what makes the arguments of a call: other ranks that call it are told of an error."""
+        return nullcontext()
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""

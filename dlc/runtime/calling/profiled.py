@@ -56,6 +56,8 @@ class Measured(NamedTuple):
     plain: Callable[[], object]
     traced: Callable[[Words, bool], int]
     """Fill records, on one thread only or not; gives how many there were to write."""
+    enough: Callable[[bool], bool] = bool
+    """Whether rounds end, of whether they may: ranks that are called together end them together."""
 
 
 class Subject(NamedTuple):
@@ -191,7 +193,7 @@ def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]
     while capacity <= MAX_RECORDS:
         records = np.zeros((capacity, TraceWord.COUNT), np.int64)
         count = measured.traced(records, True)
-        if count <= capacity:
+        if measured.enough(count <= capacity):
             ops, counts = np.unique(records[:count, TraceWord.OP], return_counts=True)
             runs = dict(zip(ops.tolist(), counts.tolist(), strict=True))
             return runs, min(MAX_RECORDS, SLACK * subject.threads * count + 1024)
@@ -210,7 +212,8 @@ def _rounds(measured: Measured, records: Words, rounds: int | None) -> list[_Rou
     while True:
         spent = time.perf_counter() - begin
         enough = len(done) >= (LEAST_ROUNDS if rounds is None else rounds)
-        if enough and spent > (ENOUGH_SECONDS if rounds is None else LEAST_SECONDS):
+        long = spent > (ENOUGH_SECONDS if rounds is None else LEAST_SECONDS)
+        if measured.enough(enough and long):
             return done
         call, processor, _, _ = _timed(measured.call)
         plain, plain_processor, _, _ = _timed(measured.plain)
