@@ -22,6 +22,7 @@ VERBS = (
     "bench",
     "profile",
     "probe",
+    "scale",
     "check",
     "gradcheck",
     "diff",
@@ -90,6 +91,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.profile import command
         case "probe":
             from dlc.cli.probe import command
+        case "scale":
+            from dlc.cli.scale import command
         case "check":
             from dlc.cli.check import command
         case "gradcheck":
