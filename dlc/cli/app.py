@@ -22,6 +22,7 @@ VERBS = (
     "bench",
     "profile",
     "probe",
+    "scale",
     "check",
     "gradcheck",
     "diff",
@@ -91,6 +92,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.verbs.profile import command
         case "probe":
             from dlc.cli.verbs.probe import command
+        case "scale":
+            from dlc.cli.verbs.scale import command
         case "check":
             from dlc.cli.verbs.check import command
         case "gradcheck":

@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from dlc.driver.run.statistics import probe_data, probe_text
     from dlc.driver.run.train import check_last_step, make_trained, plan_training
     from dlc.driver.run.watch import Watch, beside
+    from dlc.driver.scale.predict import Scaling, predict_scaling
+    from dlc.driver.scale.programs import ScaleRequest
+    from dlc.driver.scale.report import scaling_data, scaling_text
     from dlc.driver.source.importing import Imported, import_model
     from dlc.driver.source.new import new_model
     from dlc.driver.tune.tune import tune
@@ -219,6 +222,12 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.run.inner_values as home
         case "Seen" | "Watch" | "beside":
             import dlc.driver.run.watch as home
+        case "Scaling" | "predict_scaling":
+            import dlc.driver.scale.predict as home
+        case "ScaleRequest":
+            import dlc.driver.scale.programs as home
+        case "scaling_data" | "scaling_text":
+            import dlc.driver.scale.report as home
         case "Imported" | "import_model":
             import dlc.driver.source.importing as home
         case "new_model":

@@ -207,6 +207,15 @@ PAGES: dict[str, Page] = {
         "dlc train mlp.dlm --ranks 4",
         "dlc train mlp.dlm --ranks 4 --restarts 2",
     ),
+    "D0824": Page(
+        "a call that not all ranks begin",
+        "Ranks call an entry point, or make a step, together: each waits for what the others send. Where "
+        "one refuses its arguments, or cannot read a file, the others do not wait for it, and say what it "
+        "said. The same code stands where ranks call different entry points, or one with other sizes.",
+        "model = dlc.load('net.dlc', comm=MPI.COMM_WORLD)\n"
+        "model.predict(x if model.rank else x[:, 1:])",
+        "model = dlc.load('net.dlc', comm=MPI.COMM_WORLD)\nmodel.predict(x)",
+    ),
     "D0825": Page(
         "a call of too many kernels for a profile",
         "A profile keeps a record of each kernel of a call and each thread's part of it, 32 bytes each. A "
