@@ -21,6 +21,7 @@ from dlc.cli.report import print_json, progress
     "matmul",
     "conv",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "chosen",

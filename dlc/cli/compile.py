@@ -23,6 +23,7 @@ from dlc.runtime.system.counts import counted
     "matmul",
     "conv",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "bisect",

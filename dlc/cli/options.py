@@ -108,6 +108,12 @@ Precision: TypeAlias = Annotated[
         help="How a GPU multiplies f32: ieee, or tf32 with factors of 10 bits of mantissa.",
     ),
 ]
+Accuracy: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="How a GPU computes functions of f32: default, or fast by approximate instructions."
+    ),
+]
 Disabled: TypeAlias = Annotated[
     list[str], typer.Option("--disable-pass", metavar="NAME", help="Leave out a pass.")
 ]
@@ -181,6 +187,7 @@ class Compilation:
     matmul: Matmul = "auto"
     conv: Conv = "auto"
     matmul_precision: Precision = "ieee"
+    accuracy: Accuracy = "default"
     disable_pass: Disabled = field(default_factory=list[str])
     chosen: Chosen = field(default_factory=list[str])
     module: Module = None
@@ -209,6 +216,7 @@ class Compilation:
             bounds(self.dims),
             plan_effort=self.plan_effort,
             matmul_precision=self.matmul_precision,
+            accuracy=self.accuracy,
             conv=self.conv,
             bisect=self.bisect,
             kernels=driver.read_kernels(pairs("--kernel", self.kernel)),

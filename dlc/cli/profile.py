@@ -23,6 +23,7 @@ from dlc.runtime.system.atomic_write import check_writable, write_file
     "matmul",
     "conv",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "chosen",
     "module",

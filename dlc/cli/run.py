@@ -76,6 +76,7 @@ Top: TypeAlias = Annotated[
     "matmul",
     "conv",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "bisect",

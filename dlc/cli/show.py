@@ -19,6 +19,7 @@ from dlc.errors import UsageError
     "matmul",
     "conv",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "bisect",
     "chosen",

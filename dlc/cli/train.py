@@ -50,6 +50,7 @@ class Stopped(Exception):
     "matmul",
     "conv",
     "matmul_precision",
+    "accuracy",
     "chosen",
     "module",
     "block",
