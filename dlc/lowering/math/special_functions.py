@@ -65,7 +65,9 @@ def _for_f32(cls: type[Op], other: Expansion | None) -> Expansion:
     def expand(emit: Builder, op: Op) -> Value:
         if element(op.result.type) is F32:
             return APPROXIMATE[cls](emit, op)
-        # What has an instruction for the other dtypes stays as it is.
-        return emit(cls(*op.operands)) if other is None else other(emit, op)
+        if other is not None:
+            return other(emit, op)
+        assert cls is scalar.Sqrt, "all others are formulas"
+        return emit(scalar.Sqrt(op.operands[0]))
 
     return expand
