@@ -50,6 +50,7 @@ class Stopped(Exception):
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "chosen",
     "module",
     "block",
