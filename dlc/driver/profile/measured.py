@@ -20,7 +20,6 @@ from dlc.runtime.model import Model
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.device_names import CPU
 
-
 Array = NDArray[np.generic]
 
 
