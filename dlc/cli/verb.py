@@ -137,7 +137,8 @@ def _literals(annotation: object) -> tuple[str, ...]:
     parts: tuple[object, ...] = get_args(annotation)
     if get_origin(annotation) is Literal:
         return tuple([part for part in parts if isinstance(part, str)])
-    return next(filter(None, map(_literals, parts)), ())
+    found = [_literals(part) for part in parts]
+    return next((choices for choices in found if choices), ())
 
 
 def _check_number(name: str, text: str, kind: type[int | float], bounds: OptionInfo) -> None:
