@@ -14,6 +14,7 @@ from dlc import driver
 from dlc.cli.quick import PlainRun
 from dlc.cli.values import bounds, pairs, parameters
 from dlc.errors import UsageError
+from dlc.runtime.cpu.pinning import pin_threads
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.system.device_names import device_or_none
 from dlc.text.model import literals
@@ -42,6 +43,9 @@ Seed: TypeAlias = Annotated[
 ]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(help="The most threads of a call; results do not depend on it.")
+]
+Pin: TypeAlias = Annotated[
+    bool, typer.Option("--pin", help="Let each worker thread keep to a processor of its own.")
 ]
 Untrusted: TypeAlias = Annotated[
     bool,
@@ -181,6 +185,21 @@ def memory(text: str | None, option: str = "--max-memory") -> int | None:
         raise UsageError(
             f"{option} {text!r} is not a size of memory", code="D0901", help="write 512MiB or 2GiB"
         ) from None
+
+
+def pin_workers(asked: bool, comm: object = None) -> None:
+    """Let each worker keep to a processor, where `--pin` asks for it.
+
+    Raises UsageError (D0901) for ranks, which would all take the same processors.
+    """
+    if asked and comm is not None:
+        raise UsageError(
+            "--pin is for one process, and ranks would all take the same processors",
+            code="D0901",
+            help="leave it out, and let MPI bind the processes: mpiexec --bind-to core",
+        )
+    if asked:
+        pin_threads()
 
 
 @dataclass(frozen=True, slots=True)
