@@ -116,7 +116,7 @@ def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
 
 def _row(source: weight.Source, offset: int) -> manifest.Weight:
     """The row of the artifact's table for a weight."""
-    type = source.type
+    type = source.whole or source.type
     shape = tuple([size for size in type.shape if isinstance(size, int)])
     return manifest.Weight(
         source.sym_name,
@@ -227,7 +227,8 @@ def _initial(source: weight.Source, seed: int) -> Array:
             help=f"give the weights with {option('weights', 'FILE')}, "
             "or write = normal(0.02) behind its type",
         )
-    return initial(source.sym_name, source.type, source.init, seed, source.stacked)
+    type = source.whole or source.type
+    return initial(source.sym_name, type, source.init, seed, source.stacked)
 
 
 def _from_file(file: WeightFile, *, narrow: bool = False) -> Finder:
