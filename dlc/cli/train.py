@@ -128,7 +128,7 @@ def command(
         check_same(comm, {"data": _digest(examples), "test data": _digest(examples.test)})
         if is_first(comm):
             notes(report.notes)
-            if trainer.facts.splits:
+            if trainer.has_parts:
                 note(_memory(trainer.memory(examples)))
         if check_nan:
             trainer.remember_steps()
@@ -151,7 +151,7 @@ def command(
                 driver.check_last_step(request, trainer)
             raise
         whole = trainer.history
-        if not is_first(comm) and not trainer.facts.splits:
+        if not is_first(comm) and not trainer.has_parts:
             return 0
         if is_first(comm) and trainer.stopped and trainer.epoch < trainer.facts.epochs:
             note(_why_stopped(trainer))

@@ -23,6 +23,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.shared_entry import SharedEntryPoint, shared_entries
+from dlc.runtime.calling.staged_entry import staged_entries
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.ranks.links import Links
@@ -117,7 +118,8 @@ class Model:
         machine = self._loaded.machine
         kind = EntryPoint if machine is None else machine.entry_point
         mesh, links = self._artifact.manifest.mesh, self.links
-        shares = links is not None and self._artifact.manifest.training is None
+        staged = self._artifact.manifest.staged
+        shares = links is not None and self._artifact.manifest.training is None and not staged
         if shares:
             kind = SharedEntryPoint
         if machine is not None and self._store is not None:
@@ -133,6 +135,8 @@ class Model:
             entry.name: kind(entry, self._loaded.programs[entry.name], runner)
             for entry in self._artifact.manifest.entries
         }
+        if staged and links is not None:
+            return staged_entries(staged, entries, links)
         if not shares or links is None:
             return entries
         return shared_entries(entries, links.rank, prod(axis.ranks for axis in mesh))
