@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from dlc.driver.compile.checks.own_kernels import read_kernels
     from dlc.driver.compile.op_counts import OpCounts
-    from dlc.driver.compile.own_kernels import read_kernels
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
     from dlc.driver.diff.against import Comparison, compare_with, with_file
@@ -114,7 +114,7 @@ def _home(name: str) -> ModuleType | None:
         case "OpCounts":
             import dlc.driver.compile.op_counts as home
         case "read_kernels":
-            import dlc.driver.compile.own_kernels as home
+            import dlc.driver.compile.checks.own_kernels as home
         case "optimise_file":
             import dlc.driver.compile.run_passes as home
         case "Settings":

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dlc.driver.compile.own_kernels import read_kernels
+from dlc.driver.compile.checks.own_kernels import read_kernels
 from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import (
     CONV,

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import fields
 
+from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.pipelines import PIPELINE
-from dlc.driver.compile.verify_each import EachPass
 from dlc.driver.source.open import read_ir
 from dlc.ir.log import Decision
 from dlc.ir.passes import PASSES, Context, Manager, Options, parse_passes

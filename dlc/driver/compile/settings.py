@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dlc.codegen.kernels import Processor
 from dlc.dialects.limits import Limit
-from dlc.driver.compile.own_kernels import OwnKernel
+from dlc.driver.compile.checks.own_kernels import OwnKernel
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.errors.options import option
 from dlc.ir.dims import Bounds
