@@ -23,6 +23,7 @@ from dlc.runtime.artifact.manifest import DATA
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.shared_entry import RankEntryPoint, SharedEntryPoint, shared_entries
+from dlc.runtime.calling.staged_entry import staged_entries
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.ranks.agreement import check_same, digest_of, made_by_all
@@ -120,10 +121,11 @@ class Model:
         machine = self._loaded.machine
         kind = EntryPoint if machine is None else machine.entry_point
         mesh, links = self._artifact.manifest.mesh, self.links
-        shares = links is not None and self._artifact.manifest.training is None
+        staged = self._artifact.manifest.staged
+        shares = links is not None and self._artifact.manifest.training is None and not staged
         if shares:
             kind = SharedEntryPoint
-        elif links is not None and kind is EntryPoint:
+        elif links is not None and kind is EntryPoint and not staged:
             kind = RankEntryPoint
         if machine is not None and self._store is not None:
             runner = Runner(
@@ -138,6 +140,8 @@ class Model:
             entry.name: kind(entry, self._loaded.programs[entry.name], runner)
             for entry in self._artifact.manifest.entries
         }
+        if staged and links is not None:
+            return staged_entries(staged, entries, links)
         for entry in entries.values():
             if links is not None and isinstance(entry, RankEntryPoint):
                 entry.join(links.entering)

@@ -131,7 +131,7 @@ def command(
         check_same_data(comm, examples)
         if is_first(comm):
             notes(report.notes)
-            if trainer.facts.splits:
+            if trainer.has_parts:
                 note(_memory(trainer.memory(examples)))
         if check_nan:
             trainer.remember_steps()
@@ -154,7 +154,7 @@ def command(
                 driver.check_last_step(request, trainer)
             raise
         whole = trainer.history
-        if not is_first(comm) and not trainer.facts.splits:
+        if not is_first(comm) and not trainer.has_parts:
             return 0
         if is_first(comm) and trainer.stopped and trainer.epoch < trainer.facts.epochs:
             note(_why_stopped(trainer))

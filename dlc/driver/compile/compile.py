@@ -230,7 +230,7 @@ def _compiled(
         (
             *(model.name, model.stage, *settings.flags, str(settings.recompute)),
             str(job.options.batch),
-            *(repr(model.layers), repr(interface)),
+            *(repr(model.layers), repr(interface), repr(model.staged)),
             *map(str, model.context.log),
         ),
         model.texts,
@@ -314,6 +314,7 @@ def _lowered(
         layers=model.layers,
         version=VERSION,
         training=model.training,
+        staged=model.staged,
     )
     start = time.perf_counter()
     if model.stage != "loop":
