@@ -142,9 +142,9 @@ def test_stages_call_an_entry_point_as_one_process() -> None:
     made = calls(TIED)
     x = np.random.default_rng(1).standard_normal((5, 8), np.float32)
     alone = make_artifact(CompileRequest(path="", text=TIED, weights="init:3")).artifact
-    expected = Model(alone).predict(x)
+    expected = np.asarray(Model(alone).predict(x))
     for found in run_simulated(Mesh({"stage": 3}), lambda at: Model(made, comm=at).predict(x)):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
 
 def errors_of(make: Callable[[Model, SimulatedRanks], object]) -> list[str]:
