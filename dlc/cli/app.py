@@ -22,6 +22,7 @@ VERBS = (
     "bench",
     "profile",
     "probe",
+    "scale",
     "check",
     "gradcheck",
     "diff",
@@ -36,6 +37,7 @@ VERBS = (
     "doc",
     "lsp",
     "cache",
+    "tune",
     "new",
     "doctor",
     "explain",
@@ -90,6 +92,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.verbs.profile import command
         case "probe":
             from dlc.cli.verbs.probe import command
+        case "scale":
+            from dlc.cli.verbs.scale import command
         case "check":
             from dlc.cli.verbs.check import command
         case "gradcheck":
@@ -116,6 +120,8 @@ def _command(verb: str) -> Callable[..., int | None]:
             from dlc.cli.verbs.doc import command
         case "cache":
             from dlc.cli.verbs.cache import command
+        case "tune":
+            from dlc.cli.verbs.tune import command
         case "lsp":
             from dlc.cli.verbs.lsp import command
         case "new":

@@ -43,4 +43,6 @@ def _text(code: str, page: Page) -> str:
         parts.append(f"wrong:\n{indent(page.wrong, '  ')}")
     if page.right:
         parts.append(f"right:\n{indent(page.right, '  ')}")
+    if page.without:
+        parts.append(fill(f"No short program causes it: {page.without}.", 80))
     return "\n\n".join(parts)

@@ -42,6 +42,7 @@ KINDS = (
     "certificate",
     "values",
     "kernels",
+    "roof",
     "constants",
     "weights",
     "prepared",

@@ -466,7 +466,7 @@ class Manifest(NamedTuple):
 
     @property
     def interfaces(self) -> tuple[Entry, ...]:
-        """What callers see: the entry points, and functions of stages in place of their parts."""
+        """The entry points, with functions of stages in place of their parts."""
         parts = {part.entry for each in self.staged for part in each.parts}
         own = [entry for entry in self.entries if entry.name not in parts]
         return (*[each.interface for each in self.staged], *own)
@@ -475,6 +475,18 @@ class Manifest(NamedTuple):
     def homes(self) -> Mapping[str, int]:
         """The stages of weights and states that one stage has alone."""
         return {name: stage for each in self.staged for name, stage in each.homes.items()}
+
+    @property
+    def called(self) -> tuple[Entry, ...]:
+        """The entry points that callers see: without the programs of ranks, which stand behind them."""
+        names = {entry.name for entry in self.entries} if self.mesh else set[str]()
+        return tuple(
+            [
+                entry
+                for entry in self.interfaces
+                if not (entry.name.endswith(OF_RANK) and entry.name.removesuffix(OF_RANK) in names)
+            ]
+        )
 
     @property
     def parameters(self) -> int:

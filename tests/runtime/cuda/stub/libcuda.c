@@ -34,7 +34,7 @@ typedef struct { Function *f; unsigned grid[3], block[3], shared; void **words; 
 typedef struct Graph Graph;
 typedef struct { Graph *owner; unsigned value, initial, flags; } Condition;
 typedef struct Node { Function *f; int64_t words[MOST_WORDS]; int64_t blocks; Condition *condition;
-                      int again; Graph *body; struct Node *origin; } Node;
+                      int again; Graph *body; struct timespec *event; struct Node *origin; } Node;
 struct Graph { Node **nodes; int count; Graph *parent; int is_executable, is_conditional; };
 typedef struct { uint64_t handle; int type; unsigned size; Graph **bodies; void *context; } Conditional;
 typedef struct { int type, reserved[3]; Conditional conditional; } NodeParams;
@@ -286,6 +286,7 @@ static void run_graph(Graph *g) {
     for (int k = 0; k < g->count && !lost; k++) {
         Node *n = g->nodes[k];
         if (n->f) run(n->f, n->blocks, n->words);
+        if (n->event) clock_gettime(CLOCK_MONOTONIC, n->event);
         for (int more = 1; n->body && more && n->condition->value && !lost; more = n->again) run_graph(n->body);
     }
 }
@@ -299,6 +300,10 @@ int cuGraphAddKernelNode(Node **node, Graph *graph, Node **after, size_t count, 
     take(*node = add(graph, after, count), given);
 } END
 int cuGraphAddEmptyNode(Node **node, Graph *graph, Node **after, size_t count) BEGIN { *node = add(graph, after, count); } END
+int cuGraphAddEventRecordNode(Node **node, Graph *graph, Node **after, size_t count, struct timespec *event) BEGIN {
+    if (graph->parent) die("an event is recorded in a body");
+    *node = add(graph, after, count), (*node)->event = event;
+} END
 int cuGraphConditionalHandleCreate(uint64_t *handle, Graph *graph, void *which, unsigned initial, unsigned flags) BEGIN {
     if (stub_refuses_conditions) FAIL(NOT_SUPPORTED)
     if (which != &context) FAIL(INVALID_VALUE)
