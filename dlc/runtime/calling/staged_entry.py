@@ -9,7 +9,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import Unsupported, visible
+from dlc.errors import CallError, visible
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Output, Staged
 from dlc.runtime.calling.arguments import as_array
@@ -146,10 +146,10 @@ class StagedEntryPoint(RankEntryPoint):
         self._fail_for("calls of C")
 
     def _fail_for(self, what: str) -> NoReturn:
-        raise Unsupported(
+        raise CallError(
             f"{self.name}: there is no {what} of what the stages of a pipeline run together",
-            code="D0740",
-            help="compile the model without --ranks",
+            code="D0811",
+            help="compile the model without ranks, and ask that one",
         )
 
     # Its parts.

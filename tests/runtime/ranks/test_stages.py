@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.driver.compile.compile import Report
+from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.driver.run.train import plan_training
-from dlc.errors import CallError, DlcError
+from dlc.errors import CallError, DlcError, Unsupported
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.mesh import Mesh
@@ -205,6 +206,12 @@ def test_what_cannot_be_divided_is_refused_at_its_line(what: str) -> None:
 def test_another_number_of_ranks_than_stages_is_refused() -> None:
     with pytest.raises(DlcError, match="D0936"):
         trains(TIED, 2)
+
+
+def test_stages_on_a_gpu_are_refused() -> None:
+    request = CompileRequest(path="", text=TIED, settings=Settings(target="cuda:sm_90"))
+    with pytest.raises(Unsupported, match="D0701"):
+        plan_training(request).artifact(Report(), 3)
 
 
 def test_one_process_computes_all_stages() -> None:
