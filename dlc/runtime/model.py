@@ -125,7 +125,7 @@ class Model:
         shares = links is not None and self._artifact.manifest.training is None and not staged
         if shares:
             kind = SharedEntryPoint
-        elif links is not None and kind is EntryPoint and not staged:
+        elif links is not None and kind is EntryPoint:
             kind = RankEntryPoint
         if machine is not None and self._store is not None:
             runner = Runner(
@@ -136,15 +136,18 @@ class Model:
                 self._room(),
                 self._artifact.texts,
             )
+        parts = {part.entry for each in staged for part in each.parts}
         entries = {
-            entry.name: kind(entry, self._loaded.programs[entry.name], runner)
+            entry.name: (EntryPoint if entry.name in parts else kind)(
+                entry, self._loaded.programs[entry.name], runner
+            )
             for entry in self._artifact.manifest.entries
         }
-        if staged and links is not None:
-            return staged_entries(staged, entries, links)
         for entry in entries.values():
             if links is not None and isinstance(entry, RankEntryPoint):
                 entry.join(links.entering)
+        if staged and links is not None:
+            return staged_entries(staged, entries, links)
         if not shares or links is None:
             return entries
         axes = Mesh({axis.name: axis.ranks for axis in mesh})

@@ -142,6 +142,12 @@ def compile_model(
     check_kept(model)
     report = report or Report()
     job = CompileJob.of(model, settings)
+    if model.staged and job.device is not Device.CPU:
+        raise Unsupported(
+            f"{model.name} has the stages of a pipeline, which are compiled for processors only",
+            code="D0701",
+            help=f"write {option('target', 'cpu')}, or leave out --ranks",
+        )
     limit_place = _narrow(job)
     artifact = _compiled(job, weights, report, after)
     report.notes = (*report.notes, *copied_updates(artifact))

@@ -224,14 +224,6 @@ PAGES: dict[str, Page] = {
         "model.f.profile(np.zeros((1_000_000, 8), np.float32))",
         "model.f.profile(np.zeros((1_000, 8), np.float32))",
     ),
-    "D0828": Page(
-        "stages that are called with other arguments",
-        "The stages of a pipeline compute a call together, so all ranks make it at the same time with "
-        "arguments of the same sizes. They compare them before anything is sent; where one rank refuses "
-        "its arguments, the call ends on all of them.",
-        "y = model.predict(x[: 8 * (1 + comm.Get_rank())])",
-        "y = model.predict(x)",
-    ),
     "D0826": Page(
         "a profile of kernels on a processor and a GPU together",
         "Profiles time the kernels of a processor, or those of a GPU by its own clock. Of a program for "

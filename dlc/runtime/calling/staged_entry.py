@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError, Unsupported, visible
+from dlc.errors import CallError, visible
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Output, Staged
 from dlc.runtime.calling.arguments import as_array
@@ -19,6 +18,7 @@ from dlc.runtime.calling.dim_binding import DimBinder, Shape
 from dlc.runtime.calling.entry import EntryPoint, TraceRecord
 from dlc.runtime.calling.frames import CallFrame
 from dlc.runtime.calling.results import Out, packer
+from dlc.runtime.calling.shared_entry import RankEntryPoint
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.calling.stage_call import Passed, StageCall, passed, plan_of
 from dlc.runtime.profiling.profile import Profile
@@ -27,19 +27,20 @@ from dlc.runtime.ranks.links import Channel, Links
 Array = NDArray[np.generic]
 
 
-class StagedEntryPoint(EntryPoint):
+class StagedEntryPoint(RankEntryPoint):
     """An entry point whose parts are on the stages of a pipeline: all ranks call it with equal inputs.
 
     A weight that another stage has is passed as None.
     """
 
     def __init__(
-        self, staged: Staged, parts: Mapping[str, EntryPoint], stage: int, channel: Channel
+        self, staged: Staged, parts: Mapping[str, EntryPoint], links: Links, channel: Channel
     ) -> None:
         self._entry = staged.interface
-        self._staged, self._stage, self._channel = staged, stage, channel
-        self._parts = [parts[part.entry] for part in staged.parts if part.stage == stage]
-        self._plan = plan_of(staged, parts, stage)
+        self._staged, self._stage, self._channel = staged, links.rank, channel
+        self.join(links.entering)
+        self._parts = [parts[part.entry] for part in staged.parts if part.stage == links.rank]
+        self._plan = plan_of(staged, parts, links.rank)
         self._binder = DimBinder(staged.interface)
         self._reader = ArgumentReader(staged.interface, self._binder.free)
         self._artifact = next(iter(parts.values())).artifact
@@ -99,44 +100,19 @@ class StagedEntryPoint(EntryPoint):
         pack = packer(self.name, [output.name for output in self.outputs])
         return shown[0] if pack is None else pack(shown)
 
-    @contextmanager
-    def preparing(self) -> Generator[None]:
-        """For what makes the arguments of a call: other ranks that call it are told of an error."""
-        try:
-            yield
-        except CallError as error:
-            self.refuse(error)
-            raise
-
-    def refuse(self, error: CallError) -> None:
-        """Tell the other ranks that this one refuses a call, before its error is raised."""
-        self._channel.allgather((str(error.diagnostics[0].message), ""))
-
     def _agreed(
         self, args: Sequence[object], named: Mapping[str, object]
     ) -> tuple[dict[str, Passed], dict[str, int]]:
-        """The arguments and the named sizes, once all ranks have the same.
+        """The arguments and the named sizes, once all ranks begin the same call.
 
-        Raises CallError as a call does, and D0828 where another rank has other arguments.
+        Raises CallError as a call does, and D0824 where another rank refuses its arguments or has other
+        sizes.
         """
-        try:
+        with self.preparing():
             values, dims = self._read(args, named)
-        except CallError as error:
-            self.refuse(error)
-            raise
-        shapes = ", ".join(f"{name} = {size}" for name, size in sorted(dims.items()))
-        of_ranks: list[tuple[str, str]] = self._channel.allgather(("", shapes))
-        for rank, (refused, own) in enumerate(of_ranks):
-            if refused:
-                raise self._differs(f"rank {rank} refuses its arguments: {refused}")
-            if own != of_ranks[0][1]:
-                sizes = f"{own or 'none'}, not {of_ranks[0][1] or 'none'}"
-                raise self._differs(f"rank {rank} was passed other sizes than rank 0: {sizes}")
+            told = [f"{dim.name}={dims[dim.name]}" for dim in self.dims]
+            self._entering.begin(f"{self.name}({', '.join(told)})")
         return values, dims
-
-    def _differs(self, message: str) -> CallError:
-        help = "call it on all ranks with the same arguments"
-        return CallError(f"{self.name}: {message}", code="D0828", help=help)
 
     def _read(
         self, args: Sequence[object], named: Mapping[str, object]
@@ -170,10 +146,10 @@ class StagedEntryPoint(EntryPoint):
         self._fail_for("calls of C")
 
     def _fail_for(self, what: str) -> NoReturn:
-        raise Unsupported(
+        raise CallError(
             f"{self.name}: there is no {what} of what the stages of a pipeline run together",
-            code="D0740",
-            help="compile the model without --ranks",
+            code="D0811",
+            help="compile the model without ranks, and ask that one",
         )
 
     # Its parts.
@@ -217,6 +193,6 @@ def staged_entries(
     channel = links.channel()
     parts = {part.entry for each in staged for part in each.parts}
     found: dict[str, EntryPoint] = {
-        each.interface.name: StagedEntryPoint(each, entries, links.rank, channel) for each in staged
+        each.interface.name: StagedEntryPoint(each, entries, links, channel) for each in staged
     }
     return found | {name: entry for name, entry in entries.items() if name not in parts}

@@ -121,7 +121,8 @@ class MpiLinks:
     def __init__(self, comm: MPI.Intracomm, mesh: Mesh) -> None:
         from mpi4py import MPI
 
-        self._mpi, self._comm = MPI, comm
+        self._mpi = MPI
+        self._comm = comm
         # Its dependencies are searched too: the library that mpi4py itself calls.
         self._library = ctypes.CDLL(MPI.__file__)
         self.rank = comm.Get_rank()
