@@ -27,7 +27,7 @@ Splits: TypeAlias = Mapping[str, int]
 class Gathers(Protocol):
     """What a communicator of mpi4py and simulated ranks do with Python objects."""
 
-    def gather(self, sendobj: object) -> list[object] | None: ...
+    def gather(self, sendobj: object, root: int = 0) -> list[object] | None: ...
     def allgather(self, sendobj: object) -> list[object]: ...
 
 
@@ -70,14 +70,14 @@ class Parts:
                 whole = whole[(slice(None),) * axis + (slice(begin, begin + size),)]
         return whole
 
-    def whole(self, name: str, part: Array, shape: Sequence[int]) -> Array | None:
-        """The whole array of this shape on the first rank, None on the others; all ranks call it."""
+    def whole(self, name: str, part: Array, shape: Sequence[int], root: int = 0) -> Array | None:
+        """The whole array of this shape on the rank `root`, None on the others; all ranks call it."""
         splits = self.splits.get(name)
         if not splits:
-            return part if self.rank == 0 else None
+            return part if self.rank == root else None
         assert self.ranks is not None
         # A copy: ranks that are threads go on to change their part.
-        found = self.ranks.gather(part.copy() if self._is_first_with(splits) else None)
+        found = self.ranks.gather(part.copy() if self._is_first_with(splits) else None, root)
         if found is None:
             return None
         whole = np.empty(tuple(shape), part.dtype)
