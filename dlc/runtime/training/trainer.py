@@ -27,6 +27,7 @@ from dlc.runtime.artifact.manifest import (
     Weight,
 )
 from dlc.runtime.data import Dataset
+from dlc.runtime.data.dataset import WHOLE
 from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.agreement import digest_of, made_by_all
@@ -326,6 +327,8 @@ class Trainer(Stepper):
             multiple=self._facts.accumulate,
             out=buffers,
             ahead=ahead,
+            # Who looks at the inputs of a step sees the whole batch.
+            part=self._step.part if self._before is None else WHOLE,
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in self._step.each_of(batches):
