@@ -10,6 +10,7 @@ peers' environment too.
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.serve import serve
+from benchmarks.serve import TARGET, serve
 
 # The peers' results are arrays of any dtype, and two of the three packages have no types.
 Array: TypeAlias = NDArray[Any]
@@ -40,9 +41,10 @@ def dlc(
 
     facts: Facts = {}
     artifact = None
+    settings = Settings(target=os.environ.get(TARGET, "cpu"), conv=conv)
     for name in ("cold_compile_s", "second_compile_s"):
         begin = time.perf_counter()
-        made = make_artifact(CompileRequest(str(path), settings=Settings(conv=conv)))
+        made = make_artifact(CompileRequest(str(path), settings=settings))
         facts[name] = time.perf_counter() - begin
         facts |= {f"{name}.{phase}": spent for phase, spent in made.report.seconds.items()}
         artifact = made.artifact

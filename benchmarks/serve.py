@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 CLOCK = "DLC_BENCHMARK_CLOCK"
 """The variable that says which clock counts: `processor` is what all threads of the contender take."""
+TARGET = "DLC_BENCHMARK_TARGET"
+"""The variable that says what our code is compiled for."""
 
 
 def serve(call: Callable[[], object], facts: Mapping[str, float]) -> None:

@@ -117,7 +117,7 @@ EXCERPTS: dict[str, str] = {
     **dict.fromkeys(("D0548", "D0551", "D0553", "D0815", "D0816", "D0925"), TRAINING),
     **dict.fromkeys(("D0711", "D0712", "D0908"), FILE),
     **dict.fromkeys(
-        ("D0380", "D0381", "D0740", "D0823", "D0936", "D0937"), "processes that MPI starts"
+        ("D0380", "D0381", "D0740", "D0823", "D0824", "D0936", "D0937"), "processes that MPI starts"
     ),
     **dict.fromkeys(("D0825", "D0826"), "a call of millions of kernels, or a GPU"),
     **dict.fromkeys(("D0718", "D0719", "D0935"), FRAMEWORK),

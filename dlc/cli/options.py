@@ -101,6 +101,13 @@ Matmul: TypeAlias = Annotated[
 Conv: TypeAlias = Annotated[
     str, typer.Option(help="The form of 3 x 3 convolutions on CPUs: direct, winograd or auto.")
 ]
+Costs: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TABLE",
+        help="The costs by which passes decide: default, tuned, a file of dlc tune, or product=6,...",
+    ),
+]
 Precision: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -180,6 +187,7 @@ class Compilation:
     weights: Weights = None
     matmul: Matmul = "auto"
     conv: Conv = "auto"
+    costs: Costs = None
     matmul_precision: Precision = "ieee"
     disable_pass: Disabled = field(default_factory=list[str])
     chosen: Chosen = field(default_factory=list[str])
@@ -210,6 +218,7 @@ class Compilation:
             plan_effort=self.plan_effort,
             matmul_precision=self.matmul_precision,
             conv=self.conv,
+            costs=None if self.costs is None else driver.cost_table(self.costs),
             bisect=self.bisect,
             kernels=driver.read_kernels(pairs("--kernel", self.kernel)),
         )

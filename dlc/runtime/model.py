@@ -22,9 +22,10 @@ from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
-from dlc.runtime.calling.shared_entry import SharedEntryPoint, shared_entries
+from dlc.runtime.calling.shared_entry import RankEntryPoint, SharedEntryPoint, shared_entries
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
+from dlc.runtime.ranks.agreement import check_same, digest_of, made_by_all
 from dlc.runtime.ranks.links import Links
 from dlc.runtime.session import Session, SessionArrays, saved_arrays
 from dlc.runtime.system.buffers import as_bytes
@@ -120,6 +121,8 @@ class Model:
         shares = links is not None and self._artifact.manifest.training is None
         if shares:
             kind = SharedEntryPoint
+        elif links is not None and kind is EntryPoint:
+            kind = RankEntryPoint
         if machine is not None and self._store is not None:
             runner = Runner(
                 machine,
@@ -133,6 +136,9 @@ class Model:
             entry.name: kind(entry, self._loaded.programs[entry.name], runner)
             for entry in self._artifact.manifest.entries
         }
+        for entry in entries.values():
+            if links is not None and isinstance(entry, RankEntryPoint):
+                entry.join(links.entering)
         if not shares or links is None:
             return entries
         return shared_entries(entries, links.rank, prod(axis.ranks for axis in mesh))
@@ -411,7 +417,9 @@ def load(
             help="write dlc.compile(path) for dlc.load(path)",
         )
     with without_collections():
-        artifact = Artifact.read(path, sha256=sha256, copy=copy)
+        artifact = made_by_all(comm, lambda: Artifact.read(path, sha256=sha256, copy=copy))
+        table = artifact.manifest
+        check_same(comm, {"artifact": digest_of([repr((table.sections, table.weights))])})
         return Model(
             artifact,
             threads=threads,

@@ -13,6 +13,7 @@ from dlc.dialects.kernel.attention import Attention, AttentionGradient
 from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.kernel.winograd import WINDOW
+from dlc.dialects.kernel.winograd_gradient import WinogradGradient
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, count, evaluate, product
 from dlc.target.amounts import block_operations
@@ -46,6 +47,10 @@ def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int
     match op:
         case Product():
             return _product_work(op, sizes, costs) + _epilogue_work(op, sizes, costs)
+        case WinogradGradient(grid=grid, channels=(channels, outputs)):
+            products = costs.kernel_product * channels * outputs
+            transforms = costs.winograd_element * (channels + outputs)
+            return (op.tile + WINDOW - 1) ** 2 * count(grid, sizes) * (products + transforms)
         case Attention(width=width):
             depth = evaluate(kernel.array_type(op.query).shape[-1], sizes)
             return (

@@ -71,6 +71,10 @@ class ProductBlocking:
     winograd_columns: int = 64
     """Output channels of a task, at least: its sums are read back before they leave the cache."""
 
+    gradient_channels: int = 64
+    """Channels of a task of a kernel's gradient in Winograd's form, at most, on both sides: its sums stay
+    near the second-level cache, and each transformed element is multiplied by as many others."""
+
     band_worth: int = 6 * 1024 * KIB
     """What is between a depthwise convolution and the products around it is worth bands if larger."""
     band_bytes: int = 3 * 1024 * KIB

@@ -72,6 +72,16 @@ def winograd_picoseconds(places: Size, channels: Size, columns: Size, costs: Cpu
     return places * (channels * columns * costs.product + transforms)
 
 
+def gradient_picoseconds(
+    places: Size, tiles: Size, sides: tuple[Size, Size], costs: CpuCosts
+) -> Size:
+    """A kernel's gradient in Winograd's form, of so many channels on both sides: transforming tiles of so
+    many places, multiplying, and transforming the sums back."""
+    rows, columns = sides
+    products = tiles * (rows * columns * costs.product + (rows + columns) * costs.winograd_element)
+    return places * (products + rows * columns * costs.winograd_element)
+
+
 def nanoseconds(picoseconds: Size) -> Size:
     """A cost in nanoseconds, at least 1."""
     return maximum(1, floor_divide(picoseconds, 1000))

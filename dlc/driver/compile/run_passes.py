@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
+from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.op_counts import BEFORE, OpCounts
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import Settings
-from dlc.driver.compile.verify_each import EachPass
 from dlc.driver.source.extensions import load_extensions
 from dlc.driver.source.open import open_model, read_ir
 from dlc.driver.source.stages import has_kernels, stages_of

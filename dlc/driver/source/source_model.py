@@ -52,6 +52,8 @@ class SourceModel:
     """The weights that its training leaves as they are."""
     entry_places: Mapping[str, SourceLocation] = field(default_factory=dict[str, SourceLocation])
     """Where its `train` block says what, by the names of the entries; "" for the block itself."""
+    made_with: tuple[str, ...] | None = None
+    """The flags that an artifact was compiled with; None for what was no artifact."""
     trust_ir: bool = False
     """Whether IR below the graph, which may use any memory, is compiled."""
 

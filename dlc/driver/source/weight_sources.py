@@ -30,7 +30,7 @@ from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_ins
 from dlc.runtime.weights.keys import Narrowed, by_key, by_path
 
 Array: TypeAlias = NDArray[np.generic]
-WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
+WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array | Tensor] | None"
 """`init:SEED`, the path of a weight file, `narrow:` before one to round its floats, arrays by name, or None
 for what the model says itself."""
 
@@ -127,7 +127,7 @@ def _row(source: weight.Source, offset: int) -> manifest.Weight:
 
 
 def _chosen(
-    argument: str | os.PathLike[str] | Mapping[str, Array], opened: list[WeightFile]
+    argument: str | os.PathLike[str] | Mapping[str, Array | Tensor], opened: list[WeightFile]
 ) -> Finder:
     """Weights from where the user says; a file is added to those that are `opened`."""
     match argument:
@@ -232,7 +232,7 @@ def _from_file(file: WeightFile, *, narrow: bool = False) -> Finder:
     return find
 
 
-def _from_arrays(arrays: Mapping[str, Array]) -> Finder:
+def _from_arrays(arrays: Mapping[str, Array] | Mapping[str, Array | Tensor]) -> Finder:
     def find(source: weight.Source, row: manifest.Weight) -> Array:
         names = [name for name in (row.name, row.file_key, *row.parts) if name in arrays]
         tensors = {name: _tensor(arrays[name], source.type.dtype) for name in names}

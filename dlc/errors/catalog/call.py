@@ -37,7 +37,8 @@ PAGES: dict[str, Page] = {
         "a value is not an array that dlc can read",
         "Inputs are NumPy arrays, dlc.Tensor, anything with DLPack in the memory of the CPU, Python "
         "numbers, or lists of numbers that all fit the input's dtype. A model on a GPU also takes arrays "
-        "that lie on that GPU, and no other: `x.to(model.device)` makes a copy there.",
+        "that lie on that GPU, and no other: `x.to(model.device)` makes a copy there. "
+        "What a masked array hides is no number: `x.filled(0)` puts one there.",
         'model.predict("image.png")',
         "model.predict(np.zeros((2, 784), np.float32))",
     ),
@@ -205,6 +206,15 @@ PAGES: dict[str, Page] = {
         "`--restarts N` goes on from there by itself, with the ranks that are left.",
         "dlc train mlp.dlm --ranks 4",
         "dlc train mlp.dlm --ranks 4 --restarts 2",
+    ),
+    "D0824": Page(
+        "a call that not all ranks begin",
+        "Ranks call an entry point, or make a step, together: each waits for what the others send. Where "
+        "one refuses its arguments, or cannot read a file, the others do not wait for it, and say what it "
+        "said. The same code stands where ranks call different entry points, or one with other sizes.",
+        "model = dlc.load('net.dlc', comm=MPI.COMM_WORLD)\n"
+        "model.predict(x if model.rank else x[:, 1:])",
+        "model = dlc.load('net.dlc', comm=MPI.COMM_WORLD)\nmodel.predict(x)",
     ),
     "D0825": Page(
         "a call of too many kernels for a profile",

@@ -174,6 +174,14 @@ PAGES: dict[str, Page] = {
         "dlc compile mlp.dlm -o mlp.dlc --target cuda:sm_80",
         "pip install nvidia-cuda-nvcc",
     ),
+    "D0928": Page(
+        "a table of costs that cannot be used",
+        "`dlc tune` measures what work costs on a processor and writes a table, which `--costs` takes. The "
+        "file that is named is no such table, or there is none in the cache for this processor. A damaged "
+        "table in the cache is said once, and the built-in one is used in its place.",
+        "dlc compile mlp.dlm -o mlp.dlc --costs tuned",
+        "dlc compile mlp.dlm -o mlp.dlc --costs default",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "

@@ -52,12 +52,19 @@ class GridWriter(KernelWriter):
         """
         if len(extents) < 2:
             return [number] if extents else []
-        program = mem.program_of(self.op)
-        _, most = interval(count, {} if program is None else program.bounds)
-        if most is None or most > MOST_IN_32_BITS:
+        if not self.fits(count, MOST_IN_32_BITS):
             return unravel(number, extents)
-        small, *sizes = [value.cast(U32) for value in (number, *extents)]
-        return [index.cast(INDEX) for index in unravel(small, sizes)]
+        return _unravel_small(number, extents)
+
+    def unravel_tile(self, extents: Sequence[Index]) -> list[Expr]:
+        """The index along each axis of the block's tile: no launch has more tiles than 32 bits count."""
+        return _unravel_small(self.tile, extents)
+
+    def fits(self, size: Size, most: int) -> bool:
+        """Whether a size is at most `most` in every call, as far as its bounds say."""
+        program = mem.program_of(self.op)
+        _, largest = interval(size, {} if program is None else program.bounds)
+        return largest is not None and largest <= most
 
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
@@ -120,6 +127,12 @@ class GridWriter(KernelWriter):
             pairs = zip(parts, parts[half:], strict=False)
             parts = [*[combine(name, *two) for two in pairs], *parts[len(parts) - half : half]]
         return parts[0]
+
+
+def _unravel_small(number: Expr, extents: Sequence[Index]) -> list[Expr]:
+    """`unravel` in 32 bits."""
+    sizes = [size.cast(U32) if isinstance(size, Expr) else size for size in extents]
+    return [place.cast(INDEX) for place in unravel(number.cast(U32), sizes)]
 
 
 def shuffle_xor(value: Expr, distance: int) -> Expr:

@@ -60,14 +60,14 @@ def winograd_tile(op: Conv, context: Context, *, is_stored: bool) -> int | None:
     best, direct = min(times, key=times.__getitem__), estimate.direct()
     if times[best] >= direct and not asked:
         context.log.refused(
-            f"no Winograd form: the cost model gives it {_microseconds(times[best])} µs, "
-            f"the direct sum {_microseconds(direct)}",
+            f"no Winograd form: the cost model gives it {microseconds(times[best])} µs, "
+            f"the direct sum {microseconds(direct)}",
             op,
         )
         return None
     context.log.did(
-        f"Winograd form F({best} x {best}, 3 x 3): the cost model gives it {_microseconds(times[best])} "
-        f"µs, the direct sum {_microseconds(direct)}; its error is up to {ERROR[best]:g} times as large",
+        f"Winograd form F({best} x {best}, 3 x 3): the cost model gives it {microseconds(times[best])} "
+        f"µs, the direct sum {microseconds(direct)}; its error is up to {ERROR[best]:g} times as large",
         op,
     )
     return best
@@ -176,5 +176,6 @@ def _is_computed(value: Value) -> bool:
     return value.op is not None
 
 
-def _microseconds(picoseconds: int) -> str:
+def microseconds(picoseconds: int) -> str:
+    """A time for people, without its unit."""
     return f"{picoseconds / 1e6:.0f}"

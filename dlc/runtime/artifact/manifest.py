@@ -431,6 +431,18 @@ class Manifest(NamedTuple):
     mesh: tuple[MeshAxis, ...] = ()
 
     @property
+    def called(self) -> tuple[Entry, ...]:
+        """The entry points that callers see: without the programs of ranks, which stand behind them."""
+        names = {entry.name for entry in self.entries} if self.mesh else set[str]()
+        return tuple(
+            [
+                entry
+                for entry in self.entries
+                if not (entry.name.endswith(OF_RANK) and entry.name.removesuffix(OF_RANK) in names)
+            ]
+        )
+
+    @property
     def parameters(self) -> int:
         """The number of parameters; without a layer table, the number of elements of all weights."""
         if self.layers:

@@ -7,6 +7,7 @@ defaults, lists, new sizes and errors take the slow path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -330,6 +331,7 @@ class EntryPoint:
             frame.roots[root] = address(array)
 
         def run() -> None:
+            self._begin(specialization)
             if frame.run(specialization.sized):
                 raise self.failure(frame.status_words())
 
@@ -337,6 +339,7 @@ class EntryPoint:
             lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
             run,
             frame,
+            self._enough,
         )
         try:
             return profiled.profile(self._subject(specialization), measured, rounds)
@@ -357,6 +360,13 @@ class EntryPoint:
             program.predicted_nanoseconds(specialization.sized),
             runner.texts(),
         )
+
+    def _begin(self, specialization: Specialization) -> None:
+        """What ranks that are called together agree about before each run of the compiled code."""
+
+    def _enough(self, own: bool) -> bool:
+        """Whether a profile has enough rounds; ranks that are called together have it together."""
+        return own
 
     def values(
         self, names: Sequence[str], /, *args: object, **named: object
@@ -382,6 +392,10 @@ class EntryPoint:
         values = {**given, **named}
         observe = self.observers[0]()
         return observe(self.artifact, names, self.name, values, self.threads)
+
+    def preparing(self) -> AbstractContextManager[None]:
+        """For what makes the arguments of a call: other ranks that call it are told of an error."""
+        return nullcontext()
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""

@@ -52,6 +52,8 @@ class Measured(NamedTuple):
     run: Callable[[], None]
     """The compiled code alone, in this frame."""
     frame: Tracing
+    enough: Callable[[bool], bool] = bool
+    """Whether runs end, of whether they may: ranks that are called together end them together."""
 
 
 class Tracing(Protocol):
@@ -196,7 +198,7 @@ def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]
         measured.frame.trace_into(records, alone=True)
         measured.run()
         count = measured.frame.traced
-        if count <= capacity:
+        if measured.enough(count <= capacity):
             ops, counts = np.unique(records[:count, TraceWord.OP], return_counts=True)
             runs = dict(zip(ops.tolist(), counts.tolist(), strict=True))
             return runs, min(MAX_RECORDS, SLACK * subject.threads * count + 1024)
@@ -213,7 +215,9 @@ def _rounds(measured: Measured, records: Words, rounds: int | None) -> list[_Rou
     frame.trace_into(None)
     measured.run()
     once, _, _, _ = timed_call(measured.run)
-    runs = min(MOST_RUNS, max(1, ROUND_NS // max(1, once)))
+    runs = 1
+    while runs < MOST_RUNS and not measured.enough(runs * once >= ROUND_NS):
+        runs *= 2
     done: list[_Round] = []
     begin = time.perf_counter()
     frame.trace_into(records)
@@ -221,7 +225,8 @@ def _rounds(measured: Measured, records: Words, rounds: int | None) -> list[_Rou
     while True:
         spent = time.perf_counter() - begin
         enough = len(done) >= (LEAST_ROUNDS if rounds is None else rounds)
-        if enough and spent > (ENOUGH_SECONDS if rounds is None else LEAST_SECONDS):
+        long = spent > (ENOUGH_SECONDS if rounds is None else LEAST_SECONDS)
+        if measured.enough(enough and long):
             return done
         call, processor, _, _ = timed_call(measured.call)
         frame.trace_into(None)

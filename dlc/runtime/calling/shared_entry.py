@@ -1,23 +1,98 @@
-"""A call that ranks share: each is given the whole inputs, computes a part, and has the whole results."""
+"""Calls that ranks make together, and those that they share.
+
+Of a shared one each rank is given the whole inputs, computes a part, and has the whole results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.errors import CallError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, Input
 from dlc.runtime.artifact.spelling import python_name
-from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.entry import EntryPoint, TraceRecord
+from dlc.runtime.calling.frames import Words
 from dlc.runtime.calling.results import Out
+from dlc.runtime.calling.specialization import Specialization
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.ranks.entering import Entering
 
 Array = NDArray[np.generic]
 
 
-class SharedEntryPoint(EntryPoint):
+class RankEntryPoint(EntryPoint):
+    """An entry point that ranks call together: where one refuses its arguments, none begins."""
+
+    _entering: Entering
+
+    def join(self, entering: Entering) -> None:
+        """Agree so with the other ranks from now on."""
+        self._entering = entering
+
+    def preparing(self) -> AbstractContextManager[None]:
+        """For what makes the arguments of a call: other ranks that call it are told of an error."""
+        return self._entering.preparing()
+
+    def __call__(
+        self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
+    ) -> object:
+        with self._entering.preparing():
+            return super().__call__(*args, out=out, arena=arena, **named)
+
+    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[TraceRecord, ...]]:
+        """As of any entry point, with the times of this rank; all ranks call it together."""
+        with self._entering.preparing():
+            return super().trace(*args, **named)
+
+    def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
+        """As of any entry point, with the times of this rank; all ranks call it together."""
+        with self._entering.preparing():
+            return super().profile(*args, rounds=rounds, **named)
+
+    def values(
+        self, names: Sequence[str], /, *args: object, **named: object
+    ) -> dict[str, NDArray[np.generic]]:
+        """Raises CallError (D0811): ranks have parts of inner values."""
+        raise CallError(
+            f"{self.name}: inner values are those of one process, and ranks have parts of them",
+            code="D0811",
+            help="compile the model without ranks, and ask that one",
+        )
+
+    def _enter(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        specialization: Specialization,
+        arena: int = 0,
+        records: Words | None = None,
+    ) -> int:
+        self._begin(specialization)
+        return super()._enter(inputs, outputs, specialization, arena, records)
+
+    def _begin(self, specialization: Specialization) -> None:
+        self._entering.begin(self._call_text(specialization))
+
+    def _call_text(self, specialization: Specialization) -> str:
+        """What tells this call from another one, the same on all ranks."""
+        sizes = specialization.dims
+        told = [f"{dim.name}={sizes[dim.name]}" for dim in self.dims if dim.name in sizes]
+        name = self.name.removesuffix(OF_RANK)
+        part = "a part of " if name != self.name else ""
+        return f"{part}{name}({', '.join(told)})"
+
+    def _enough(self, own: bool) -> bool:
+        return self._entering.all_of(own)
+
+
+class SharedEntryPoint(RankEntryPoint):
     """An entry point whose batch is divided among ranks: they call it together with equal inputs."""
 
     _of_rank: EntryPoint | None = None
@@ -31,10 +106,28 @@ class SharedEntryPoint(EntryPoint):
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
-        parts = None if arena is not None else self._parts(args, named)
+        with self.preparing():
+            parts = None if arena is not None else self._parts(args, named)
         if parts is None or self._of_rank is None:
             return super().__call__(*args, out=out, arena=arena, **named)
         return self._of_rank(*parts[0], out=out, **parts[1])
+
+    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[TraceRecord, ...]]:
+        """As of any entry point, of the part of this rank; all ranks call it together."""
+        with self.preparing():
+            parts = self._parts(args, named)
+        if parts is None or self._of_rank is None:
+            return super().trace(*args, **named)
+        return self._of_rank.trace(*parts[0], **parts[1])
+
+    def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
+        """As of any entry point, of the part of this rank; all ranks call it together."""
+        with self.preparing():
+            parts = self._parts(args, named)
+        if parts is None or self._of_rank is None:
+            return super().profile(*args, rounds=rounds, **named)
+        found = self._of_rank.profile(*parts[0], rounds=rounds, **parts[1])
+        return replace(found, entry=self.name)
 
     def _parts(
         self, args: Sequence[object], named: Mapping[str, object]

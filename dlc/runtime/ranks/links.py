@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dlc.errors import UsageError
 from dlc.runtime.abi import COLLECTIVES, COMMUNICATOR, COORDINATE, MPI_DATATYPES, MPI_OPERATIONS
 from dlc.runtime.artifact.manifest import MeshAxis
+from dlc.runtime.ranks.entering import Entering
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks
 
@@ -29,6 +30,11 @@ class Links(Protocol):
     @property
     def rank(self) -> int:
         """Which of the ranks this is."""
+        ...
+
+    @property
+    def entering(self) -> Entering:
+        """How they agree to begin a call."""
         ...
 
     def word(self, symbol: str) -> int:
@@ -103,6 +109,7 @@ class MpiLinks:
             # Code does not look at what MPI returns: whatever fails ends all ranks.
             split.Set_errhandler(MPI.ERRORS_ARE_FATAL)
             self._communicators[name] = split
+        self.entering = Entering.by_mpi(comm.Dup())
 
     def word(self, symbol: str) -> int:
         """The address of a function, a handle, or a coordinate."""
@@ -150,6 +157,7 @@ class SimulatedLinks:
 
     def __init__(self, ranks: SimulatedRanks) -> None:
         self._ranks, self.rank = ranks, ranks.rank
+        self.entering = Entering.simulated(ranks)
         self._axes = list(ranks.mesh.axes)
         self._operations = list(MPI_OPERATIONS.values())
         self._under_way: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -84,6 +84,15 @@ class StepCall:
         """The inputs of this function in a batch, which has those of both functions."""
         return {item.name: batch[item.name] for item in self.batch_inputs}
 
+    def each_of(self, batches: Iterator[Batch]) -> Generator[Batch]:
+        """The batches for calls of it; a rank that cannot make one tells those that wait for its call."""
+        while True:
+            with self.entry.preparing():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
     def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> Sequence[float]:
         """The outputs that do not update weights, as numbers."""
         return self.start(batch, extra, wait=True).numbers()
@@ -92,11 +101,12 @@ class StepCall:
         self, batch: Mapping[str, object], extra: Mapping[str, Array], *, wait: bool
     ) -> Started:
         """Begin a call; where weights are on a GPU and `wait` is false, it may not be over."""
-        self._refuse_unknown(batch)
-        entry = self.entry
-        if self._share is not None and (rows := self._share.of(batch)) is not None:
-            entry, batch = self._share.entry, rows
-        given = [self._argument(item, batch, extra) for _, item in self._unbound]
+        with self.entry.preparing():
+            self._refuse_unknown(batch)
+            entry = self.entry
+            if self._share is not None and (rows := self._share.of(batch)) is not None:
+                entry, batch = self._share.entry, rows
+            given = [self._argument(item, batch, extra) for _, item in self._unbound]
         if self._binding is not None:
             return self._binding.start(given, wait=wait)
         arguments = self._arguments.copy()

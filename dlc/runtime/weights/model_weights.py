@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dlc.errors import DlcError, ModelError, visible
 from dlc.errors.suggest import did_you_mean
@@ -175,7 +175,7 @@ def _tensor(name: str, value: object) -> Tensor:
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
         return Tensor.from_dlpack(cast("dlpack.Exporter", value))
     try:
-        return Tensor(np.asarray(value))
+        return Tensor(cast("ArrayLike", value))
     except (DlcError, TypeError, ValueError) as error:
         why = error.diagnostics[0].message if isinstance(error, DlcError) else str(error)
         raise ModelError(

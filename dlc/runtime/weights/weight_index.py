@@ -15,6 +15,7 @@ from typing import cast
 from dlc.errors import ArtifactError
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.system.stack import check_json_depth
 
 Entries = Mapping[str, Callable[[], Tensor]]
 
@@ -42,7 +43,9 @@ def entries(file: memoryview, path: str, shard: Callable[[str], memoryview]) -> 
 
 def _weight_map(file: memoryview, path: str) -> dict[str, str]:
     try:
-        index: object = json.loads(bytes(file))
+        data = bytes(file)
+        check_json_depth(data)
+        index: object = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"it is not JSON: {error}") from None
     found = cast("dict[str, object]", index).get("weight_map") if isinstance(index, dict) else None

@@ -22,8 +22,10 @@ CASES = {
     for case in make("bf16", quick=False)
 }
 MOST = {
-    "products product_4096": [(32, 127)],
-    "convolutions conv4_3x3": [(32, 227)],
+    "products product_4096": [(64, 141)],
+    "products gpt_logits": [(64, 141)],
+    "convolutions conv2_1x1": [(64, 150)],
+    "convolutions conv4_3x3": [(64, 192)],
     "attention attention_4096x64": [(64, 490)],
     "attention attention_4096x128": [(64, 425)],
     "attention attention_gradient_4096x64": [(64, 475), (64, 480), (48, 316)],
@@ -39,8 +41,11 @@ TEXT = """
         /*0020*/              @!P1 BRA `(.L_x_2) ;
         /*0030*/                   FSEL R2 ;
         .L_x_2:
-        /*0040*/               @P0 BRA `(.L_x_1) ;
-        /*0050*/               @P3 BRA `(.L_x_0) ;
+        /*0040*/               @P2 BRA `(.L_x_3) ;
+        /*0050*/                   LDGSTS.E.128 [R3] ;
+        .L_x_3:
+        /*0060*/               @P0 BRA `(.L_x_1) ;
+        /*0070*/               @P3 BRA `(.L_x_0) ;
 """
 
 
@@ -49,6 +54,8 @@ def test_a_loop_is_the_innermost_one_without_what_it_skips() -> None:
     assert [each.partition(" ")[0] for each in loop.instructions] == [
         "HMMA.16816.F32",
         "@!P1",
+        "@P2",
+        "LDGSTS.E.128",
         "@P0",
     ]
     assert loop.count("HMMA") == 1

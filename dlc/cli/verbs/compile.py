@@ -12,7 +12,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
-from dlc.cli.values import check_kept, output_path
+from dlc.cli.values import check_kept, named_file, output_path
 from dlc.runtime.system.counts import counted
 
 
@@ -22,6 +22,7 @@ from dlc.runtime.system.counts import counted
     "weights",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "disable_pass",
     "kernel",
@@ -61,7 +62,7 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Compile a model to a .dlc file."""
-    path = out or Path(model).with_suffix(".dlc")
+    path = out or named_file(model, "not a model").with_suffix(".dlc")
     check_kept([path], [model, compilation.weights])
     output_path(path, ".dlc")
     began = time.perf_counter()

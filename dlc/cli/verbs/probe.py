@@ -18,6 +18,7 @@ from dlc.cli.report import notes, print_json, progress
     "target",
     "matmul",
     "conv",
+    "costs",
     "disable_pass",
     "bisect",
     "chosen",

@@ -20,6 +20,7 @@ from dlc.errors import NumbersDiffer, visible
     "target",
     "matmul",
     "conv",
+    "costs",
     "disable_pass",
     "bisect",
     "chosen",

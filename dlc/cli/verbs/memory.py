@@ -21,6 +21,7 @@ from dlc.runtime.system.atomic_write import check_writable
     "target",
     "matmul",
     "conv",
+    "costs",
     "plan_effort",
     "disable_pass",
     "chosen",

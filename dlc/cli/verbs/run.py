@@ -75,6 +75,7 @@ Top: TypeAlias = Annotated[
     "device",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "disable_pass",
     "kernel",

@@ -18,6 +18,7 @@ from dlc.errors import UsageError
     "target",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "disable_pass",
     "bisect",

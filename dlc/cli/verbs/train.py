@@ -22,20 +22,19 @@ from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
 from dlc.errors import CallError, DlcError, UsageError, visible
 from dlc.runtime.cpu.threads import check_threads
-from dlc.runtime.data import Batch, Dataset
-from dlc.runtime.ranks.agreement import Agreement, check_same, digest_of
+from dlc.runtime.data import Dataset
+from dlc.runtime.ranks.agreement import Agreement
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.watching import LIMIT
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
 from dlc.runtime.training.rank_memory import RankMemory
+from dlc.runtime.training.rank_parts import check_same_data
 from dlc.runtime.training.trainer import Trainer
 from dlc.runtime.training.watching import best, best_path, measure
 
 DIVERGED = "D0815"
-SAMPLED = 64
-"""How many examples ranks compare before they train."""
 
 
 class Stopped(Exception):
@@ -49,6 +48,7 @@ class Stopped(Exception):
     "device",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "chosen",
     "module",
@@ -125,7 +125,7 @@ def command(
         split = _split(shard, comm, check_nan=check_nan)
         with compiling:
             trainer, report = planned.trainer(threads, comm, split, check_nan=check_nan)
-        check_same(comm, {"data": _digest(examples), "test data": _digest(examples.test)})
+        check_same_data(comm, examples)
         if is_first(comm):
             notes(report.notes)
             if trainer.facts.splits:
@@ -194,18 +194,6 @@ def _memory(found: RankMemory) -> str:
     names = ", ".join(found.kept_whole[:3]) + (", ..." if len(found.kept_whole) > 3 else "")
     kept = f"; {names} stay whole, as the ranks divide no axis" if names else ""
     return f"a rank holds {arrays} of {whole} of weights and states, and a step takes {step}{kept}"
-
-
-def _digest(data: Dataset | None) -> str:
-    """The number of examples and the first batch of an epoch: what tells data from other data."""
-    if data is None or data.count is None:
-        return ""
-    nothing: Batch = {}
-    first = next(iter(data.batches(0, SAMPLED, 0)), nothing)
-    arrays = [
-        f"{name}{rows.dtype}{rows.shape}".encode() + rows.tobytes() for name, rows in first.items()
-    ]
-    return digest_of([str(data.count), *arrays])
 
 
 def _why_stopped(trainer: Trainer) -> str:

@@ -10,10 +10,10 @@ import pytest
 
 from dlc.cli import main
 from dlc.dialects import array, func, mem, scalar, vec
+from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.compile import compile_model, lower
 from dlc.driver.compile.run_passes import optimise_text
 from dlc.driver.compile.settings import Settings
-from dlc.driver.compile.verify_each import EachPass
 from dlc.driver.source.open import open_model, read_ir
 from dlc.errors import InternalError, ModelError, NumbersDiffer
 from dlc.ir.core import Builder, Op

@@ -13,7 +13,7 @@ from dlc.cli.report import print_json, print_text, progress
 from dlc.cli.values import check_kept, output_path
 
 
-@options.compiling("level", "target", "matmul", "conv", "disable_pass", "verify_each")
+@options.compiling("level", "target", "matmul", "conv", "costs", "disable_pass", "verify_each")
 def command(
     file: Annotated[str, typer.Argument(help="IR (.dlir), or any model.")],
     passes: Annotated[

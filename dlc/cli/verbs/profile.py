@@ -22,6 +22,7 @@ from dlc.runtime.system.atomic_write import check_writable, write_file
     "device",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "disable_pass",
     "chosen",

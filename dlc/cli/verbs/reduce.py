@@ -10,7 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
-from dlc.cli.values import check_kept
+from dlc.cli.values import check_kept, named_file
 from dlc.runtime.system.atomic_write import check_writable, write_file
 from dlc.runtime.system.counts import counted
 
@@ -33,7 +33,7 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Make a file smaller as long as a command succeeds: delta debugging."""
-    path = Path(file)
+    path = named_file(file, "no file to reduce")
     out = out or path.with_name(f"reduced-{path.name}")
     check_kept([out], [path])
     check_writable(out)

@@ -20,6 +20,7 @@ from dlc.cli.report import print_json, progress
     "device",
     "matmul",
     "conv",
+    "costs",
     "matmul_precision",
     "disable_pass",
     "kernel",

@@ -19,6 +19,7 @@ from dlc.errors import UsageError, visible
     "target",
     "matmul",
     "conv",
+    "costs",
     "disable_pass",
     "chosen",
     "module",

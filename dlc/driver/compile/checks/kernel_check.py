@@ -21,8 +21,8 @@ from dlc.codegen.kernels import Processor, compile_kernels
 from dlc.codegen.llvm.loop import function_text
 from dlc.dialects import kernel, loop, mem
 from dlc.dialects.loop.memory import MemoryRange
-from dlc.driver.compile.own_kernels import OwnKernel
-from dlc.driver.compile.verify_each import KERNEL_TOLERANCE, distance, random_call
+from dlc.driver.compile.checks.own_kernels import OwnKernel
+from dlc.driver.compile.checks.verify_each import KERNEL_TOLERANCE, distance, random_call
 from dlc.driver.source.open import read_ir
 from dlc.errors import ModelError, NumbersDiffer, Unsupported, UsageError
 from dlc.errors.suggest import did_you_mean
