@@ -53,8 +53,12 @@ class Parts:
 
     def has(self, name: str) -> bool:
         """Whether this rank has an array, or a part of it."""
+        return self.is_held(name, self.rank)
+
+    def is_held(self, name: str, rank: int) -> bool:
+        """Whether a rank has an array, or a part of it."""
         stage = self.homes.get(name)
-        return stage is None or self.mesh.coordinates(self.rank)[STAGE] == stage
+        return stage is None or self.mesh.coordinates(rank)[STAGE] == stage
 
     def is_common(self, name: str) -> bool:
         """Whether every rank has all of an array."""

@@ -1,10 +1,11 @@
 """Sharded checkpoints: a file of safetensors of each rank, and an index that names the file of each array.
 
-The index is that of Hugging Face (`dlc.runtime.weights.weight_index`), with the progress of the training in
-its metadata. Every rank writes whole arrays, about equally many bytes; those that ranks have parts of it
-gathers before, about as many bytes as it has in parts. The names of the files follow from what is in them,
-so no file of an earlier checkpoint is overwritten. The index is written last, and then files of earlier
-checkpoints are removed: after a kill there is the old checkpoint or the new one, complete.
+The index is that of Hugging Face (`dlc.runtime.weights.weight_index`), with the progress of the training
+in its metadata. Every rank writes whole arrays, about equally many bytes; those that ranks have parts of
+it gathers before, about as many bytes as it has in parts. An array of one stage is written by that. The
+names of the files follow from what is in them, so no file of an earlier checkpoint is overwritten. The
+index is written last, and then files of earlier checkpoints are removed: after a kill there is the old
+checkpoint or the new one, complete.
 """
 
 from __future__ import annotations
@@ -102,8 +103,10 @@ def _writers(held: Held, ranks: int) -> dict[str, int]:
     """The rank that writes each array: of the largest first the one that has the least by then."""
     loads = [0] * ranks
     writers: dict[str, int] = {}
-    for name in sorted(held.tensors, key=lambda name: (-held.bytes(name), name)):
-        writer = min(range(ranks), key=lambda rank: loads[rank])
+    names = {*held.tensors, *held.declared}
+    for name in sorted(names, key=lambda name: (-held.bytes(name), name)):
+        holders = [rank for rank in range(ranks) if held.parts.is_held(name, rank)]
+        writer = min(holders, key=lambda rank: loads[rank])
         writers[name] = writer
         loads[writer] += held.bytes(name)
     return writers
@@ -113,6 +116,10 @@ def _gathered(held: Held, writers: Mapping[str, int]) -> dict[str, Tensor]:
     """The whole arrays that this rank writes; all ranks gather the parts in the same order."""
     found: dict[str, Tensor] = {}
     for name, writer in writers.items():
+        if name in held.parts.homes:
+            if writer == held.parts.rank:
+                found[name] = held.tensors[name]
+            continue
         tensor = held.tensors[name]
         bits = held.parts.whole(name, tensor.bits, held.shape(name), writer)
         if bits is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,21 @@ def test_a_stage_holds_its_own_weights_and_the_first_rank_writes_all() -> None:
     for name, array in alone.trained().items():
         np.testing.assert_array_equal(first[name], array)
     assert not any(others)
+
+
+def test_stages_write_a_checkpoint_of_several_files_that_one_process_reads(tmp_path: Path) -> None:
+    index, made = tmp_path / "tied.safetensors.index.json", trains(TIED, 3)
+
+    def work(at: SimulatedRanks) -> dict[str, NDArray[np.generic]]:
+        trainer = Trainer(made, threads=1, comm=at)
+        trainer.save(index)
+        return trainer.trained()
+
+    first = run_simulated(Mesh({"stage": 3}), work)[0]
+    alone = Trainer(trains(TIED), threads=1)
+    alone.resume(index)
+    for name, array in alone.trained().items():
+        np.testing.assert_array_equal(first[name], array)
 
 
 def calls(text: str) -> Artifact:
