@@ -122,6 +122,7 @@ def _family(what: str, op: kernel.Kernel) -> str:
     """The lowering of a kernel, as far as costs tell them apart."""
     words = {
         "winograd conv kernel": "winograd gradient",
+        "winograd transform": "winograd transform",
         "winograd": "winograd convolution",
         "depthwise": "depthwise convolution",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from dlc.codegen.kernels import KernelsInBackground
@@ -21,7 +22,7 @@ from dlc.driver.compile.copied_updates import copied_updates
 from dlc.driver.compile.decisions import recorded
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
-from dlc.driver.compile.memory_limit import check_bounded, kept_within
+from dlc.driver.compile.memory_limit import check_bounded, kept_within, least_memory
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.pipelines import Device
 from dlc.driver.compile.settings import Settings
@@ -158,22 +159,24 @@ def compile_model(
         try:
             return kept_within(artifact, most, limit_place)
         except Unsupported:
-            _narrow(thriftier)
-            artifact = _compiled(thriftier, weights, report, after)
+            attempt = thriftier(job)
+            _narrow(attempt)
+            other = _compiled(attempt, weights, report, after)
+            # Direct sums may need more: gradients of kernels are summed from a matrix of windows.
+            if least_memory(other) < least_memory(artifact):
+                job, artifact = attempt, other
     return kept_within(artifact, most, limit_place)
 
 
-def _thriftier(job: CompileJob) -> Iterator[CompileJob]:
-    """Jobs of the same model that may need less memory and take longer, in order."""
+def _thriftier(job: CompileJob) -> Iterator[Callable[[CompileJob], CompileJob]]:
+    """How to change a job into ones that may need less memory and take longer, in order."""
     if not job.can_begin_again:
         return
     if job.settings.conv == "auto":
-        job = job.with_direct_convolutions()
-        yield job
+        yield CompileJob.with_direct_convolutions
     if job.can_recompute:
         for budget in MORE_RECOMPUTED:
-            job = job.with_recompute(budget)
-            yield job
+            yield partial(CompileJob.with_recompute, budget=budget)
 
 
 def _check_trusted(model: SourceModel) -> None:

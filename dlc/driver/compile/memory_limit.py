@@ -49,10 +49,7 @@ def kept_within(artifact: Artifact, most: int, place: SourceLocation | None) -> 
     values that are alive when it needs most.
     """
     loaded = load_code(artifact, untrusted=True)
-    needs = [
-        need_of(artifact, loaded, entry, _largest(entry, loaded))
-        for entry in artifact.manifest.entries
-    ]
+    needs = _needs(artifact, loaded)
     wrong = [need for need in needs if need.least > most]
     if wrong:
         diagnostics = [_refusal(artifact, loaded, need, most, place) for need in wrong]
@@ -60,6 +57,19 @@ def kept_within(artifact: Artifact, most: int, place: SourceLocation | None) -> 
     threads = min([need.threads_within(most) for need in needs], default=MAX_THREADS)
     promise = manifest.Promise(most, threads)
     return Artifact.of(artifact.manifest._replace(promise=promise), dict(artifact.sections))
+
+
+def least_memory(artifact: Artifact) -> int:
+    """The bytes that a call of the entry point that needs most needs on one thread."""
+    needs = _needs(artifact, load_code(artifact, untrusted=True))
+    return max([need.least for need in needs], default=0)
+
+
+def _needs(artifact: Artifact, loaded: Loaded) -> list[Need]:
+    return [
+        need_of(artifact, loaded, entry, _largest(entry, loaded))
+        for entry in artifact.manifest.entries
+    ]
 
 
 def _largest(entry: manifest.Entry, loaded: Loaded) -> Specialization:

@@ -56,3 +56,21 @@ def test_a_memory_limit_that_the_form_does_not_keep_takes_the_direct_sum() -> No
     assert artifact("auto", size=32, max_memory=most).manifest.promise is not None
     with pytest.raises(Unsupported, match=r"D0706.*a call of f needs"):
         artifact("winograd", size=32, max_memory=most)
+
+
+GRADIENT = """dlc 1
+fn loss(x: f32[16, 32, 32, 16], w: f32[3, 3, 16, 16]) -> f32 {
+  let a = conv(x, w, padding=1)
+  let b = conv(sin(a), w, padding=1)
+  let c = conv(sin(b), w, padding=1)
+  return sum(sin(c))
+}
+export fn f(x: f32[16, 32, 32, 16], w: f32[3, 3, 16, 16]) -> f32[3, 3, 16, 16] = grad(loss, wrt=w)(x, w)
+"""
+
+
+def test_within_a_limit_gradients_keep_the_form_that_needs_no_matrix_of_windows() -> None:
+    """The limit is kept with more recomputation and Winograd's form, where direct sums need 13 MB."""
+    most = 4_000_000
+    request = CompileRequest("gradient.dlm", text=GRADIENT, settings=Settings(max_memory=most))
+    assert make_artifact(request).artifact.manifest.promise is not None

@@ -108,7 +108,7 @@ def reasons(profile: Profile, row: Row) -> list[str]:
 
 def _arithmetic(row: Row) -> str:
     rate = f"{row.gflops:.3g} GFLOP/s"
-    if "winograd" in row.what:
+    if "winograd conv" in row.what:
         return f"{rate} after Winograd's transforms, which are time that the floor does not count"
     if "matmul" in row.what or "conv" in row.what:
         return f"{rate}: few rows, columns or channels leave registers empty, or panels leave the cache"
