@@ -119,6 +119,12 @@ Precision: TypeAlias = Annotated[
         help="How a GPU multiplies f32: ieee, or tf32 with factors of 10 bits of mantissa.",
     ),
 ]
+Accuracy: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="How a GPU computes functions of f32: default, or fast by approximate instructions."
+    ),
+]
 Disabled: TypeAlias = Annotated[
     list[str], typer.Option("--disable-pass", metavar="NAME", help="Leave out a pass.")
 ]
@@ -208,6 +214,7 @@ class Compilation:
     conv: Conv = "auto"
     costs: Costs = None
     matmul_precision: Precision = "ieee"
+    accuracy: Accuracy = "default"
     disable_pass: Disabled = field(default_factory=list[str])
     chosen: Chosen = field(default_factory=list[str])
     module: Module = None
@@ -236,6 +243,7 @@ class Compilation:
             bounds(self.dims),
             plan_effort=self.plan_effort,
             matmul_precision=self.matmul_precision,
+            accuracy=self.accuracy,
             conv=self.conv,
             costs=None if self.costs is None else driver.cost_table(self.costs),
             bisect=self.bisect,

@@ -22,6 +22,7 @@ from dlc.cli.report import print_json, progress
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "chosen",

@@ -24,6 +24,7 @@ from dlc.runtime.system.atomic_write import check_writable, write_file
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "chosen",
     "module",

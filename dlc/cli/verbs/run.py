@@ -77,6 +77,7 @@ Top: TypeAlias = Annotated[
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "bisect",
