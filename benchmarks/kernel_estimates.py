@@ -2,10 +2,11 @@
 
     python -m benchmarks kernel_estimates [NAME]... [--rounds 40] [--least 0.5] [--json]
 
-`python -m benchmarks costs --networks` does the same. Calls are on one thread, profiled (`dlc profile`) in
-rounds of plain and traced calls in turns; of each kernel the smallest quarter of its times counts, because
-the machine may be shared. The last line tells whether that worked: the sum of all kernels beside the
-processor time of a call, which other work hardly lengthens: far from 1, figures are worth little.
+`python -m benchmarks costs --networks` does the same. Estimates are by the table that counts here, the
+tuned one if there is one. Calls are on one thread, profiled (`dlc profile`) in rounds of plain and traced
+calls in turns; of each kernel the smallest quarter of its times counts, because the machine may be shared.
+The last line tells whether that worked: the sum of all kernels beside the processor time of a call, which
+other work hardly lengthens: far from 1, figures are worth little.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from typing import NamedTuple
 from benchmarks.networks import network
 from dlc.dialects import kernel, mem
 from dlc.dialects.builtin import Module
+from dlc.driver.compile.job import with_costs
 from dlc.driver.profile.measured import ProfileRequest, profile_model
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest, make_here
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.profiling.profile import Profile
-from dlc.target.cpu import HOST, CpuTarget
+from dlc.target.cpu import CpuTarget
 from dlc.target.estimates import picoseconds
 from dlc.text.ir.parser import parse_op
 
@@ -90,14 +92,15 @@ def measured(case: Case, rounds: int) -> Measured:
     call = CallRequest(case.path, STEP if case.train else case.entry, dims=case.dims or {}, seed=0)
     profile = profile_model(ProfileRequest(request, call, 1, rounds, case.train))
     kernels = _kernels(make_here(request).artifact, profile.entry)
-    costs = CpuTarget.named(HOST).costs
+    cpu = with_costs(request.settings).processor
+    assert isinstance(cpu, CpuTarget)
     found = tuple(
         Found(
             case.name,
             _family(row.what, op),
             row.title,
             1000 * row.busy_ms / row.runs,
-            picoseconds(op, profile.dims, costs) / 1e6,
+            picoseconds(op, profile.dims, cpu.costs) / 1e6,
         )
         for number, op in kernels
         if (row := profile.ops.get(number)) is not None
