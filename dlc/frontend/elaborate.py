@@ -32,7 +32,7 @@ from dlc.frontend.modules.roots import (
 )
 from dlc.frontend.sources.files import File
 from dlc.frontend.sources.imports import Loader
-from dlc.frontend.sources.mesh import declared_mesh
+from dlc.frontend.sources.mesh import check_stages, declared_mesh
 from dlc.frontend.sources.names import resolve
 from dlc.frontend.sources.promises import (
     check_limits,
@@ -242,6 +242,7 @@ def _reached(
     at.source = file.source
     _declare_dims(ev, file)
     at.mesh = declared_mesh(ev, file)
+    check_stages(ev, _own(loader), at.mesh)
     for other in _own(loader):
         other.force()
     at.source = file.source

@@ -27,6 +27,7 @@ from dlc.runtime.ranks.agreement import Agreement
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.watching import LIMIT
 from dlc.runtime.system.atomic_write import write_file
+from dlc.runtime.training.checkpoint import INDEX
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
 from dlc.runtime.training.rank_memory import RankMemory
@@ -50,6 +51,7 @@ class Stopped(Exception):
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "chosen",
     "module",
     "block",
@@ -99,6 +101,7 @@ def command(
         ),
     ] = LIMIT,
     threads: options.Threads = None,
+    pin: options.Pin = False,
     *,
     compilation: options.Compilation,
     json: options.Json = False,
@@ -117,6 +120,7 @@ def command(
         check_kept(written, [model, data, compilation.weights])
         _check_files(out, plot, checkpoint, history)
         check_threads(threads)
+        options.pin_workers(pin, comm)
         request = compilation.of(model, trains=True).to_run_here()
         planned = driver.plan_training(request, None if resume is None else str(resume))
         check_kept(written, planned.files)
@@ -128,7 +132,7 @@ def command(
         check_same_data(comm, examples)
         if is_first(comm):
             notes(report.notes)
-            if trainer.facts.splits:
+            if trainer.has_parts:
                 note(_memory(trainer.memory(examples)))
         if check_nan:
             trainer.remember_steps()
@@ -151,7 +155,7 @@ def command(
                 driver.check_last_step(request, trainer)
             raise
         whole = trainer.history
-        if not is_first(comm) and not trainer.facts.splits:
+        if not is_first(comm) and not trainer.has_parts:
             return 0
         if is_first(comm) and trainer.stopped and trainer.epoch < trainer.facts.epochs:
             note(_why_stopped(trainer))
@@ -233,11 +237,16 @@ def _check_files(
     for path, endings in (
         (out, (".dlc", ".safetensors")),
         (plot, (".svg", ".png")),
-        (checkpoint, (".safetensors",)),
+        (None if _is_index(checkpoint) else checkpoint, (".safetensors",)),
         (history, (".json",)),
     ):
         if path is not None:
             output_path(path, *endings)
+
+
+def _is_index(checkpoint: Path | None) -> bool:
+    """Whether a checkpoint is to be in parts, of which its file is the index."""
+    return checkpoint is not None and checkpoint.name.endswith(INDEX)
 
 
 def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None, member: Member) -> None:
@@ -315,6 +324,8 @@ def _write(
         failed = error
     if trainer.first_of_ranks(None if failed is None else str(failed)) is not None:
         path = _checkpoint(request.path, trainer, checkpoint)
+        if not trainer.facts.splits:  # the first rank is alone here, and writes one file
+            path = path.with_name(path.name.removesuffix(".index.json"))
         trainer.save(path)
         if failed is not None:
             note(f"{out} was not written; what was learned is in {path}")

@@ -142,6 +142,12 @@ def compile_model(
     check_kept(model)
     report = report or Report()
     job = CompileJob.of(model, settings)
+    if model.staged and job.device is not Device.CPU:
+        raise Unsupported(
+            f"{model.name} has the stages of a pipeline, which are compiled for processors only",
+            code="D0701",
+            help=f"write {option('target', 'cpu')}, or leave out --ranks",
+        )
     limit_place = _narrow(job)
     artifact = _compiled(job, weights, report, after)
     report.notes = (*report.notes, *copied_updates(artifact))
@@ -230,7 +236,7 @@ def _compiled(
         (
             *(model.name, model.stage, *settings.flags, str(settings.recompute)),
             str(job.options.batch),
-            *(repr(model.layers), repr(interface)),
+            *(repr(model.layers), repr(interface), repr(model.staged)),
             *map(str, model.context.log),
         ),
         model.texts,
@@ -314,6 +320,7 @@ def _lowered(
         layers=model.layers,
         version=VERSION,
         training=model.training,
+        staged=model.staged,
     )
     start = time.perf_counter()
     if model.stage != "loop":

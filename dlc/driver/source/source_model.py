@@ -40,6 +40,8 @@ class SourceModel:
     """The numbers of its weights, where the file itself has them."""
     training: manifest.Training | None = None
     """Its training, if its functions are those that train it."""
+    staged: tuple[manifest.Staged, ...] = ()
+    """Its functions that the stages of a pipeline run, once they are divided."""
     listings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
     settled: frozenset[str] = frozenset()

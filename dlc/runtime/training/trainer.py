@@ -27,6 +27,7 @@ from dlc.runtime.artifact.manifest import (
     Weight,
 )
 from dlc.runtime.data import Dataset
+from dlc.runtime.data.dataset import WHOLE
 from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.agreement import digest_of, made_by_all
@@ -34,9 +35,12 @@ from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.mapped_files import check_inside
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
+    INDEX,
     Checkpoint,
+    Facts,
     carried_by,
     check_fit,
+    progress_text,
     read_checkpoint,
     wanted_of,
     write_checkpoint,
@@ -52,6 +56,7 @@ from dlc.runtime.training.history import TEST, History
 from dlc.runtime.training.progress import Progress
 from dlc.runtime.training.rank_memory import RankMemory, rank_memory
 from dlc.runtime.training.rank_parts import check_same_data, parts_of
+from dlc.runtime.training.sharded_checkpoint import Held, write_sharded
 from dlc.runtime.training.step_call import first_examples
 from dlc.runtime.training.stepper import Stepper, examples_in
 from dlc.runtime.training.trained_artifact import (
@@ -98,7 +103,7 @@ class Trainer(Stepper):
         Raises UsageError (D0814) for an artifact that does not train.
         """
         facts = training_of(artifact)
-        run = without_weights(artifact) if facts.splits else artifact
+        run = without_weights(artifact) if facts.splits or artifact.manifest.homes else artifact
         model = Model(run, threads=threads, device=device, comm=comm)
         self._comm = comm
         weights = TrainedWeights([artifact], model.gpu, parts_of(model, facts, comm))
@@ -226,7 +231,7 @@ class Trainer(Stepper):
             if path is not None and not self._model.rank:
                 check_writable(path)
             examples = self.data(given)
-            check_batches(self._facts, self._artifact.manifest.entries, examples)
+            check_batches(self._facts, self._artifact.manifest.interfaces, examples)
             return examples
 
         if self.pulse is not None:  # `dlc train` has compared them
@@ -238,7 +243,7 @@ class Trainer(Stepper):
     def _opened(self, given: Given | Dataset | None, function: str) -> Dataset:
         if isinstance(given, Dataset):
             return given
-        entries = self._artifact.manifest.entries
+        entries = self._artifact.manifest.interfaces
         return open_examples(
             self._facts, entries, self._folder, given, seed=self.seed, function=function
         )
@@ -338,6 +343,8 @@ class Trainer(Stepper):
             multiple=self._facts.accumulate,
             out=buffers,
             ahead=ahead,
+            # Who looks at the inputs of a step sees the whole batch.
+            part=self._step.part if self._before is None else WHOLE,
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in self._step.each_of(batches):
@@ -395,10 +402,15 @@ class Trainer(Stepper):
         """The first that is not None of what the ranks hand over, if they have parts; else `own`."""
         return self._weights.parts.first_of(own)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether this rank has other weights than others, or parts of them."""
+        return self._weights.parts.are_divided
+
     def digest(self) -> str:
         """What tells these weights and states from others; ranks compare it. Parts are left out."""
-        splits = self._weights.parts.splits
-        tensors = [item for item in sorted(self._weights.tensors.items()) if item[0] not in splits]
+        is_common = self._weights.parts.is_common
+        tensors = [item for item in sorted(self._weights.tensors.items()) if is_common(item[0])]
         return digest_of([part for name, each in tensors for part in (name, each.bits.tobytes())])
 
     # Files ----------------------------------------------------------------------------------------
@@ -407,7 +419,8 @@ class Trainer(Stepper):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
-        Of ranks that train together only the first writes; those that have parts call it together.
+        Of ranks that train together only the first writes; those that have parts call it together. With
+        `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
         """
         comm = self._comm if self._weights.parts.splits else None
         with self._weights.alone():
@@ -430,14 +443,26 @@ class Trainer(Stepper):
     def _write_checkpoint(self, path: str | os.PathLike[str], comm: object) -> None:
         """Write it on the first of the ranks of a communicator, which call it together."""
         with nullcontext() if self.pulse is None else self.pulse.busy():
+            if os.fspath(path).endswith(INDEX):
+                self._write_sharded(path)
+                return
             tensors = self._weights.whole()
             made_by_all(comm, lambda: self._write_whole(path, tensors))
 
+    def _write_sharded(self, path: str | os.PathLike[str]) -> None:
+        """Write a part of it on each rank, and the index on the first."""
+        weights = self._weights
+        held = Held({**self._carried.tensors, **weights.tensors}, weights.declared, weights.parts)
+        write_sharded(path, held, progress_text(self._progress_of_blocks()), self._comm)
+
+    def _progress_of_blocks(self) -> dict[str, Facts]:
+        own = {name: trainer._state.facts() for name, trainer in self._together.items()}
+        return {**self._carried.progress, **own}
+
     def _write_whole(self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
         if not self._model.rank:
-            own = {name: trainer._state.facts() for name, trainer in self._together.items()}
             tensors = {**self._carried.tensors, **tensors}
-            write_checkpoint(path, tensors, {**self._carried.progress, **own})
+            write_checkpoint(path, tensors, self._progress_of_blocks())
 
     @memory_needed()
     def resume(self, path: str | os.PathLike[str]) -> None:
