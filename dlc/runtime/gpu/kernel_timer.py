@@ -77,12 +77,15 @@ class KernelTimer:
         driver.add_event_node(graph, events[-1], [last])
 
     def _note(self, launches: Sequence[Launch], between: Sequence[float]) -> None:
-        """Note the times from those between events; the last two have nothing between them."""
-        *times, event = between
+        """Note the times from those between events; the last two have nothing between them.
+
+        No event takes longer than the shortest time between two, whatever has delayed the last ones.
+        """
+        times, event = between[:-1], min(between)
         for launch, time in zip(launches, times, strict=True):
-            end = self._now + max(0.0, time - event)
+            end = self._now + time - event
             self.times.append(KernelTime(launch.op, self._now, end))
-            self.events_ms += min(time, event)
+            self.events_ms += event
             self._now = end
 
     def close(self) -> None:

@@ -297,6 +297,22 @@ class Trainer(Stepper):
                 self._write_checkpoint(path, self._comm)
         return self.history
 
+    def _no_batch(self) -> UsageError:
+        """The error for an epoch in which nothing could be trained on."""
+        parts = self._facts.accumulate
+        if parts > 1:
+            return UsageError(
+                f"epoch {self.epoch + 1} has no batch of {parts} examples or more, one for each microbatch",
+                code="D0553",
+                help=f"each size of buckets needs {parts} examples, and each batch of others; an iterator "
+                "gives its batches once",
+            )
+        return UsageError(
+            f"epoch {self.epoch + 1} has no batch: the data gave nothing to train on",
+            code="D0553",
+            help="an iterator gives its batches once: pass a list, or an object that begins anew",
+        )
+
     @property
     def stopped(self) -> bool:
         """Whether the training has ended early, as the `train` block says."""
@@ -345,11 +361,7 @@ class Trainer(Stepper):
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
         if not self.position:
-            raise UsageError(
-                f"epoch {self.epoch + 1} has no batch: the data gave nothing to train on",
-                code="D0553",
-                help="an iterator gives its batches once: pass a list, or an object that begins anew",
-            )
+            raise self._no_batch()
         self._check_weights()
         measured = self._state.sums.means()
         if examples.test is not None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.errors import ModelError
+from dlc.errors import ModelError, UsageError
 
 RANDOM = np.random.default_rng(4)
 SIZES = (4, 8, 16)
@@ -113,6 +113,13 @@ def test_a_loss_that_sees_the_mask_is_the_same_with_more_padding_and_without() -
     wide.step(x=padded, seen=np.repeat([[True], [False]], 16, axis=1))
     for name, value in trained(tight).items():
         np.testing.assert_allclose(trained(wide)[name], value, rtol=1e-5, atol=1e-7)
+
+
+def test_buckets_without_an_example_for_each_microbatch_are_told_so() -> None:
+    made = dlc.buckets(only_x(3), sizes=[16], batch=4, pad={"x": 9.0}, mask="seen")
+    with pytest.raises(UsageError, match="epoch 1 has no batch of 4 examples or more") as told:
+        trainer(4).fit(made)
+    assert "each size of buckets needs 4 examples" in str(told.value)
 
 
 def test_means_of_epochs_and_microbatches_count_elements() -> None:
