@@ -57,6 +57,10 @@ class Walker:
         self._may_have_ended = False
         """Whether loops that can end the call were launched since the host last checked."""
 
+    def name_kernels(self, names: Sequence[str]) -> None:
+        """Tell profilers what to call the kernel of each op."""
+        self._launcher.names = names
+
     def walk(self, sized: SizedProgram, roots: Sequence[int]) -> list[int] | None:
         """Launch the program at these sizes; `roots` are the addresses of its roots on the device.
 
