@@ -14,6 +14,7 @@ from dlc import driver
 from dlc.cli.quick import PlainRun
 from dlc.cli.values import bounds, pairs, parameters
 from dlc.errors import UsageError
+from dlc.runtime.cpu.pinning import pin_threads
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.system.device_names import device_or_none
 from dlc.text.model import literals
@@ -42,6 +43,9 @@ Seed: TypeAlias = Annotated[
 ]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(help="The most threads of a call; results do not depend on it.")
+]
+Pin: TypeAlias = Annotated[
+    bool, typer.Option("--pin", help="Let each worker thread keep to a processor of its own.")
 ]
 Untrusted: TypeAlias = Annotated[
     bool,
@@ -100,6 +104,13 @@ Matmul: TypeAlias = Annotated[
 ]
 Conv: TypeAlias = Annotated[
     str, typer.Option(help="The form of 3 x 3 convolutions on CPUs: direct, winograd or auto.")
+]
+Costs: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TABLE",
+        help="The costs by which passes decide: default, tuned, a file of dlc tune, or product=6,...",
+    ),
 ]
 Precision: TypeAlias = Annotated[
     str,
@@ -176,6 +187,21 @@ def memory(text: str | None, option: str = "--max-memory") -> int | None:
         ) from None
 
 
+def pin_workers(asked: bool, comm: object = None) -> None:
+    """Let each worker keep to a processor, where `--pin` asks for it.
+
+    Raises UsageError (D0901) for ranks, which would all take the same processors.
+    """
+    if asked and comm is not None:
+        raise UsageError(
+            "--pin is for one process, and ranks would all take the same processors",
+            code="D0901",
+            help="leave it out, and let MPI bind the processes: mpiexec --bind-to core",
+        )
+    if asked:
+        pin_threads()
+
+
 @dataclass(frozen=True, slots=True)
 class Compilation:
     """The options of a compilation from the command line; `compiling` names those that a verb has."""
@@ -186,6 +212,7 @@ class Compilation:
     weights: Weights = None
     matmul: Matmul = "auto"
     conv: Conv = "auto"
+    costs: Costs = None
     matmul_precision: Precision = "ieee"
     accuracy: Accuracy = "default"
     disable_pass: Disabled = field(default_factory=list[str])
@@ -218,6 +245,7 @@ class Compilation:
             matmul_precision=self.matmul_precision,
             accuracy=self.accuracy,
             conv=self.conv,
+            costs=None if self.costs is None else driver.cost_table(self.costs),
             bisect=self.bisect,
             kernels=driver.read_kernels(pairs("--kernel", self.kernel)),
         )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dlc.cli.report import errors_data, note, print_json
 from dlc.cli.started import RANK, started_by_mpi
-from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.errors import CallError, DlcError, Unsupported, UsageError
 from dlc.runtime.ranks.pulse import ENDED, FAILED, OwnPulse, exit_code, is_held
 from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
 from dlc.runtime.system.atomic_write import write_file
@@ -188,6 +188,8 @@ class Member:
         nothing: dict[str, object] = {"errors": []}
         data = errors_data(error) if isinstance(error, DlcError) else nothing
         failure = Failure(text, _exit_code(error), data)
+        if isinstance(error, CallError) and error.diagnostics[0].code == "D0824":
+            time.sleep(OTHERS_FIRST)  # another rank has failed, and tells why
         if self._has_parent and self.folder is not None and self.pulse is not None:
             path = self.folder / f"failure{self.rank}.json"
             write_file(path, [json.dumps(asdict(failure)).encode()], durable=False)

@@ -11,7 +11,7 @@ from dlc.runtime.artifact.manifest import Target
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.status import call_error
 from dlc.runtime.machines import Machine, choose_target, load_machine
-from dlc.runtime.ranks.links import Links, link
+from dlc.runtime.ranks.links import Links, link, ranks_of
 from dlc.runtime.system.buffers import Bytes, as_bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
@@ -80,7 +80,7 @@ def load_code(
 def _links(artifact: Artifact, comm: object) -> Links | None:
     """What the code imports of the ranks of its mesh. Raises UsageError (D0936) if there are none."""
     mesh = artifact.manifest.mesh
-    if comm is not None:
+    if comm is not None and (mesh or ranks_of(comm) > 1):
         return link(comm, mesh)
     if not mesh:
         return None

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from dlc.codegen.kernels import Processor
 from dlc.dialects.limits import Limit
-from dlc.driver.compile.own_kernels import OwnKernel
+from dlc.driver.compile.checks.own_kernels import OwnKernel
+from dlc.driver.compile.cost_table import CostTable
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.errors.options import option
 from dlc.ir.dims import Bounds
@@ -65,6 +66,8 @@ class Settings:
     """The last optional rewrite that is done, counted over all passes; None for all."""
     kernels: tuple[OwnKernel, ...] = ()
     """Kernels that the user has written, in place of those of the same names."""
+    costs: CostTable | None = None
+    """The table of costs by which passes decide; None for the usual one, which `CompileJob` settles."""
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
@@ -91,6 +94,12 @@ class Settings:
                 f"the target {self.target} has no Winograd form of convolutions",
                 code="D0902",
                 help=f"leave {option('conv')} out, or compile for a processor: {option('target', 'cpu')}",
+            )
+        if self.costs is not None and self.costs.rows and self.kind == "cuda":
+            raise UsageError(
+                f"{option('costs')} is for processors, and the target is {self.target}",
+                code="D0902",
+                help=f"leave {option('costs')} out, or compile for a processor: {option('target', 'cpu')}",
             )
         self._check_gpu_choices()
         for name in sorted(self.disabled):
@@ -145,6 +154,11 @@ class Settings:
         return self._first.partition(":")[0]
 
     @property
+    def is_for_host(self) -> bool:
+        """Whether code is made for the processor of this machine."""
+        return self._first in ("cpu", f"cpu:{HOST}")
+
+    @property
     def _first(self) -> str:
         return self.target.partition("+")[0]
 
@@ -165,7 +179,8 @@ class Settings:
         name = self._first.partition(":")[2]
         match self.kind:
             case "cpu":
-                return CpuTarget.named(name or HOST)
+                cpu = CpuTarget.named(name or HOST)
+                return cpu if self.costs is None else self.costs.applied(cpu)
             case "cuda" if "+" not in self.target:
                 return GpuTarget.named(name)
             case _:
@@ -199,6 +214,10 @@ class Settings:
             further.append(f"--bisect={self.bisect}")
         if self.conv != "auto":
             further.append(f"--conv={self.conv}")
+        if self.costs is not None and self.kind == "cpu":
+            cpu = CpuTarget.named(self._first.partition(":")[2] or HOST)
+            changed = self.costs.changes(cpu)
+            further += [f"--costs={changed.text}"] if changed.rows else []
         further += [f"--kernel={own.name}={own.digest}" for own in self.kernels]
         return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
 

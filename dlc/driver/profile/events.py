@@ -13,7 +13,8 @@ PROCESS = 1
 def trace_text(profile: Profile) -> str:
     """The quietest of the calls in Chrome's JSON format, times in microseconds."""
     names: list[JSON] = [_named("process_name", 0, f"{profile.model}: {profile.entry}")]
-    names += [_named("thread_name", k, f"thread {k}") for k in range(profile.threads)]
+    threads = [profile.device] if profile.on_gpu else _threads(profile.threads)
+    names += [_named("thread_name", k, name) for k, name in enumerate(threads)]
     events: list[JSON] = []
     for each in profile.intervals:
         row = profile.ops[each.op]
@@ -31,6 +32,10 @@ def trace_text(profile: Profile) -> str:
         )
     data = {"displayTimeUnit": "ns", "traceEvents": [*names, *events]}
     return json.dumps(data, ensure_ascii=False) + "\n"
+
+
+def _threads(count: int) -> list[str]:
+    return [f"thread {k}" for k in range(count)]
 
 
 def _named(kind: str, thread: int, name: str) -> JSON:

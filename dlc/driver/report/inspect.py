@@ -167,7 +167,7 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
     loaded = load_code(artifact, untrusted=True)
     programs, target = loaded.programs, loaded.target
     on_gpu = target.gpu is not None and target.cpu is None
-    for entry in artifact.manifest.entries:
+    for entry in artifact.manifest.called:
         dims = [dim for dim in entry.dims if not dim.measured]
         program = programs[entry.name]
         try:

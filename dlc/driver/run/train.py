@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.dialects.text_mesh import read_text_mesh
 from dlc.driver.compile.compile import Report, compile_model
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
-from dlc.driver.compile.rank_programs import compile_for_mesh
+from dlc.driver.compile.rank_programs import compile_for_mesh, mesh_of_ranks
 from dlc.driver.compile.settings import Settings
+from dlc.driver.compile.stage_programs import has_stages
 from dlc.driver.run.calls import Arguments
 from dlc.driver.run.interpret import evaluate_arguments
 from dlc.driver.run.request import CompileRequest, CompileResult, make_artifact
@@ -23,7 +23,7 @@ from dlc.driver.run.watch import Watch
 from dlc.driver.source.open import open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import Weights
-from dlc.errors import CallError, Diagnostic, ModelError, UsageError
+from dlc.errors import CallError, UsageError
 from dlc.errors.options import option
 from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training.blocks import BlockName
@@ -132,7 +132,7 @@ class TrainingPlan:
         seed = self.facts.seed if self.seed is None else self.seed
         match self.source:
             case Artifact(manifest=manifest):
-                entries = manifest.entries
+                entries = manifest.interfaces
             case model:
                 entries = interfaces(model.module)
         with self._blaming(*["data"] if data is None else []):
@@ -169,6 +169,12 @@ class TrainingPlan:
         report = Report()
         same = {"way of splitting arrays": split, "--check-nan": check_nan}
         check_same(comm, {**self._facts_of_ranks(), **same})
+        if check_nan and ranks_of(comm) > 1 and self._has_stages:
+            raise UsageError(
+                "--check-nan evaluates the last step from all weights, of which a stage has its own",
+                code="D0901",
+                help="leave out one of --check-nan and --ranks",
+            )
         artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm), split))
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
@@ -176,6 +182,15 @@ class TrainingPlan:
             trainer.resume(self.resume)
         check_same(comm, {"number of finished steps": trainer.steps, "weights": trainer.digest()})
         return trainer, report
+
+    @property
+    def _has_stages(self) -> bool:
+        """Whether stages train it, where there are several ranks."""
+        match self.source:
+            case Artifact(manifest=manifest):
+                return bool(manifest.staged)
+            case model:
+                return has_stages(model.module)
 
     def _facts_of_ranks(self) -> dict[str, object]:
         """What ranks that train together must have in common."""
@@ -315,6 +330,8 @@ def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
         others.append(option("max_memory"))
     if request.settings.dims:
         others.append(option("dims"))
+    if request.settings.costs is not None:
+        others.append(option("costs"))
     if others:
         raise _is_compiled(request, others[0])
     if facts is None or not request.parameters:
@@ -329,25 +346,15 @@ def _mesh(model: SourceModel, ranks: int, split: Shard | None) -> Mapping[str, i
     Raises ModelError (D0936) where that has another number of ranks, UsageError (D0901) where no axis is
     there to split along.
     """
-    declared = read_text_mesh(model.module)
-    if declared is None:
-        return {DATA: ranks}
-    shape = ", ".join(f"{name} = {size}" for name, size in declared.axes.items())
-    if declared.size != ranks:
-        diagnostic = Diagnostic(
-            "D0936",
-            f"the mesh {shape} has {declared.size} ranks, and {ranks} run",
-            declared.place,
-            help=f"write --ranks {declared.size}, or change the mesh",
-        )
-        raise ModelError([diagnostic], sources=model.texts)
-    if split is not None and DATA not in declared.axes:
+    axes = mesh_of_ranks(model, ranks)
+    if split is not None and DATA not in axes:
+        shape = ", ".join(f"{name} = {size}" for name, size in axes.items())
         raise UsageError(
             f"{option('shard')} splits along the axis {DATA} of the mesh, which is {shape}",
             code="D0901",
             help=f"write mesh {DATA} = 2, {shape}, or split the weights in the text",
         )
-    return declared.axes
+    return axes
 
 
 def _is_compiled(request: CompileRequest, name: str) -> UsageError:

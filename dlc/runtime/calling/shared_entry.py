@@ -1,40 +1,133 @@
-"""A call that ranks share: each is given the whole inputs, computes a part, and has the whole results."""
+"""Calls that ranks make together, and those that they share.
+
+Of a shared one each rank is given the whole inputs, computes a part, and has the whole results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.errors import CallError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, Input
 from dlc.runtime.artifact.spelling import python_name
-from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.entry import EntryPoint, TraceRecord
+from dlc.runtime.calling.frames import Words
 from dlc.runtime.calling.results import Out
+from dlc.runtime.calling.specialization import Specialization
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.ranks.entering import Entering
 
 Array = NDArray[np.generic]
 
 
-class SharedEntryPoint(EntryPoint):
+class RankEntryPoint(EntryPoint):
+    """An entry point that ranks call together: where one refuses its arguments, none begins."""
+
+    _entering: Entering
+
+    def join(self, entering: Entering) -> None:
+        """Agree so with the other ranks from now on."""
+        self._entering = entering
+
+    def preparing(self) -> AbstractContextManager[None]:
+        """For what makes the arguments of a call: other ranks that call it are told of an error."""
+        return self._entering.preparing()
+
+    def __call__(
+        self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
+    ) -> object:
+        with self._entering.preparing():
+            return super().__call__(*args, out=out, arena=arena, **named)
+
+    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[TraceRecord, ...]]:
+        """As of any entry point, with the times of this rank; all ranks call it together."""
+        with self._entering.preparing():
+            return super().trace(*args, **named)
+
+    def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
+        """As of any entry point, with the times of this rank; all ranks call it together."""
+        with self._entering.preparing():
+            return super().profile(*args, rounds=rounds, **named)
+
+    def values(
+        self, names: Sequence[str], /, *args: object, **named: object
+    ) -> dict[str, NDArray[np.generic]]:
+        """Raises CallError (D0811): ranks have parts of inner values."""
+        raise CallError(
+            f"{self.name}: inner values are those of one process, and ranks have parts of them",
+            code="D0811",
+            help="compile the model without ranks, and ask that one",
+        )
+
+    def _enter(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        specialization: Specialization,
+        arena: int = 0,
+        records: Words | None = None,
+    ) -> int:
+        self._begin(specialization)
+        return super()._enter(inputs, outputs, specialization, arena, records)
+
+    def _begin(self, specialization: Specialization) -> None:
+        self._entering.begin(self._call_text(specialization))
+
+    def _call_text(self, specialization: Specialization) -> str:
+        """What tells this call from another one, the same on all ranks."""
+        sizes = specialization.dims
+        told = [f"{dim.name}={sizes[dim.name]}" for dim in self.dims if dim.name in sizes]
+        name = self.name.removesuffix(OF_RANK)
+        part = "a part of " if name != self.name else ""
+        return f"{part}{name}({', '.join(told)})"
+
+    def _enough(self, own: bool) -> bool:
+        return self._entering.all_of(own)
+
+
+class SharedEntryPoint(RankEntryPoint):
     """An entry point whose batch is divided among ranks: they call it together with equal inputs."""
 
     _of_rank: EntryPoint | None = None
 
-    def share(self, of_rank: EntryPoint, rank: int, ranks: int) -> None:
-        """Let `of_rank` do the part of this rank where the ranks can share a batch equally."""
-        self._of_rank, self._rank, self._ranks = of_rank, rank, ranks
+    def share(self, of_rank: EntryPoint, part: int, parts: int) -> None:
+        """Let `of_rank` do this rank's part of a batch, where it has so many equal ones."""
+        self._of_rank, self._own, self._parts_of_all = of_rank, part, parts
         batch = batch_of(self.inputs)
         self._divided = [bool(item.shape) and str(item.shape[0]) == batch for item in self.inputs]
 
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
-        parts = None if arena is not None else self._parts(args, named)
+        with self.preparing():
+            parts = None if arena is not None else self._parts(args, named)
         if parts is None or self._of_rank is None:
             return super().__call__(*args, out=out, arena=arena, **named)
         return self._of_rank(*parts[0], out=out, **parts[1])
+
+    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[TraceRecord, ...]]:
+        """As of any entry point, of the part of this rank; all ranks call it together."""
+        with self.preparing():
+            parts = self._parts(args, named)
+        if parts is None or self._of_rank is None:
+            return super().trace(*args, **named)
+        return self._of_rank.trace(*parts[0], **parts[1])
+
+    def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
+        """As of any entry point, of the part of this rank; all ranks call it together."""
+        with self.preparing():
+            parts = self._parts(args, named)
+        if parts is None or self._of_rank is None:
+            return super().profile(*args, rounds=rounds, **named)
+        found = self._of_rank.profile(*parts[0], rounds=rounds, **parts[1])
+        return replace(found, entry=self.name)
 
     def _parts(
         self, args: Sequence[object], named: Mapping[str, object]
@@ -68,8 +161,8 @@ class SharedEntryPoint(EntryPoint):
         if not isinstance(value, np.ndarray | list) or np.ndim(cast("Array", value)) == 0:
             return None
         rows = cast("Array", value)
-        size, rest = divmod(len(rows), self._ranks)
-        return None if rest or not size else rows[self._rank * size : (self._rank + 1) * size]
+        size, rest = divmod(len(rows), self._parts_of_all)
+        return None if rest or not size else rows[self._own * size : (self._own + 1) * size]
 
 
 def batch_of(inputs: Sequence[Input]) -> str | None:
@@ -79,13 +172,13 @@ def batch_of(inputs: Sequence[Input]) -> str | None:
 
 
 def shared_entries(
-    entries: Mapping[str, EntryPoint], rank: int, ranks: int
+    entries: Mapping[str, EntryPoint], part: int, parts: int
 ) -> dict[str, EntryPoint]:
-    """The entry points of a model as its callers see them: without the programs of ranks."""
+    """The entry points as callers see them, without the programs of ranks, for one of so many parts."""
     for name, entry in entries.items():
         of_rank = entries.get(name + OF_RANK)
         if of_rank is not None and isinstance(entry, SharedEntryPoint):
-            entry.share(of_rank, rank, ranks)
+            entry.share(of_rank, part, parts)
     return {
         name: entry
         for name, entry in entries.items()

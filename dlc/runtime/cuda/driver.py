@@ -183,6 +183,10 @@ class Driver(Protocol):
         """Add a node that does nothing, after some others."""
         ...
 
+    def add_event_node(self, graph: Handle, event: Handle, after: Sequence[Handle]) -> Handle:
+        """Add a node that records an event, after some others."""
+        ...
+
     def create_condition(self, graph: Handle) -> int:
         """A condition for one conditional node. Raises CallError if the driver has none."""
         ...

@@ -312,6 +312,11 @@ class _CudaDriver:
         (node,) = self._do("cuGraphAddEmptyNode", source, list(after), len(after))
         return node
 
+    def add_event_node(self, graph: Handle, event: Handle, after: Sequence[Handle]) -> Handle:
+        source = cast(SourceGraph, graph).source
+        (node,) = self._do("cuGraphAddEventRecordNode", source, list(after), len(after), event)
+        return node
+
     def create_condition(self, graph: Handle) -> int:
         source = cast(SourceGraph, graph).source
         (condition,) = self._do(

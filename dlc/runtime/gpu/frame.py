@@ -24,6 +24,7 @@ from dlc.runtime.cuda.pinned import LARGE, GrowablePinnedBytes
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import SUCCESS, call_outcome, with_wait_hint
+from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.ready import MOST, Copies, HostArray, ReadyCall
 from dlc.runtime.gpu.steps import StepTable
 from dlc.runtime.gpu.walker import Walker
@@ -458,17 +459,31 @@ class GpuFrame:
                 self._driver.destroy_event(event)
             self._events, self._launches = [], 1
 
+    def run_profiled(
+        self, sized: SizedProgram, devices: tuple[int, ...], hosts: Sequence[int]
+    ) -> tuple[int, KernelTimer]:
+        """`run_placed`, with the times of its kernels, which run one after the other."""
+        timer = self._walker.timer = self._walker.new_timer()
+        try:
+            with self._driver:
+                self._devices, self._hosts = devices, hosts
+                return self._run(sized), timer
+        finally:
+            self._walker.timer = None
+            timer.close()
+
     def _mark(self, index: int) -> None:
         """Record an event here, if times are asked for."""
         if self._events:
             self._driver.record(self._events[index], self.stream)
 
-    def run_traced(
-        self, sized: SizedProgram, records: Words, *, alone: bool = False
-    ) -> tuple[int, int]:
-        """`run`, with an empty trace: calls on a GPU are not traced."""
-        del records, alone
-        return self.run(sized), 0
+    def trace_into(self, records: Words | None, *, alone: bool = False) -> None:
+        """Nothing: calls on a GPU are not traced."""
+
+    @property
+    def traced(self) -> int:
+        """No records were to be written."""
+        return 0
 
     def status_words(self) -> list[int]:
         """The words that say how the last call ended, as `CallWord` names them."""

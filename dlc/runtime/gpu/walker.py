@@ -18,6 +18,7 @@ from dlc.runtime.cuda.pinned import PinnedBytes
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import outcome_words, with_wait_hint
 from dlc.runtime.gpu.graphs import Graph
+from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.launching import (
     MAX_SEGMENTS,
     CachedSegment,
@@ -27,7 +28,7 @@ from dlc.runtime.gpu.launching import (
 )
 from dlc.runtime.gpu.ready import ReadyCall
 from dlc.runtime.gpu.steps import IMMEDIATE, EndWord, StepTable
-from dlc.runtime.gpu.walk import Walk
+from dlc.runtime.gpu.walk import Launch, Walk
 
 
 class _Word(IntEnum):
@@ -44,6 +45,7 @@ class Walker:
 
     def __init__(self, gpu: Gpu, steps: StepTable, stream: int) -> None:
         self._driver = gpu.driver
+        self._kernels = gpu.kernels
         self._steps = steps
         self._stream = stream
         self._cancelled = False
@@ -56,6 +58,8 @@ class Walker:
         self._launcher = Launcher(gpu.driver, gpu.kernels, stream, self._words + 8 * _Word.STOP)
         self._may_have_ended = False
         """Whether loops that can end the call were launched since the host last checked."""
+        self.timer: KernelTimer | None = None
+        """What launches in the place of the launcher, for times of each kernel."""
 
     def name_kernels(self, names: Sequence[str]) -> None:
         """Tell profilers what to call the kernel of each op."""
@@ -68,7 +72,8 @@ class Walker:
         """
         cache = self._cache.of(sized)
         whole = cache.whole
-        if whole is not None and not self._cancelled and self._again(cache, whole, roots):
+        may_repeat = whole is not None and not self._cancelled and self.timer is None
+        if whole is not None and may_repeat and self._again(cache, whole, roots):
             return None
         self._may_have_ended = False
         walk = Walk(self._steps, cache.sizes, partial(self._read, roots))
@@ -113,7 +118,7 @@ class Walker:
             pc = cached.segment.end
             step = self._steps.steps[pc]
             if step[StepWord.OPCODE] == Opcode.END:
-                if begin == 0:
+                if begin == 0 and self.timer is None:
                     cache.whole = cached
                     cache.segments.clear()
                 return None
@@ -121,8 +126,12 @@ class Walker:
             if limit is not None:
                 return outcome_words(Status.LIMIT, step[StepWord.C], 0, limit)
             if step[StepWord.OPCODE] == Opcode.CALL:
-                for launch in walk.launch(pc):
-                    self._launcher.one(launch, roots)
+                launches = walk.launch(pc)
+                if self.timer is not None:
+                    self.timer.launch(launches, roots)
+                else:
+                    for launch in launches:
+                        self._launcher.one(launch, roots)
                 pc += 1
             else:
                 pc = walk.control(pc)
@@ -131,6 +140,11 @@ class Walker:
         self, cache: SizeSegments, walk: Walk, pc: int, roots: Sequence[int]
     ) -> CachedSegment:
         """Launch the segment from step `pc`."""
+        if self.timer is not None:
+            timed = CachedSegment(walk.segment(pc))
+            launches = [item for item in timed.segment.items if isinstance(item, Launch)]
+            self.timer.launch(launches, roots)
+            return timed
         key = self._steps.key(pc, walk.counters, walk.trips)
         cached = cache.segments.get(key)
         if cached is not None:
@@ -186,6 +200,10 @@ class Walker:
 
     def _word(self, word: _Word) -> int:
         return ctypes.c_int64.from_address(self._words + 8 * word).value
+
+    def new_timer(self) -> KernelTimer:
+        """A timer for the kernels of this program, in its stream."""
+        return KernelTimer(self._driver, self._kernels, self._stream)
 
     def wait(self) -> None:
         """Wait until all that was launched is done."""

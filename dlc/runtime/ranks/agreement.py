@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from dlc.errors import UsageError
 from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.ranks.entering import not_begun, text_of
+from dlc.runtime.ranks.parts import Gathers
+
+T = TypeVar("T")
 
 _ASKING = 0.2
 """Seconds between two times that ranks ask each other whether to end."""
@@ -23,18 +27,47 @@ class Communicator(Protocol):
 
 
 def made_once(comm: object, make: Callable[[], Artifact]) -> Artifact:
-    """What the first rank makes, on all ranks; without a communicator of processes each makes it."""
+    """What the first rank makes, on all ranks; without a communicator of processes each makes it.
+
+    Raises CallError (D0824) on the others where the first one fails.
+    """
     if not hasattr(comm, "bcast"):
         return make()
     ranks = cast("Communicator", comm)
     if ranks.Get_rank():
-        return Artifact.from_bytes(ranks.bcast(None))
-    artifact = make()
+        sent = ranks.bcast(None)
+        if isinstance(sent, str):
+            raise not_begun(0, sent)
+        return Artifact.from_bytes(sent)
+    try:
+        artifact = make()
+    except Exception as error:
+        ranks.bcast(text_of(error))
+        raise
     ranks.bcast(artifact.to_bytes())
     return artifact
 
 
-def digest_of(parts: Iterable[str | bytes]) -> str:
+def made_by_all(comm: object, make: Callable[[], T]) -> T:
+    """What this rank makes, as soon as all have made theirs; `comm` may be None.
+
+    Raises CallError (D0824) where another rank fails to.
+    """
+    if not hasattr(comm, "allgather"):
+        return make()
+    ranks = cast("Gathers", comm)
+    try:
+        made = make()
+    except Exception as error:
+        ranks.allgather(text_of(error))
+        raise
+    for rank, text in enumerate(ranks.allgather(None)):
+        if text is not None:
+            raise not_begun(rank, str(text))
+    return made
+
+
+def digest_of(parts: Iterable[str | bytes | memoryview]) -> str:
     """The beginning of the SHA-256 of texts or bytes, one after the other."""
     digest = sha256()
     for part in parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +14,7 @@ from dlc.runtime.arrays.dtypes import BF16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.staged_entry import StagedEntryPoint
 from dlc.runtime.calling.started import Done, Started
 from dlc.runtime.data import Batch
 from dlc.runtime.model import Model
@@ -59,19 +60,26 @@ class StepCall:
         # The weights stay at their addresses, so every step passes the same objects.
         self._arguments: list[object] = [None] * len(entry.inputs)
         self._unbound: list[tuple[int, Input]] = []
+        nothing: Mapping[str, int] = {}
+        homes = entry.homes if isinstance(entry, StagedEntryPoint) else nothing
         for index, item in enumerate(entry.inputs):
             if item.name in weights:
                 self._arguments[index] = _passed(weights[item.name])
-            else:
+            elif item.name not in homes:
                 self._unbound.append((index, item))
         batch = set(facts.inputs)
         self.batch_inputs = [item for item in entry.inputs if item.name in batch]
         updates = {output.updates for output in entry.outputs if output.updates}
         self.outputs = [output.name for output in entry.outputs if not output.updates]
-        assert updates <= set(weights), "only weights are updated"
+        assert updates <= {*weights, *homes}, "only weights are updated"
         places = {item.name: index for index, item in enumerate(entry.inputs)}
         bound = {places[name]: weights[name] for name in weights if name in places}
         self._binding = None if share is not None else entry.bind(bound)
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Which of how many parts of a batch this rank computes."""
+        return (0, 1) if self._share is None else (self._share.part, self._share.parts)
 
     def of_rank(self, examples: int) -> tuple[EntryPoint, int]:
         """The function that takes this rank's part of so many examples, and the number of parts."""
@@ -84,6 +92,15 @@ class StepCall:
         """The inputs of this function in a batch, which has those of both functions."""
         return {item.name: batch[item.name] for item in self.batch_inputs}
 
+    def each_of(self, batches: Iterator[Batch]) -> Generator[Batch]:
+        """The batches for calls of it; a rank that cannot make one tells those that wait for its call."""
+        while True:
+            with self.entry.preparing():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
     def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> Sequence[float]:
         """The outputs that do not update weights, as numbers."""
         return self.start(batch, extra, wait=True).numbers()
@@ -92,11 +109,12 @@ class StepCall:
         self, batch: Mapping[str, object], extra: Mapping[str, Array], *, wait: bool
     ) -> Started:
         """Begin a call; where weights are on a GPU and `wait` is false, it may not be over."""
-        self._refuse_unknown(batch)
-        entry = self.entry
-        if self._share is not None and (rows := self._share.of(batch)) is not None:
-            entry, batch = self._share.entry, rows
-        given = [self._argument(item, batch, extra) for _, item in self._unbound]
+        with self.entry.preparing():
+            self._refuse_unknown(batch)
+            entry = self.entry
+            if self._share is not None and (rows := self._share.of(batch)) is not None:
+                entry, batch = self._share.entry, rows
+            given = [self._argument(item, batch, extra) for _, item in self._unbound]
         if self._binding is not None:
             return self._binding.start(given, wait=wait)
         arguments = self._arguments.copy()

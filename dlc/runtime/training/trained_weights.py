@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.container import padded
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Weight
+from dlc.runtime.artifact.weight_splits import rank_table
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.ranks.parts import ALONE, Parts
@@ -42,7 +42,8 @@ class TrainedWeights:
         self.declared: Mapping[str, Weight] = rows
         """The dtypes and shapes of the whole weights."""
         self.parts = parts
-        self.table = _placed([_part_of(row, parts) for row in rows.values()])
+        present = [row for row in rows.values() if parts.has(row.name)]
+        self.table = rank_table(present, parts.mesh.axes, parts.splits)
         """The weights with their places in the block."""
         self._block = aligned_bytes(padded(sum(padded(row.bytes) for row in self.table)))
         views = WeightViews(self.table, self._block)
@@ -60,7 +61,7 @@ class TrainedWeights:
     def _fill(self, artifact: Artifact) -> None:
         """Take the numbers of an artifact."""
         source = WeightViews(artifact.manifest.weights, as_bytes(artifact.section("weights")))
-        for name in source:
+        for name in self._tensors.keys() & set(source):
             self._tensors[name].bits[...] = self.parts.of(name, source.tensor(name).bits)
 
     def _passed(self) -> Mapping[str, Tensor]:
@@ -125,11 +126,12 @@ class TrainedWeights:
         All ranks that have parts call it together.
         """
         tensors = self.tensors
-        if not self.parts.splits:
+        if not self.parts.are_divided:
             return tensors
         found: dict[str, Tensor] = {}
         for name, row in self.declared.items():
-            bits = self.parts.whole(name, tensors[name].bits, row.shape)
+            own = tensors[name].bits if name in tensors else None
+            bits = self.parts.whole(name, own, row.shape)
             if bits is not None:
                 found[name] = Tensor.from_bits(bits, row.dtype)
         return found
@@ -154,7 +156,8 @@ class TrainedWeights:
         self.settle()
         tensors = self.tensors
         for name, value in values.items():
-            tensors[name].bits[...] = self.parts.of(name, value.bits)
+            if name in tensors:
+                tensors[name].bits[...] = self.parts.of(name, value.bits)
         self._upload()
 
     def _upload(self) -> None:
@@ -175,22 +178,6 @@ def averages(tensors: Mapping[str, Tensor], block: str) -> dict[str, NDArray[np.
 def section(tensors: Mapping[str, Tensor], table: Sequence[Weight]) -> memoryview:
     """Whole weights as the section of an artifact that has this table."""
     return fill(table, lambda row: tensors[row.name]).data
-
-
-def _part_of(row: Weight, parts: Parts) -> Weight:
-    """The row of the part of a weight that a rank has."""
-    shape = parts.shape(row.name, row.shape)
-    return row._replace(shape=shape, bytes=prod(shape) * DTYPES[row.dtype].bytes)
-
-
-def _placed(rows: Sequence[Weight]) -> tuple[Weight, ...]:
-    """The rows one after the other at aligned places."""
-    placed: list[Weight] = []
-    end = 0
-    for row in rows:
-        placed.append(row._replace(offset=end))
-        end = padded(end + row.bytes)
-    return tuple(placed)
 
 
 def _on_device(block: DeviceArray, row: Weight) -> Tensor:

@@ -24,18 +24,23 @@ from dlc.runtime.artifact.manifest import (
     EVALUATE,
     STEP,
     Training,
+    Weight,
 )
 from dlc.runtime.data import Dataset
+from dlc.runtime.data.dataset import WHOLE
 from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
-from dlc.runtime.ranks.agreement import digest_of
+from dlc.runtime.ranks.agreement import digest_of, made_by_all
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.mapped_files import check_inside
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
+    INDEX,
     Checkpoint,
+    Facts,
     carried_by,
     check_fit,
+    progress_text,
     read_checkpoint,
     wanted_of,
     write_checkpoint,
@@ -50,7 +55,8 @@ from dlc.runtime.training.divergence import (
 from dlc.runtime.training.history import TEST, History
 from dlc.runtime.training.progress import Progress
 from dlc.runtime.training.rank_memory import RankMemory, rank_memory
-from dlc.runtime.training.rank_parts import parts_of
+from dlc.runtime.training.rank_parts import check_same_data, parts_of
+from dlc.runtime.training.sharded_checkpoint import Held, write_sharded
 from dlc.runtime.training.step_call import first_examples
 from dlc.runtime.training.stepper import Stepper, examples_in
 from dlc.runtime.training.trained_artifact import (
@@ -97,8 +103,9 @@ class Trainer(Stepper):
         Raises UsageError (D0814) for an artifact that does not train.
         """
         facts = training_of(artifact)
-        run = without_weights(artifact) if facts.splits else artifact
+        run = without_weights(artifact) if facts.splits or artifact.manifest.homes else artifact
         model = Model(run, threads=threads, device=device, comm=comm)
+        self._comm = comm
         weights = TrainedWeights([artifact], model.gpu, parts_of(model, facts, comm))
         # What follows needs the numbers of whole weights no more.
         table = artifact.manifest.weights
@@ -124,7 +131,7 @@ class Trainer(Stepper):
         for artifact, model in zip(artifacts, models, strict=True):
             trainer = together[training_of(artifact).block] = cls.__new__(cls)
             trainer._begin(artifact, model, weights, folder)
-            trainer._together = together
+            trainer._together, trainer._comm = together, None
         return together
 
     def _begin(
@@ -212,10 +219,31 @@ class Trainer(Stepper):
         """The checked examples: `given`, or else those that the model names; a Dataset as it is."""
         return self._opened(given, STEP)
 
+    def _opened_by_all(
+        self, given: Given | Dataset | None, path: str | os.PathLike[str] | None
+    ) -> Dataset:
+        """The checked examples to train with, which the ranks that train together compare.
+
+        The first one checks whether it can write to `path`.
+        """
+
+        def opened() -> Dataset:
+            if path is not None and not self._model.rank:
+                check_writable(path)
+            examples = self.data(given)
+            check_batches(self._facts, self._artifact.manifest.interfaces, examples)
+            return examples
+
+        if self.pulse is not None:  # `dlc train` has compared them
+            return opened()
+        examples = made_by_all(self._comm, opened)
+        check_same_data(self._comm, examples)
+        return examples
+
     def _opened(self, given: Given | Dataset | None, function: str) -> Dataset:
         if isinstance(given, Dataset):
             return given
-        entries = self._artifact.manifest.entries
+        entries = self._artifact.manifest.interfaces
         return open_examples(
             self._facts, entries, self._folder, given, seed=self.seed, function=function
         )
@@ -249,17 +277,14 @@ class Trainer(Stepper):
             raise UsageError(
                 message, code="D0901", help="ahead=0 makes each batch when it is needed"
             )
-        examples = self.data(data)
-        check_batches(self._facts, self._artifact.manifest.entries, examples)
+        if checkpoint is None and self._facts.checkpoint:
+            check_inside(self._facts.checkpoint)
+        path = checkpoint or self.checkpoint
+        examples = self._opened_by_all(data, path)
         last = self._facts.epochs if epochs is None else epochs
         steps = examples.steps(self._facts.examples, self._facts.accumulate)
         if steps is not None:
             self.total_steps = last * steps
-        if checkpoint is None and self._facts.checkpoint:
-            check_inside(self._facts.checkpoint)
-        path = checkpoint or self.checkpoint
-        if path is not None:
-            check_writable(path)
         with self._weights.alone():
             while self.epoch < last and not self.stopped:
                 self._epoch(examples, last, report, ahead)
@@ -267,9 +292,9 @@ class Trainer(Stepper):
                     self._keep_best(Path(path))
                 between = self.epoch < last and self.epoch % self._facts.every == 0
                 if path is not None and between:
-                    self._write_checkpoint(path)
+                    self._write_checkpoint(path, self._comm)
             if path is not None:  # also if every epoch was finished, but a write had failed before
-                self._write_checkpoint(path)
+                self._write_checkpoint(path, self._comm)
         return self.history
 
     @property
@@ -281,7 +306,7 @@ class Trainer(Stepper):
         """Write the best checkpoint, if the last epoch was the best so far."""
         keep = self._facts.keep
         if keep is not None and best(self.history, keep) is self.history[-1]:
-            self._write_checkpoint(best_path(path))
+            self._write_checkpoint(best_path(path), self._comm)
 
     def _epoch(
         self,
@@ -302,9 +327,11 @@ class Trainer(Stepper):
             multiple=self._facts.accumulate,
             out=buffers,
             ahead=ahead,
+            # Who looks at the inputs of a step sees the whole batch.
+            part=self._step.part if self._before is None else WHOLE,
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
-            for batch in batches:
+            for batch in self._step.each_of(batches):
                 left_over = examples_in(batch) % self._facts.accumulate
                 count = examples_in(batch) - left_over
                 if not count:
@@ -363,10 +390,15 @@ class Trainer(Stepper):
         """The first that is not None of what the ranks hand over, if they have parts; else `own`."""
         return self._weights.parts.first_of(own)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether this rank has other weights than others, or parts of them."""
+        return self._weights.parts.are_divided
+
     def digest(self) -> str:
         """What tells these weights and states from others; ranks compare it. Parts are left out."""
-        splits = self._weights.parts.splits
-        tensors = [item for item in sorted(self._weights.tensors.items()) if item[0] not in splits]
+        is_common = self._weights.parts.is_common
+        tensors = [item for item in sorted(self._weights.tensors.items()) if is_common(item[0])]
         return digest_of([part for name, each in tensors for part in (name, each.bits.tobytes())])
 
     # Files ----------------------------------------------------------------------------------------
@@ -375,15 +407,20 @@ class Trainer(Stepper):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
-        Of ranks that train together only the first writes; those that have parts call it together.
+        Of ranks that train together only the first writes; those that have parts call it together. With
+        `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
         """
+        comm = self._comm if self._weights.parts.splits else None
         with self._weights.alone():
             if not os.fspath(path).endswith(SUFFIX):
-                self._write_checkpoint(path)
+                self._write_checkpoint(path, comm)
                 return
             tensors = self._weights.whole()
-            if not self._model.rank:
-                self._as_artifact(tensors).write(path)
+            made_by_all(comm, lambda: self._write_artifact(path, tensors))
+
+    def _write_artifact(self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
+        if not self._model.rank:
+            self._as_artifact(tensors).write(path)
 
     def _as_artifact(self, tensors: Mapping[str, Tensor]) -> Artifact:
         """The artifact with these weights, and with the progress of a training that has begun."""
@@ -391,14 +428,29 @@ class Trainer(Stepper):
         has_begun = self.steps > 0 or self.seed != self._facts.seed
         return with_progress(self._artifact, weights, self._state.facts() if has_begun else None)
 
-    def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
+    def _write_checkpoint(self, path: str | os.PathLike[str], comm: object) -> None:
+        """Write it on the first of the ranks of a communicator, which call it together."""
         with nullcontext() if self.pulse is None else self.pulse.busy():
-            tensors = self._weights.whole()
-            if self._model.rank:
+            if os.fspath(path).endswith(INDEX):
+                self._write_sharded(path)
                 return
-            own = {name: trainer._state.facts() for name, trainer in self._together.items()}
+            tensors = self._weights.whole()
+            made_by_all(comm, lambda: self._write_whole(path, tensors))
+
+    def _write_sharded(self, path: str | os.PathLike[str]) -> None:
+        """Write a part of it on each rank, and the index on the first."""
+        weights = self._weights
+        held = Held({**self._carried.tensors, **weights.tensors}, weights.declared, weights.parts)
+        write_sharded(path, held, progress_text(self._progress_of_blocks()), self._comm)
+
+    def _progress_of_blocks(self) -> dict[str, Facts]:
+        own = {name: trainer._state.facts() for name, trainer in self._together.items()}
+        return {**self._carried.progress, **own}
+
+    def _write_whole(self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
+        if not self._model.rank:
             tensors = {**self._carried.tensors, **tensors}
-            write_checkpoint(path, tensors, {**self._carried.progress, **own})
+            write_checkpoint(path, tensors, self._progress_of_blocks())
 
     @memory_needed()
     def resume(self, path: str | os.PathLike[str]) -> None:
@@ -410,10 +462,15 @@ class Trainer(Stepper):
         Raises UsageError (D0548) if the file is not a checkpoint of this model, ArtifactError if it is
         damaged; the trainer is then unchanged.
         """
-        checkpoint = read_checkpoint(path)
-        with self._weights.alone():
+
+        def read() -> tuple[Checkpoint, Mapping[str, Weight]]:
+            checkpoint = read_checkpoint(path)
             wanted = wanted_of(checkpoint, self._weights.declared, self._together)
             check_fit(checkpoint, wanted, os.fspath(path))
+            return checkpoint, wanted
+
+        with self._weights.alone():
+            checkpoint, wanted = made_by_all(self._comm, read)
             self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
             carried = carried_by(checkpoint, self._together)
             for block, trainer in self._together.items():

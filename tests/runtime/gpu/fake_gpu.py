@@ -56,6 +56,8 @@ class Node:
     """What is launched if the condition is true, or, with `again`, as long as it is."""
     condition: int = 0
     again: bool = False
+    event: Event | None = None
+    """What is recorded here."""
 
 
 @dataclass(eq=False)
@@ -393,6 +395,8 @@ class FakeGpu:
         return Node(kernel, tiles, list(words), after)
 
     def _run(self, node: Node) -> None:
+        if node.event is not None:
+            node.event.moment = self._done
         if node.body is not None:
             self._run_body(node, node.body)
         if node.kernel is None:
@@ -451,6 +455,12 @@ class FakeGpu:
 
     def add_empty_node(self, graph: Handle, after: Sequence[Handle]) -> Handle:
         return self._added(graph, Node(None, 0, [], cast("Sequence[Node]", after)))
+
+    def add_event_node(self, graph: Handle, event: Handle, after: Sequence[Handle]) -> Handle:
+        assert isinstance(graph, Graph)
+        assert graph.inside is None, "no body of a condition records an event"
+        node = Node(None, 0, [], cast("Sequence[Node]", after), event=self._own(event))
+        return self._added(graph, node)
 
     def _added(self, graph: Handle, node: Node) -> Node:
         assert isinstance(graph, Graph)

@@ -35,7 +35,7 @@ typedef struct { Function *f; unsigned grid[3], block[3], shared; void **words; 
 typedef struct Graph Graph;
 typedef struct { Graph *owner; unsigned value, initial, flags; } Condition;
 typedef struct Node { Function *f; int64_t words[MOST_WORDS]; int64_t blocks; Condition *condition;
-                      int again; Graph *body; struct Node *origin;
+                      int again; Graph *body; struct timespec *event; struct Node *origin;
                       int kind; char *to, *from, byte; size_t size; } Node;
 struct Graph { Node **nodes; int count; Graph *parent; int is_executable, is_conditional; };
 typedef struct { uint64_t handle; int type; unsigned size; Graph **bodies; void *context; } Conditional;
@@ -311,6 +311,7 @@ static void run_graph(Graph *g) {
     for (int k = 0; k < g->count && !lost; k++) {
         Node *n = g->nodes[k];
         if (n->f) run(n->f, n->blocks, n->words);
+        if (n->event) clock_gettime(CLOCK_MONOTONIC, n->event);
         if (n->kind == COPY) move(n->to, 0, n->from, 1, n->size);
         if (n->kind == SET) memset(n->to, n->byte, n->size);
         for (int more = 1; n->body && more && n->condition->value && !lost; more = n->again) run_graph(n->body);
@@ -326,6 +327,10 @@ int cuGraphAddKernelNode(Node **node, Graph *graph, Node **after, size_t count, 
     take(*node = add(graph, after, count), given);
 } END
 int cuGraphAddEmptyNode(Node **node, Graph *graph, Node **after, size_t count) BEGIN { *node = add(graph, after, count); } END
+int cuGraphAddEventRecordNode(Node **node, Graph *graph, Node **after, size_t count, struct timespec *event) BEGIN {
+    if (graph->parent) die("an event is recorded in a body");
+    *node = add(graph, after, count), (*node)->event = event;
+} END
 int cuGraphConditionalHandleCreate(uint64_t *handle, Graph *graph, void *which, unsigned initial, unsigned flags) BEGIN {
     if (stub_refuses_conditions) FAIL(NOT_SUPPORTED)
     if (which != &context) FAIL(INVALID_VALUE)

@@ -150,6 +150,19 @@ def training(stub: Stub) -> None:
     close(found[0].weights["w"], wanted[0].weights["w"])
 
 
+def profiles(stub: Stub) -> None:
+    """Times of each kernel, by events in a graph; a step of training is left as it was."""
+    point = dlc.compile(text=LAYERS, target=GPU).entry_points["scaled"]
+    x, y = rows(2, 0), rows(2, 1)
+    before = np.asarray(point(x, y))
+    found = point.profile(x, y, rounds=3)
+    assert all(row.ms > 0 for row in found.rows)
+    assert found.transfers_ms > 0
+    np.testing.assert_array_equal(np.asarray(point(x, y)), before)
+    conditional = dlc.compile(text=CONDITIONS, target=GPU).entry_points["root"]
+    assert max(row.runs for row in conditional.profile(np.float32(9), rounds=1).rows) > 1
+
+
 def few_calls(stub: Stub) -> None:
     """Of the driver: a call enters, launches, fetches failures, waits and leaves; a step uploads, too."""
     model = dlc.compile(text=LAYERS, target=GPU)
@@ -271,6 +284,7 @@ SCENARIOS: list[Callable[[Stub], None]] = [
     older_driver,
     mixed,
     training,
+    profiles,
     few_calls,
     steps_in_flight,
     in_a_stream,

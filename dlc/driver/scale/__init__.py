@@ -1,0 +1,1 @@
+"""Predicted times of steps and calls among many ranks."""

@@ -1,0 +1,140 @@
+"""Programs of one's own among processes that MPI starts: training, calls, and ranks that fail."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dlc
+from tests.suites import every
+
+pytest.importorskip("mpi4py")
+
+MODEL = """\
+dlc 1
+import nn (Linear)
+dim B = 1..64
+
+module Line() {
+  use a = Linear(4, 8)
+  use b = Linear(8, 1)
+  export fn predict(x: f32[B, 4]) -> f32[B, 1] = b(tanh(a(x)))
+}
+
+train Line {
+  data = npz("data.npz", x="x", y="y")
+  loss(x: f32[B, 4], y: f32[B, 1]) = mean((predict(x) - y) ** 2)
+  optimizer = adam(lr=0.01)
+  batch = 8
+  epochs = 2
+}
+"""
+HEAD = """\
+import dlc, numpy as np
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank = comm.Get_rank()
+data = np.load("data.npz")
+x, y = data["x"], data["y"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a model and 32 examples."""
+    random = np.random.default_rng(1)
+    x = random.standard_normal((32, 4), np.float32)
+    np.savez(tmp_path / "data.npz", x=x, y=x[:, :1] - 2 * x[:, 1:2])
+    (tmp_path / "line.dlm").write_text(MODEL)
+    return tmp_path
+
+
+def ended(folder: Path, ranks: int, program: str) -> subprocess.CompletedProcess[str]:
+    """A program of several ranks when it has ended."""
+    (folder / "own.py").write_text(HEAD + program)
+    return subprocess.run(
+        [Path(sys.executable).with_name("mpiexec"), "-n", str(ranks), sys.executable, "own.py"],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shard", [None, "weights"])
+def test_a_trainer_among_ranks_trains_as_one_process_does(folder: Path, shard: str | None) -> None:
+    alone = dlc.trainer(folder / "line.dlm", threads=1).fit()
+    program = f"""\
+trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard={shard!r})
+trainer.step(x=x[:8], y=y[:8])
+trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard={shard!r})
+history = trainer.fit()
+trainer.save("kept.safetensors.index.json")
+print(rank, history[-1].values["loss"])
+"""
+    done = ended(folder, 2, program)
+    assert not done.stderr
+    found = {int(rank): float(loss) for rank, loss in map(str.split, done.stdout.splitlines())}
+    assert found[0] == found[1]
+    np.testing.assert_allclose(found[0], alone[-1].values["loss"], rtol=1e-6)
+    resumed = dlc.trainer(folder / "line.dlm", threads=1)
+    resumed.resume(folder / "kept.safetensors.index.json")
+    assert resumed.steps == 8
+
+
+def test_one_rank_trains_as_a_process_alone(folder: Path) -> None:
+    program = """\
+trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard="weights")
+print(trainer.fit()[-1].values["loss"])
+"""
+    alone = dlc.trainer(folder / "line.dlm", threads=1).fit()[-1].values["loss"]
+    assert float(ended(folder, 1, program).stdout) == alone
+
+
+FAILURES = {
+    "a batch of another shape": (
+        'trainer = dlc.trainer("line.dlm", threads=1, comm=comm)\n'
+        "trainer.step(x=x[:8, rank:], y=y[:8])\n",
+        "D0803",
+    ),
+    "a text that is not there": (
+        'dlc.trainer("none.dlm" if rank else "line.dlm", threads=1, comm=comm)\n',
+        "D0501",
+    ),
+    "an artifact that is not there": (
+        'if rank == 0: dlc.compile("line.dlm", weights="init:1").save("line.dlc")\n'
+        "comm.Barrier()\n"
+        'dlc.load("none.dlc" if rank else "line.dlc", comm=comm)\n',
+        "D0501",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", every(3, FAILURES))
+def test_where_one_rank_fails_all_end(folder: Path, name: str) -> None:
+    program, code = FAILURES[name]
+    done = ended(folder, 2, program)
+    assert done.returncode
+    assert re.search(r"rank 1 failed, so that no rank goes on", done.stderr)
+    assert done.stderr.count("D0824") == 1
+    assert code in done.stderr
+
+
+def test_data_that_differs_is_refused_before_the_first_step(folder: Path) -> None:
+    program = """\
+trainer = dlc.trainer("line.dlm", threads=1, comm=comm)
+try:
+    trainer.fit({"x": x, "y": y + rank})
+except dlc.DlcError as error:
+    print(trainer.steps, error.diagnostics[0].code)
+"""
+    assert ended(folder, 2, program).stdout == "0 D0937\n0 D0937\n"
+
+
+def test_shard_without_ranks_is_refused(folder: Path) -> None:
+    with pytest.raises(dlc.UsageError, match="this is one process"):
+        dlc.trainer(folder / "line.dlm", shard="weights")
+    with pytest.raises(dlc.UsageError, match="found 'some'"):
+        dlc.trainer(folder / "line.dlm", shard="some")  # pyright: ignore[reportArgumentType]
