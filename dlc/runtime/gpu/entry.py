@@ -27,6 +27,7 @@ from dlc.runtime.calling.arguments import (
     not_changeable,
 )
 from dlc.runtime.calling.entry import passed_as
+from dlc.runtime.calling.frames import CallFrame
 from dlc.runtime.calling.results import Out, Storage
 from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.sized_program import CompiledProgram
@@ -43,6 +44,7 @@ from dlc.runtime.gpu.frame import CallTimes, GpuFrame
 from dlc.runtime.gpu.in_stream import StreamCalls, stream_handle
 from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.located import LaunchingEntryPoint
+from dlc.runtime.gpu.ranges import annotate
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import address
 
@@ -76,6 +78,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
         machine = None if runner is None else runner.machine
         self._driver_here = machine.driver if isinstance(machine, Gpu) else None
         self._inouts = entry.inouts
+        self._annotate = annotate()
+        self._kernel_names = [f"{op.place} {op.name}".strip() for op in program.program.ops]
         self._updated = [place for place in self._results.updates if place is not None]
         self._separate: list[int] | None = None
         """The addresses of inputs that were found to be apart, which calls after each other share."""
@@ -418,6 +422,12 @@ class GpuEntryPoint(LaunchingEntryPoint):
 
     # The call -------------------------------------------------------------------------------------
 
+    def _new_frame(self) -> CallFrame:
+        frame = super()._new_frame()
+        assert isinstance(frame, GpuFrame)
+        frame.name_kernels(self._kernel_names)
+        return frame
+
     def _frame(self) -> GpuFrame:
         frame = self._take_frame()
         assert isinstance(frame, GpuFrame)
@@ -444,7 +454,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
             if launches:
                 status, times = frame.run_timed(sized, devices, hosts, launches)
             else:
-                status = frame.run_placed(sized, devices, hosts)
+                with self._annotate(self.name):
+                    status = frame.run_placed(sized, devices, hosts)
         except KernelFailed as failed:
             raise self.at_line(failed) from failed
         if status:

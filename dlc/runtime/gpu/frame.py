@@ -72,6 +72,7 @@ class GpuFrame:
         self.is_captured = False
         """Whether another library captures what is put into the stream."""
         self._owns_stream = True
+        self._names: Sequence[str] = ()
         self._reports = 0
         """The address of pinned memory to which calls that nobody waits for copy their faults."""
         self._walker = Walker(gpu, self._steps, self.stream)
@@ -196,11 +197,17 @@ class GpuFrame:
 
     # Calls that nobody waits for ------------------------------------------------------------------
 
+    def name_kernels(self, names: Sequence[str]) -> None:
+        """Tell profilers what to call the kernel of each op."""
+        self._names = names
+        self._walker.name_kernels(names)
+
     def move_to(self, stream: int) -> None:
         """Do all work in a stream of the caller's from now on."""
         self._driver.destroy_stream(self.stream)
         self.stream, self._owns_stream = stream, False
         self._walker = Walker(self._gpu, self._steps, stream)
+        self._walker.name_kernels(self._names)
         self._staging = Staging(self._driver, stream)
 
     def start(self, sized: SizedProgram, devices: tuple[int, ...]) -> list[int] | None:

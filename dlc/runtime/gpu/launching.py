@@ -14,6 +14,7 @@ from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.gpu.errors import attributed_to, waits_for_each_kernel
 from dlc.runtime.gpu.graphs import Graph, GraphMaker, at_roots
+from dlc.runtime.gpu.ranges import annotate
 from dlc.runtime.gpu.ready import ReadyCall
 from dlc.runtime.gpu.walk import Launch, Segment
 
@@ -94,6 +95,9 @@ class Launcher:
         self._kernels = kernels
         self._stream = stream
         self._synchronous = waits_for_each_kernel()
+        self._annotate = annotate()
+        self.names: Sequence[str] = ()
+        """What profilers call the kernel of each op, if it is known."""
         self._is_refused = False
         """Whether the driver has refused a graph with conditional nodes."""
         self._maker = GraphMaker(driver, kernels, stop)
@@ -136,7 +140,8 @@ class Launcher:
     def one(self, launch: Launch, roots: Sequence[int]) -> None:
         """Launch a kernel."""
         kernel = self._kernels[launch.kernel]
-        with attributed_to(launch.op):
+        name = self.names[launch.op] if launch.op < len(self.names) else f"op {launch.op}"
+        with attributed_to(launch.op), self._annotate(name):
             self._driver.launch(kernel, launch.tiles, at_roots(launch.words, roots), self._stream)
             if self._synchronous:
                 self._driver.synchronize(self._stream)

@@ -61,6 +61,10 @@ class Walker:
         self.timer: KernelTimer | None = None
         """What launches in the place of the launcher, for times of each kernel."""
 
+    def name_kernels(self, names: Sequence[str]) -> None:
+        """Tell profilers what to call the kernel of each op."""
+        self._launcher.names = names
+
     def walk(self, sized: SizedProgram, roots: Sequence[int]) -> list[int] | None:
         """Launch the program at these sizes; `roots` are the addresses of its roots on the device.
 
