@@ -78,6 +78,8 @@ def gradients(net: Network) -> Found:
     for part in plain(net).modules():
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
             part.train()
+    if not runs(net):  # pictures of one element have no variance
+        return Found("no network")
     error = gradient_error(plain(net), given(net, MIDDLE))
     if error <= GRADIENT_TOLERANCE:
         return Found("right", error)
@@ -221,12 +223,20 @@ def made(name: str) -> Network | None:
     """A network that runs, or None: packages drop networks, and refuse what they used to take."""
     try:
         net = CATALOGUE[name]()
-        plain(net).eval()
+    except Exception:  # noqa: BLE001 - a network raises whatever it likes
+        return None
+    plain(net).eval()
+    return net if runs(net) else None
+
+
+def runs(net: Network) -> bool:
+    """Whether PyTorch itself runs a network, in the mode that its parts are in."""
+    try:
         with torch.no_grad():
             plain(net)(*given(net, MIDDLE))
     except Exception:  # noqa: BLE001 - a network raises whatever it likes
-        return None
-    return net
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def before_autograd() -> dict[object, Callable[..., object]]:
         op.default: decomposition_table[op.default] for op in whole
     }
     table[aten.grid_sampler.default] = _grid_sampler
-    if "torchvision" in sys.modules:
+    if "torchvision" in sys.modules and hasattr(torch.ops.torchvision, "roi_align"):
         table[torch.ops.torchvision.roi_align.default] = roi_align
     return table
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Protocol, cast
-from unittest.mock import patch
 
 from dlc.errors import Unsupported
 
@@ -29,10 +28,14 @@ SCHEMA = "(Tensor boxes, Tensor scores, Tensor idxs, float iou_threshold) -> Ten
 @contextmanager
 def any_number_of_boxes() -> Generator[None]:
     """Within it, torchvision's detectors are written without a decision by the number of boxes."""
-    with ExitStack() as stack:
-        for owner, name, function in _replacements():
-            stack.enter_context(patch.object(owner, name, function))
+    replaced = [(*each, getattr(each[0], each[1])) for each in _replacements()]
+    for owner, name, function, _ in replaced:
+        setattr(owner, name, function)
+    try:
         yield
+    finally:
+        for owner, name, _, usual in replaced:
+            setattr(owner, name, usual)
 
 
 def _replacements() -> list[tuple[object, str, Callable[..., object]]]:
