@@ -151,7 +151,8 @@ def test_a_part_of_the_blocks_of_a_stack_is_frozen_in_all_of_them() -> None:
 
 def test_a_derivative_is_taken_by_a_weight_of_all_blocks() -> None:
     model = dlc.compile(text=STACKED, weights="init:1")
-    for one, whole in zip(model.one(X), model.all(X), strict=True):
+    by_one, by_all = (cast("tuple[NDArray[np.float32], ...]", f(X)) for f in (model.one, model.all))
+    for one, whole in zip(by_one, by_all, strict=True):
         np.testing.assert_array_equal(one, whole)
         assert np.abs(one).min(axis=(1, 2) if one.ndim == 3 else 1).all()
 
