@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dlc.driver.run.calls import CallRequest
+from dlc.driver.run.calls import Arguments, CallRequest
 from dlc.driver.run.request import CompileRequest, prepare_call
 from dlc.errors import UsageError
 from dlc.runtime.artifact.contents import Artifact
@@ -13,6 +13,8 @@ from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.model import Model
 from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.ranks.agreement import made_once
+from dlc.runtime.ranks.links import ranks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,10 @@ class ProfileRequest:
     train: bool = False
 
 
-def profile_model(asked: ProfileRequest) -> Profile:
+def profile_model(asked: ProfileRequest, comm: object = None) -> Profile:
     """Compile a model, or open an artifact, and measure calls of an entry point.
+
+    `comm` is the communicator of the ranks that share the calls: each measures its own part.
 
     Raises UsageError as `dlc run` does for inputs; CallError (D0826) where the code is for a GPU.
     """
@@ -41,13 +45,26 @@ def profile_model(asked: ProfileRequest) -> Profile:
                 help="leave one of them out",
             )
         call, request = replace(call, entry=STEP), replace(request, to_train=True)
-    artifact, arguments = prepare_call(request, call)
-    with Model(artifact, threads=asked.threads, device=request.device) as model:
+    artifact, arguments = _prepared(request, call, comm)
+    with Model(artifact, threads=asked.threads, device=request.device, comm=comm) as model:
         if request.is_compiled and request.weights is not None:
             model = model.with_weights(request.weights)
         point = model.entry_points[arguments.entry]
         found = point.profile(rounds=asked.rounds, **arguments.named)
     return replace(found, decisions=_decisions(artifact))
+
+
+def _prepared(
+    request: CompileRequest, call: CallRequest, comm: object
+) -> tuple[Artifact, Arguments]:
+    """The artifact and the arguments of a call of it; the first of several ranks compiles."""
+    if comm is None:
+        return prepare_call(request, call)
+    request = replace(request, ranks=ranks_of(comm))
+    artifact = made_once(comm, lambda: prepare_call(request, call)[0])
+    if request.is_compiled:
+        return artifact, call.arguments(artifact.manifest.called)
+    return artifact, request.arguments_for(request.open(), call)
 
 
 def _decisions(artifact: Artifact) -> dict[str, tuple[str, ...]]:
