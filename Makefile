@@ -86,7 +86,7 @@ audit: $(SUPPLY_CHAIN)/installed ## ask whether the locked packages have known v
 dist: $(INSTALLED) ## build the source archive and the wheel into dist/, with their bill of materials (SBOM)
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m supply_chain.dist dist
 
-bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
+bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers; writes out/bench
 	$(BIN)/python -m benchmarks
 
 demo: $(INSTALLED) ## a model through every level, then a face detector on a photograph

@@ -1,6 +1,7 @@
 """The benchmarks, by name: `python -m benchmarks networks resnet50 --threads 2`; `list` names them.
 
-Without a name, those that compare with peers or with a promise run one after another.
+Without a name, those that compare with peers or with a promise run one after another; the networks are
+also written to out/bench: a table, JSON and a picture.
 """
 
 from __future__ import annotations
@@ -9,12 +10,20 @@ import ast
 import runpy
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
 
-DEFAULT = ("startup", "engine", "ir_core", "networks")
-"""What runs without a name, the quickest first."""
+REPORT = Path("out", "bench")
+"""Where the networks' table, figures and picture go if no name is given."""
+DEFAULT: dict[str, tuple[str, ...]] = {
+    "startup": (),
+    "engine": (),
+    "ir_core": (),
+    "networks": ("--out", str(REPORT)),
+}
+"""What runs without a name, the quickest first, and its arguments."""
 
 
 def programs() -> dict[str, str]:
@@ -32,7 +41,7 @@ def main(arguments: list[str]) -> int:
     """Run the benchmark that the first argument names with the other arguments; gives the exit code."""
     names = programs()
     if not arguments:
-        return max([_apart(name) for name in DEFAULT])
+        return max([_apart(name, rest) for name, rest in DEFAULT.items()])
     name, *rest = arguments
     if name == "list":
         for known, what in names.items():
@@ -46,10 +55,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _apart(name: str) -> int:
+def _apart(name: str, arguments: Sequence[str]) -> int:
     """Run one in a process of its own: what one has loaded must not help or hinder the next."""
     print(f"== {name}", flush=True)
-    command = [sys.executable, "-m", "benchmarks", name]
+    command = [sys.executable, "-m", "benchmarks", name, *arguments]
     return subprocess.run(command, cwd=FOLDER.parent, check=False).returncode
 
 

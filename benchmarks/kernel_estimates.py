@@ -120,7 +120,11 @@ def _kernels(artifact: Artifact, entry: str) -> Iterator[tuple[int, kernel.Kerne
 
 def _family(what: str, op: kernel.Kernel) -> str:
     """The lowering of a kernel, as far as costs tell them apart."""
-    words = {"winograd": "winograd convolution", "depthwise": "depthwise convolution"}
+    words = {
+        "winograd conv kernel": "winograd gradient",
+        "winograd": "winograd convolution",
+        "depthwise": "depthwise convolution",
+    }
     named = next((family for word, family in words.items() if word in what), None)
     return named or op.name.partition(".")[2]
 

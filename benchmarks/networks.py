@@ -1,16 +1,21 @@
 """Networks side by side with onnxruntime and OpenVINO: each in a process of its own, in turns.
 
     python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json]
-        [--alone] [--direct] [--kernels] [--processor-time]
+        [--busy N]... [--target cpu:NAME]... [--out FOLDER] [--alone] [--direct] [--kernels]
+        [--costs TABLE] [--processor-time]
 
 The networks are the light graphs of the onnx package, ResNet-50 with 8 pictures, the networks of
 `benchmarks.conv_networks`, and those of `benchmarks.sequence_networks`, which PyTorch exports, all with
 seeded weights. The peers come from environments that are made in the cache folder the first time;
 `torch.compile` takes part where PyTorch has the network. All contenders must give the same results before
 anything is timed; then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers
-out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of
-ours goes, with `--direct` of that one. `--processor-time` counts what a contender's threads take of the
-processors in place of the time that passes: other work on the machine then disturbs less.
+out, `--direct` adds ours without Winograd's form of convolutions, `--costs` ours by a table of costs, and
+`--kernels` prints where the time of ours goes, with `--direct` of that one. `--processor-time` counts what
+a contender's threads take of the processors in place of the time that passes: other work on the machine
+then disturbs less. `--busy 1` keeps one core busy meanwhile, `--target cpu:x86-64-v3` is for code without
+AVX-512, and peers that have a switch keep to AVX2, too. Options that may stand several times are combined
+with each other. `--out` writes all of it into a folder, after each network anew: Markdown, JSON and a
+picture (`benchmarks.networks_report`).
 """
 
 from __future__ import annotations
@@ -20,11 +25,11 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -33,7 +38,15 @@ from onnx import ModelProto, numpy_helper
 
 from benchmarks.conv_networks import CONV_NETWORKS
 from benchmarks.environment import cache_folder, python_with
-from benchmarks.serve import CLOCK
+from benchmarks.networks_report import (
+    Outcome,
+    Setting,
+    machine,
+    peer_settings,
+    versions_of,
+    write_report,
+)
+from benchmarks.serve import CLOCK, COSTS, TARGET
 from benchmarks.turns import ROOT, Process, take_turns
 from benchmarks.zoo.making import python as exporters
 from tests.conformance.seeded import seeded
@@ -53,18 +66,6 @@ TOLERANCE = 1e-4
 """Of the largest result, between any two contenders."""
 QUANTIZED_TOLERANCE = 1e-2
 """Where tensors are quantized anew at each call: the last bit of one may move another by a step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was measured of one contender on one network."""
-
-    network: str
-    contender: str
-    threads: int
-    best_ms: float
-    median_ms: float
-    facts: Mapping[str, float]
 
 
 def names() -> list[str]:
@@ -138,10 +139,21 @@ def random_inputs(path: Path) -> dict[str, NDArray[Any]]:
     }
 
 
+class Run(NamedTuple):
+    """How contenders run: the clock is `wall` or `processor`, the target that of our code."""
+
+    threads: int
+    rounds: int
+    clock: str = "wall"
+    target: str = "cpu"
+    busy: int = 0
+    costs: str | None = None
+
+
 class SourceModel(Process):
     """A contender that has opened a network."""
 
-    def __init__(self, name: str, model: Path, folder: Path, threads: int, clock: str) -> None:
+    def __init__(self, name: str, model: Path, folder: Path, run: Run) -> None:
         self._results = folder / f"{name}.npz"
         python = sys.executable
         if name == COMPILED:
@@ -150,8 +162,11 @@ class SourceModel(Process):
             python = python_with("peers", PEERS)
         script = str(HERE / "contender.py")
         inputs = str(folder / "inputs.npz")
-        command = [python, script, name, str(model), inputs, str(self._results), str(threads)]
-        super().__init__(name, command, {"DLC_CACHE": str(folder / "objects"), CLOCK: clock})
+        command = [python, script, name, str(model), inputs, str(self._results), str(run.threads)]
+        settings = {"DLC_CACHE": str(folder / "objects"), CLOCK: run.clock, TARGET: run.target}
+        if run.costs is not None:
+            settings[COSTS] = run.costs
+        super().__init__(name, command, {**settings, **peer_settings(run.target).get(name, {})})
 
     def results(self) -> list[NDArray[Any]]:
         """What the network gave."""
@@ -159,29 +174,29 @@ class SourceModel(Process):
             return [file[key] for key in file.files]
 
 
-def measure(
-    name: str, contenders: Sequence[str], threads: int, rounds: int, clock: str = "wall"
-) -> list[Outcome]:
-    """All contenders on one network, in turns; `clock` is `wall` or `processor`."""
+def measure(name: str, contenders: Sequence[str], run: Run) -> list[Outcome]:
+    """All contenders on one network, in turns."""
     model = network(name)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         np.savez(folder / "inputs.npz", allow_pickle=False, **random_inputs(model))
         with ExitStack() as alive:
             running = [
-                alive.enter_context(SourceModel(contender, model, folder, threads, clock))
+                alive.enter_context(SourceModel(contender, model, folder, run))
                 for contender in contenders
             ]
             compare(name, running)
-            take_turns(running, rounds)
+            take_turns(running, run.rounds)
     return [
         Outcome(
             name,
             process.name,
-            threads,
+            run.threads,
             min(process.times),
             float(np.median(process.times)),
             process.facts,
+            run.target,
+            run.busy,
         )
         for process in running
     ]
@@ -215,7 +230,8 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """The outcomes of one network and number of threads as lines for people."""
     ours = next(outcome for outcome in outcomes if outcome.contender == "dlc")
     peers = [outcome for outcome in outcomes if outcome.contender in (*PEERS, COMPILED)]
-    lines = [f"{ours.network}, {ours.threads} thread{'s' if ours.threads > 1 else ''}"]
+    setting = Setting(ours.target, ours.threads, ours.busy)
+    lines = [f"{ours.network}, {setting.title}"]
     for outcome in outcomes:
         lines.append(
             f"  {outcome.contender:13} best {outcome.best_ms:9.4g} ms  median {outcome.median_ms:9.4g}"
@@ -237,6 +253,15 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def everyone(name: str, *, alone: bool, direct: bool, costs: bool) -> tuple[str, ...]:
+    """The contenders on a network."""
+    ours = ("dlc", *(("dlc-direct",) if direct else ()), *(("dlc-costs",) if costs else ()))
+    if alone:
+        return ours
+    has_module = name in EXPORTED and not name.endswith("int8")
+    return (*ours, *PEERS, *((COMPILED,) if has_module else ()))
+
+
 def main() -> None:
     """Measure the networks that the command line names, all of them if it names none."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -244,33 +269,53 @@ def main() -> None:
     parser.add_argument("--threads", type=int, action="append", help="1 and 2 if not given")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="Markdown, JSON and a picture")
     parser.add_argument("--alone", action="store_true", help="without the peers")
     parser.add_argument("--kernels", action="store_true", help="the time of each kernel of ours")
     parser.add_argument("--direct", action="store_true", help="also ours with --conv direct")
-    parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside N busy processes")
+    parser.add_argument(
+        "--busy", type=int, action="append", metavar="N", help="beside N busy cores"
+    )
+    parser.add_argument("--target", action="append", help="of our code: cpu (default), cpu:NAME")
+    parser.add_argument("--costs", metavar="TABLE", help="also ours with a table of costs")
     parser.add_argument("--processor-time", action="store_true", help="of all threads")
     given = parser.parse_args()
     clock = "processor" if given.processor_time else "wall"
-    direct = ("dlc-direct",) if given.direct else ()
-    contenders = ("dlc", *direct, *(() if given.alone else PEERS))
+    runs = [
+        Run(threads, given.rounds, clock, target, busy, given.costs)
+        for target in given.target or ("cpu",)
+        for busy in given.busy or (0,)
+        for threads in given.threads or (1, 2)
+    ]
+    found: list[Outcome] = []
+    facts = machine({}) if given.alone else machine(peer_versions())
     for name in given.names or names():
-        for threads in given.threads or (1, 2):
+        for run in runs:
             if given.kernels:
                 from benchmarks.kernels import kernel_table
 
                 path, conv = network(name), "direct" if given.direct else "auto"
-                print(kernel_table(path, random_inputs(path), threads, conv))
+                print(kernel_table(path, random_inputs(path), run.threads, conv))
                 continue
-            with busy_processes(given.busy):
-                has_module = name in EXPORTED and not name.endswith("int8")
-                compiled = (COMPILED,) if has_module and not given.alone else ()
-                everyone = (*contenders, *compiled)
-                outcomes = measure(name, everyone, threads, given.rounds, clock)
+            with busy_processes(run.busy):
+                contenders = everyone(
+                    name, alone=given.alone, direct=given.direct, costs=given.costs is not None
+                )
+                outcomes = measure(name, contenders, run)
             if given.json:
                 for outcome in outcomes:
-                    print(json.dumps({slot: getattr(outcome, slot) for slot in Outcome.__slots__}))
+                    print(json.dumps(asdict(outcome)))
             else:
                 print(table(outcomes), flush=True)
+            found += outcomes
+            if given.out:
+                write_report(given.out, found, facts, clock)
+
+
+def peer_versions() -> dict[str, str]:
+    """The versions of the peers."""
+    ready = versions_of(python_with("peers", PEERS), PEERS)
+    return {**ready, **versions_of(exporters(), ("torch",))}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Self
 import pytest
 
 from dlc.codegen.llvm import target_machine
+from dlc.driver.compile import cost_table
 from dlc.errors import DlcError
 from dlc.runtime.cpu.features import LEVELS
 from dlc.target import cpu
@@ -23,6 +24,16 @@ def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this machine were of the level x86-64-v3, for figures that depend on the width of vectors."""
     monkeypatch.setattr(target_machine, "host_processor", lambda: "x86-64-v3")
     monkeypatch.setattr(cpu, "host_features", lambda: LEVELS["x86-64-v3"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_in_costs() -> Iterator[None]:
+    """The costs that a developer has tuned decide nothing in a test that has no cache of its own."""
+    path = cost_table.tuned_path
+    with pytest.MonkeyPatch.context() as patch:
+        own = lambda: path() if os.environ.get("DLC_CACHE") else None  # noqa: E731
+        patch.setattr(cost_table, "tuned_path", own)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

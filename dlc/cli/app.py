@@ -37,6 +37,7 @@ VERBS = (
     "doc",
     "lsp",
     "cache",
+    "tune",
     "new",
     "doctor",
     "explain",
@@ -76,57 +77,59 @@ def _command(verb: str) -> Callable[..., int | None]:
     """The function of a verb. Its module is imported here, so that only the verb that runs is loaded."""
     match verb:
         case "compile":
-            from dlc.cli.compile import command
+            from dlc.cli.verbs.compile import command
         case "run":
-            from dlc.cli.run import command
+            from dlc.cli.verbs.run import command
         case "train":
-            from dlc.cli.train import command
+            from dlc.cli.verbs.train import command
         case "show":
-            from dlc.cli.show import command
+            from dlc.cli.verbs.show import command
         case "opt":
-            from dlc.cli.opt import command
+            from dlc.cli.verbs.opt import command
         case "bench":
-            from dlc.cli.bench import command
+            from dlc.cli.verbs.bench import command
         case "profile":
-            from dlc.cli.profile import command
+            from dlc.cli.verbs.profile import command
         case "probe":
-            from dlc.cli.probe import command
+            from dlc.cli.verbs.probe import command
         case "scale":
-            from dlc.cli.scale import command
+            from dlc.cli.verbs.scale import command
         case "check":
-            from dlc.cli.check import command
+            from dlc.cli.verbs.check import command
         case "gradcheck":
-            from dlc.cli.gradcheck import command
+            from dlc.cli.verbs.gradcheck import command
         case "diff":
-            from dlc.cli.diff import command
+            from dlc.cli.verbs.diff import command
         case "reduce":
-            from dlc.cli.reduce import command
+            from dlc.cli.verbs.reduce import command
         case "fmt":
-            from dlc.cli.fmt import command
+            from dlc.cli.verbs.fmt import command
         case "import":
-            from dlc.cli.importing import command
+            from dlc.cli.verbs.importing import command
         case "inspect":
-            from dlc.cli.inspect import command
+            from dlc.cli.verbs.inspect import command
         case "memory":
-            from dlc.cli.memory import command
+            from dlc.cli.verbs.memory import command
         case "why":
-            from dlc.cli.why import command
+            from dlc.cli.verbs.why import command
         case "stubs":
-            from dlc.cli.stubs import command
+            from dlc.cli.verbs.stubs import command
         case "ops":
-            from dlc.cli.ops import command
+            from dlc.cli.verbs.ops import command
         case "doc":
-            from dlc.cli.doc import command
+            from dlc.cli.verbs.doc import command
         case "cache":
-            from dlc.cli.cache import command
+            from dlc.cli.verbs.cache import command
+        case "tune":
+            from dlc.cli.verbs.tune import command
         case "lsp":
-            from dlc.cli.lsp import command
+            from dlc.cli.verbs.lsp import command
         case "new":
-            from dlc.cli.new import command
+            from dlc.cli.verbs.new import command
         case "doctor":
-            from dlc.cli.doctor import command
+            from dlc.cli.verbs.doctor import command
         case "explain":
-            from dlc.cli.explain import command
+            from dlc.cli.verbs.explain import command
         case _:
             raise AssertionError(verb)
     return command

@@ -63,14 +63,30 @@ def output_path(out: Path, *endings: str) -> Path:
 
 def check_kept(written: Iterable[str | Path | None], read: Iterable[str | Path | None]) -> None:
     """Raises UsageError (D0924) where a file to write is one that is read. None is not a file."""
-    sources = {os.path.realpath(path) for path in read if path is not None}
+    sources = {_file(path) for path in read if path is not None} - {None}
     for path in written:
-        if path is not None and os.path.realpath(path) in sources:
+        if path is not None and _file(path) in sources:
             raise UsageError(
                 f"{path} is read, and would be replaced by what is made from it",
                 code="D0924",
                 help=f"name a new file, such as {Path(path).with_stem(f'new-{Path(path).stem}')}",
             )
+
+
+def _file(path: str | Path) -> str | None:
+    """The one path of a file that has several; None for what no file can be called."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a zero, or what the system's encoding lacks: reading and writing say so
+        return None
+
+
+def named_file(path: str, what: str) -> Path:
+    """The path of a file. Raises UsageError (D0903) for `.` and other folders without a name."""
+    found = Path(path)
+    if not found.name or found.name == "..":
+        raise UsageError(f"{path!r} is {what}", code="D0903", help="give the path of a file")
+    return found
 
 
 def listed(text: str) -> list[str]:

@@ -14,10 +14,12 @@ from math import prod
 from dlc.dialects.builtin import Module
 from dlc.errors import SourceLocation
 
-__all__ = ["NONE", "TextMesh", "attach_text_mesh", "read_text_mesh"]
+__all__ = ["NONE", "STAGES", "TextMesh", "attach_text_mesh", "read_text_mesh"]
 
 NONE = "none"
 """What stands for no axis of the mesh in a `split`."""
+STAGES = "stage"
+"""The axis of the mesh whose ranks are the stages of a pipeline."""
 _ATTRIBUTE = "dlc.text_mesh"
 _AXIS = re.compile(r"(\w+) = ([1-9][0-9]{0,6})")
 _PLACE = re.compile(r"at (.*):([0-9]{1,10}):([0-9]{1,10})-([0-9]{1,10})")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from dlc.driver.compile.checks.own_kernels import read_kernels
+    from dlc.driver.compile.cost_table import cost_table
     from dlc.driver.compile.op_counts import OpCounts
-    from dlc.driver.compile.own_kernels import read_kernels
     from dlc.driver.compile.run_passes import optimise_file
     from dlc.driver.compile.settings import Settings
     from dlc.driver.diff.against import Comparison, compare_with, with_file
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from dlc.driver.scale.report import scaling_data, scaling_text
     from dlc.driver.source.importing import Imported, import_model
     from dlc.driver.source.new import new_model
+    from dlc.driver.tune.tune import tune_costs
 
 
 if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
@@ -114,10 +116,12 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 def _home(name: str) -> ModuleType | None:
     """The module that defines a name of this package; None for other names."""
     match name:
+        case "cost_table":
+            import dlc.driver.compile.cost_table as home
         case "OpCounts":
             import dlc.driver.compile.op_counts as home
         case "read_kernels":
-            import dlc.driver.compile.own_kernels as home
+            import dlc.driver.compile.checks.own_kernels as home
         case "optimise_file":
             import dlc.driver.compile.run_passes as home
         case "Settings":
@@ -228,6 +232,8 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.source.importing as home
         case "new_model":
             import dlc.driver.source.new as home
+        case "tune_costs":
+            import dlc.driver.tune.tune as home
         case _:
             return None
     return home

@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, cast, get_args
 
-from dlc.driver.compile.own_kernels import read_kernels
+from dlc.driver.compile.checks.own_kernels import read_kernels
 from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import (
     CONV,
     Bounds,
     Setting,
     bounds_of,
+    costs_of,
     model_path,
     names_of,
     of_kind,
@@ -37,6 +38,7 @@ from dlc.runtime.system.device_names import device_or_none
 from dlc.runtime.training.trainer import Trainer
 
 PRECISION = '"ieee" or "tf32"'
+ACCURACY = '"default" or "fast"'
 TARGET = 'what to compile for, such as "cpu" or "cuda"'
 DEVICE = 'what to run on, such as "cuda:1"'
 
@@ -57,6 +59,8 @@ def compile(
     matmul: str = "auto",
     conv: str = "auto",
     matmul_precision: str = "ieee",
+    costs: str | os.PathLike[str] | None = None,
+    accuracy: str = "default",
     disable: Iterable[str] = (),
     verify_each: bool = False,
     threads: int | None = None,
@@ -74,13 +78,16 @@ def compile(
     `device` which GPU runs it (`cuda:1`; without it the first one), `matmul` is `blas`, `generated` or
     `auto`, `conv` the form of 3 x 3 convolutions on processors (`direct`, `winograd` or `auto`),
     `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
-    mantissa), `disable` names passes to leave out. `max_memory` is the most bytes that a call may need, as
-    `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1, 64)}`; `places` puts submodules
-    on devices, such as `{"head": "cpu:1"}`; `kernels` has files with kernels of your own (`.ll`, `.dlir`)
-    by name, which are used if they compute the same. Kernels, plans and loops, of a `.dlir` or in a `.dlc`,
-    may use any memory and are compiled only with `trust_ir=True`. Raises ModelError with everything that is
-    wrong in the model, ArtifactError (D0616) for what nobody said to trust, Unsupported for what dlc cannot
-    do, NumbersDiffer for a kernel that computes something else.
+    mantissa), `accuracy` how it computes functions of f32 (`default`, or `fast` by approximate
+    instructions), `costs` the table of costs by which passes decide (`default`, `tuned`, rows such as
+    `product=6`, or a file of `dlc tune`), `disable` names passes to leave out. `max_memory` is the most
+    bytes that a call may need, as `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1,
+    64)}`; `places` puts submodules on devices, such as `{"head": "cpu:1"}`; `kernels` has files with
+    kernels of your own (`.ll`, `.dlir`) by name, which are used if they compute the same. Kernels, plans
+    and loops, of a `.dlir` or in a `.dlc`, may use any memory and are compiled only with `trust_ir=True`.
+    Raises ModelError with everything that is wrong in the model, ArtifactError (D0616) for what nobody
+    said to trust, Unsupported for what dlc cannot do, NumbersDiffer for a kernel that computes something
+    else.
     """
     request = CompileRequest(
         path=model_path(path, text, "dlc.compile"),
@@ -99,7 +106,9 @@ def compile(
             None if max_memory is None else whole("max_memory", max_memory),
             bounds_of(dims),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
+            accuracy=of_kind("accuracy", accuracy, str, ACCURACY),
             conv=of_kind("conv", conv, str, CONV),
+            costs=costs_of(costs),
             kernels=read_kernels(paths_of("kernels", kernels)),
         ),
         trust_ir=of_kind("trust_ir", trust_ir, bool, "True or False"),
@@ -124,6 +133,8 @@ def trainer(
     matmul: str = "auto",
     conv: str = "auto",
     matmul_precision: str = "ieee",
+    costs: str | os.PathLike[str] | None = None,
+    accuracy: str = "default",
     threads: int | None = None,
     comm: object = None,
     shard: Shard | None = None,
@@ -148,7 +159,19 @@ def trainer(
         request = _training_request(
             model_path(path, text, "dlc.trainer"),
             or_none("block", block, str, "the name of a train block"),
-            _Choices(text, weights, module, level, target, device, matmul, conv, matmul_precision),
+            _Choices(
+                text,
+                weights,
+                module,
+                level,
+                target,
+                device,
+                matmul,
+                conv,
+                matmul_precision,
+                costs,
+                accuracy,
+            ),
             settings,
         )
         split = _split(shard, comm)
@@ -174,6 +197,8 @@ def trainers(
     matmul: str = "auto",
     conv: str = "auto",
     matmul_precision: str = "ieee",
+    costs: str | os.PathLike[str] | None = None,
+    accuracy: str = "default",
     threads: int | None = None,
     **settings: Setting,
 ) -> dict[str, Trainer]:
@@ -185,7 +210,19 @@ def trainers(
     request = _training_request(
         model_path(path, text, "dlc.trainers"),
         None,
-        _Choices(text, weights, module, level, target, device, matmul, conv, matmul_precision),
+        _Choices(
+            text,
+            weights,
+            module,
+            level,
+            target,
+            device,
+            matmul,
+            conv,
+            matmul_precision,
+            costs,
+            accuracy,
+        ),
         settings,
     )
     return make_trainers(automatic(request), threads)
@@ -222,6 +259,8 @@ class _Choices(NamedTuple):
     matmul: str
     conv: str
     matmul_precision: str
+    costs: str | os.PathLike[str] | None
+    accuracy: str
 
 
 def _training_request(
@@ -241,6 +280,8 @@ def _training_request(
             target=of_kind("target", choices.target, str, TARGET),
             matmul=of_kind("matmul", choices.matmul, str, '"blas", "generated" or "auto"'),
             matmul_precision=of_kind("matmul_precision", choices.matmul_precision, str, PRECISION),
+            accuracy=of_kind("accuracy", choices.accuracy, str, ACCURACY),
             conv=of_kind("conv", choices.conv, str, CONV),
+            costs=costs_of(choices.costs),
         ),
     )

@@ -14,9 +14,12 @@ from typing import SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.driver.compile.cost_table import CostTable, cost_table
 from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import UsageError
 from dlc.frontend.elaboration.values import Datum, Items
+from dlc.runtime.arrays import dlpack
+from dlc.runtime.arrays.masked import UNMASK, has_masked
 from dlc.runtime.arrays.tensor import Tensor
 
 Setting: TypeAlias = (
@@ -29,6 +32,8 @@ Bounds: TypeAlias = "int | tuple[int, int | None] | range"
 
 CONV = '"direct", "winograd" or "auto"'
 """What `conv` is, the form of convolutions."""
+
+Array: TypeAlias = NDArray[np.generic]
 
 T = TypeVar("T")
 
@@ -96,27 +101,47 @@ def model_path(path: object, text: object, function: str) -> str:
 
 
 def weights_of(weights: WeightsArgument) -> WeightsArgument:
-    """A file, `init:SEED` or arrays by name, as they are; of a single number NumPy makes no array."""
+    """A file, `init:SEED`, or arrays by name, of any library that has DLPack."""
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
         return path_of("weights", weights)
     given = _mapping("weights", weights, "a file or arrays by name")
     for name, array in given.items():
-        if not isinstance(array, np.ndarray | np.generic | Tensor):
+        if not isinstance(array, np.ndarray | np.generic | Tensor) and not _is_exported(array):
             raise _wrong(f"the weight {name}", "an array", array)
-    return {name: np.asarray(x) if _is_number(x) else x for name, x in weights.items()}
+    return {name: _weight(name, array) for name, array in given.items()}
 
 
-def _is_number(value: object) -> bool:
-    """Whether it is a number of NumPy, as arithmetic with arrays without axes gives it."""
-    return isinstance(value, np.generic)
+def _weight(name: str, value: object) -> Array | Tensor:
+    """An array of the weight; of a single number, as arithmetic without axes gives it, NumPy makes none."""
+    if has_masked(value):
+        raise UsageError(
+            f"the weight {name} is a masked array, and what is masked has no number",
+            code="D0902",
+            help=f"put numbers there: {name}{UNMASK}",
+        )
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(cast("Array", value))
+    if isinstance(value, Tensor):
+        return value
+    return Tensor.from_dlpack(cast("dlpack.Exporter", value))
+
+
+def _is_exported(value: object) -> bool:
+    """Whether another library has an array to show."""
+    return hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
 
 
 def settings_of(settings: Mapping[str, Setting] | None) -> dict[str, Datum]:
     """Values for parameters of the root module as the language has them."""
     mapping = _mapping("settings", settings, 'a mapping of names to values, such as {"hidden": 3}')
     return {name: _datum(name, value) for name, value in mapping.items()}
+
+
+def costs_of(costs: object) -> CostTable | None:
+    """The table of costs that a text or a path asks for. Raises what `cost_table` does."""
+    return None if costs is None else cost_table(path_of("costs", costs))
 
 
 def paths_of(argument: str, value: object) -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -21,7 +20,7 @@ from dlc.frontend.elaboration.scope import Home, Scope
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.exports import entry_point
-from dlc.frontend.modules.file_names import renamed
+from dlc.frontend.modules.file_names import FileNames
 from dlc.frontend.modules.instances import Instance
 from dlc.frontend.modules.roots import (
     Layer,
@@ -33,7 +32,7 @@ from dlc.frontend.modules.roots import (
 )
 from dlc.frontend.sources.files import File
 from dlc.frontend.sources.imports import Loader
-from dlc.frontend.sources.mesh import declared_mesh
+from dlc.frontend.sources.mesh import check_stages, declared_mesh
 from dlc.frontend.sources.names import resolve
 from dlc.frontend.sources.promises import (
     check_limits,
@@ -58,13 +57,11 @@ from dlc.ir.dims import MAX_FACTOR, Dim, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.runtime.system.gc_pause import without_collections
+from dlc.runtime.system.stack import FEW_CALLS, is_deep, with_room
 from dlc.text.model import ast
 from dlc.text.source import Source, Span
 
 __all__ = ["Elaborated", "elaborate", "examine"]
-
-RECURSION = 100_000
-"""Nested calls of the evaluator: expressions nest 64 deep, calls 100 and definitions 250 deep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +153,21 @@ def _parts(
     evaluator: Callable[[Trace], Evaluator] = Evaluator,
 ) -> _Parts | None:
     """What a text elaborates to, or None where the problems of the loader tell why not."""
+    if is_deep(FEW_CALLS):
+        return with_room(lambda: _parts_here(loader, source, wanted, values, evaluator))
+    return _parts_here(loader, source, wanted, values, evaluator)
+
+
+def _parts_here(
+    loader: Loader,
+    source: Source,
+    wanted: _Wanted,
+    values: ValueMap | None,
+    evaluator: Callable[[Trace], Evaluator],
+) -> _Parts | None:
     problems = loader.problems
     try:
-        with without_collections(), _deep_calls():
+        with without_collections():
             file = loader.files.get(source.name) or loader.load(source)
             at = Trace(file.source, problems, values)
             at.folder = loader.folder
@@ -182,17 +191,6 @@ def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | N
     if text is not None:
         return Source(whole.name, text), whole.parent if whole.exists() else None
     return Source.read(whole, whole.name), whole.parent
-
-
-@contextmanager
-def _deep_calls() -> Generator[None]:
-    """Meanwhile calls may nest deeply."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, RECURSION))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _elaborated(
@@ -244,6 +242,7 @@ def _reached(
     at.source = file.source
     _declare_dims(ev, file)
     at.mesh = declared_mesh(ev, file)
+    check_stages(ev, _own(loader), at.mesh)
     for other in _own(loader):
         other.force()
     at.source = file.source
@@ -268,17 +267,17 @@ def _look_further(
 
 def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Weight]:
     """The weights that weight files from elsewhere call otherwise, as all `names` blocks say."""
-    renames: dict[str, Weight] = {}
+    names = FileNames()
     for core in instances_of(root):
         for node in core.definition.declaration.members:
             if isinstance(node, ast.Names):
                 ev.at.source = core.definition.home.source
-                renames.update(renamed(ev, Instance(core), node))
+                names.add(ev, Instance(core), node)
     ev.at.source = file.source
     for node in file.tree.items:
         if isinstance(node, ast.Names):
-            renames.update(renamed(ev, root, node))
-    return renames
+            names.add(ev, root, node)
+    return names.weights
 
 
 def _trainings(

@@ -187,9 +187,15 @@ def selection(
             "D0305",
             f"{used} indices for {show(value)}, which has {_axes(len(shape))}",
             items[-1].span,
+            help="one index is for one axis; `new` adds an axis and counts as none",
         )
     if len(dots) > 1:
-        raise ev.at.fail("D0305", "more than one `..` in an index", dots[1].span)
+        raise ev.at.fail(
+            "D0305",
+            "more than one `..` in an index",
+            dots[1].span,
+            help="one stands for all axes that no index names; write `:` for a single one",
+        )
     chosen = Selection()
     for item in items:
         axis = len(chosen.starts)

@@ -105,7 +105,12 @@ def updated(
     chosen = selection(ev, target, items, scope)
     at.stand(span)
     if chosen.new:
-        raise at.fail("D0305", "`new` names no place that could be updated", span)
+        raise at.fail(
+            "D0305",
+            "`new` names no place that could be updated",
+            span,
+            help="leave it out: the value stretches to the places that the others name",
+        )
     places = _Places(at, target, chosen)
     part = as_tensor(at, value, dtype_of(target))
     if dtype_of(part) is not dtype_of(target):

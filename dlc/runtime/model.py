@@ -23,6 +23,7 @@ from dlc.runtime.artifact.manifest import DATA
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.shared_entry import RankEntryPoint, SharedEntryPoint, shared_entries
+from dlc.runtime.calling.staged_entry import staged_entries
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.ranks.agreement import check_same, digest_of, made_by_all
@@ -120,7 +121,8 @@ class Model:
         machine = self._loaded.machine
         kind = EntryPoint if machine is None else machine.entry_point
         mesh, links = self._artifact.manifest.mesh, self.links
-        shares = links is not None and self._artifact.manifest.training is None
+        staged = self._artifact.manifest.staged
+        shares = links is not None and self._artifact.manifest.training is None and not staged
         if shares:
             kind = SharedEntryPoint
         elif links is not None and kind is EntryPoint:
@@ -134,13 +136,18 @@ class Model:
                 self._room(),
                 self._artifact.texts,
             )
+        parts = {part.entry for each in staged for part in each.parts}
         entries = {
-            entry.name: kind(entry, self._loaded.programs[entry.name], runner)
+            entry.name: (EntryPoint if entry.name in parts else kind)(
+                entry, self._loaded.programs[entry.name], runner
+            )
             for entry in self._artifact.manifest.entries
         }
         for entry in entries.values():
             if links is not None and isinstance(entry, RankEntryPoint):
                 entry.join(links.entering)
+        if staged and links is not None:
+            return staged_entries(staged, entries, links)
         if not shares or links is None:
             return entries
         axes = Mesh({axis.name: axis.ranks for axis in mesh})

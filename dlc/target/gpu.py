@@ -14,6 +14,7 @@ from dlc.errors import UsageError
 from dlc.ir.types import BF16, F16, F32, DType
 from dlc.target.cpu import CpuTarget
 from dlc.target.gpu_costs import USUAL_COSTS, GpuCosts
+from dlc.target.gpu_peaks import A100, A6000, ADA_6000, B200, H200, RTX_5090, Peak
 from dlc.target.products import AVX2
 
 KIB = 1024
@@ -100,6 +101,8 @@ class GpuTarget:
     thread: CpuTarget = THREAD
     occupancy: Occupancy = USUAL_OCCUPANCY
     costs: GpuCosts = USUAL_COSTS
+    peak: Peak = A100
+    """What it reaches at best; code does not depend on it."""
 
     def __str__(self) -> str:
         """What it has, for people.
@@ -139,25 +142,32 @@ def _architecture(
     shared_bytes: int,
     memory_byte: float,
     cpu_threads: int,
+    peak: Peak,
     ptx: int = 80,
 ) -> GpuTarget:
     costs = GpuCosts(memory_byte=memory_byte, cpu_threads=cpu_threads)
-    return GpuTarget(name, ptx, multiprocessors, shared_bytes, costs=costs)
+    return GpuTarget(name, ptx, multiprocessors, shared_bytes, costs=costs, peak=peak)
 
 
 GPUS: Mapping[str, GpuTarget] = MappingProxyType(
     {
         gpu.name: gpu
         for gpu in (
-            _architecture("sm_80", 108, 163 * KIB, memory_byte=0.7, cpu_threads=120),
-            _architecture("sm_86", 84, 99 * KIB, memory_byte=1.5, cpu_threads=100),
-            _architecture("sm_89", 142, 99 * KIB, memory_byte=1.2, cpu_threads=150),
-            _architecture("sm_90", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300),
-            _architecture("sm_90a", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300),
+            _architecture("sm_80", 108, 163 * KIB, memory_byte=0.7, cpu_threads=120, peak=A100),
+            _architecture("sm_86", 84, 99 * KIB, memory_byte=1.5, cpu_threads=100, peak=A6000),
+            _architecture("sm_89", 142, 99 * KIB, memory_byte=1.2, cpu_threads=150, peak=ADA_6000),
+            _architecture("sm_90", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300, peak=H200),
+            _architecture("sm_90a", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300, peak=H200),
             # PTX knows these since 8.6 and 8.7, "PTX ISA Notes", table of targets of `.target`.
-            _architecture("sm_100", 148, 227 * KIB, memory_byte=0.2, cpu_threads=350, ptx=86),
-            _architecture("sm_100a", 148, 227 * KIB, memory_byte=0.2, cpu_threads=350, ptx=86),
-            _architecture("sm_120", 170, 99 * KIB, memory_byte=0.9, cpu_threads=190, ptx=87),
+            _architecture(
+                "sm_100", 148, 227 * KIB, memory_byte=0.2, cpu_threads=350, peak=B200, ptx=86
+            ),
+            _architecture(
+                "sm_100a", 148, 227 * KIB, memory_byte=0.2, cpu_threads=350, peak=B200, ptx=86
+            ),
+            _architecture(
+                "sm_120", 170, 99 * KIB, memory_byte=0.9, cpu_threads=190, peak=RTX_5090, ptx=87
+            ),
         )
     }
 )

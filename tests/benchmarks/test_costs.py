@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import costs
+from dlc.driver.tune.measure import Effort, MeasuredRow, measured
+from dlc.driver.tune.probes import PROBES
 from dlc.target.cpu_costs import USUAL_COSTS
 from dlc.target.table import rows
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
 CHOSEN = {"other_element", "tile"}
 FITTED = {
-    "cached_byte", "cached_bytes", "kernel_depthwise", "kernel_operation", "kernel_start", "kernel_step",
-    "near_byte", "near_bytes", "strided_element",
+    "cached_bytes", "kernel_operation", "kernel_start", "kernel_step", "near_bytes", "strided_element",
 }  # fmt: skip
 """Rows of whole kernels, which `benchmarks costs --networks` compares with the kernels of networks."""
 
@@ -26,17 +27,18 @@ def fake() -> Iterator[FakeGpu]:
 
 
 def test_every_row_is_measured_or_chosen() -> None:
-    assert {row.name for row in rows(USUAL_COSTS)} == {*costs.PROBES, "barrier"} | CHOSEN | FITTED
+    assert {row.name for row in rows(USUAL_COSTS)} == {*PROBES, "barrier"} | CHOSEN | FITTED
 
 
 def test_a_slower_machine_has_a_ratio_above_1() -> None:
     row = next(row for row in rows(USUAL_COSTS) if row.name == "product")
-    assert costs.line(row, 3.0 * row.value).split()[:4] == ["product", "12", "36.0", "3.00"]
-    assert costs.line(row, None).split()[2] == "-"
+    slower = str(MeasuredRow(row, 3.0 * row.value))
+    assert slower.split()[:4] == ["product", "12", "36.0", "3.00"]
+    assert str(MeasuredRow(row, None)).split()[2] == "-"
 
 
 def test_rows_are_measured_here() -> None:
-    now = costs.measured(["product", "scanned_element", "tile"], 1)
+    now = measured(["product", "scanned_element", "tile"], Effort(1, 0.001))
     assert now.keys() == {"product", "scanned_element"}
     assert all(0 < picoseconds < 1e6 for picoseconds in now.values())
 

@@ -251,6 +251,32 @@ def test_a_name_that_no_file_can_have_is_no_text(dlc: Command) -> None:
     assert (done.code, done.out) == (2, "")
 
 
+PATHS = (".", "..", "/", "\0.dlm", "a\0", "\ud800", "", "a.dlm/x", ".dlm", 300 * "a" + ".dlm")
+READERS = (
+    *(("compile",), ("check",), ("run",), ("show",), ("bench",), ("reduce", "--test", "true")),
+    *(("why",), ("memory",), ("inspect",), ("train",), ("gradcheck",), ("stubs",), ("diff",)),
+    *(("opt", "--passes", "cse"), ("import",), ("profile",), ("probe",)),
+    *(("profile", "a.dlm", "--flame"), ("memory", "a.dlm", "--svg"), ("run", "a.dlm", "--output")),
+)
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_a_path_that_is_no_file_is_refused(
+    dlc: Command, folder: Path, words: tuple[str, ...]
+) -> None:
+    (folder / "a.dlm").write_text(LAYER)
+    for path in PATHS[: 6 if len(words) == 3 else None]:  # what is written may have any name
+        done = dlc(*words, path)
+        assert done.code in (1, 2), (path, done.err)
+        assert "error[D0" in done.err and "D0999" not in done.err, (path, done.err)
+        assert "]:  is" not in done.err, path
+
+
+def test_a_folder_is_no_model_to_compile_or_to_reduce(dlc: Command) -> None:
+    assert "error[D0903]: '.' is not a model" in dlc("compile", ".").err
+    assert "error[D0903]: '.' is no file to reduce" in dlc("reduce", ".", "--test", "true").err
+
+
 def test_what_a_terminal_obeys_is_not_shown(dlc: Command, folder: Path) -> None:
     (folder / "red.dlm").write_text("dlc 1\nexport fn f(x: f32) -> f32 = x \x1b[31m + y\n")
     (folder / "clear\x1b[2J.dlm").write_text("dlc 1\nexport fn f(x: f32) -> f32 = y\n")

@@ -184,3 +184,47 @@ def test_ranks_train_by_the_mesh_of_the_text(folder: Path) -> None:
     refused = run(folder, "train", "split.dlm", "--ranks", "3")
     assert "D0936" in refused.stderr
     assert "split.dlm:3:1" in refused.stderr
+
+
+STAGES = """\
+dlc 1
+import nn (Linear)
+dim B = 1..64
+mesh stage = 2
+
+module Line() {
+  use a = Linear(3, 8) on stage 0
+  use b = Linear(8, 1) on stage 1
+  export fn predict(x: f32[B, 3]) -> f32[B, 1] = b(on stage 0 { tanh(a(x)) })
+}
+"""
+
+
+def test_ranks_train_as_the_stages_of_the_text(folder: Path) -> None:
+    step = MODEL[MODEL.index("\ntrain") :].replace("  batch = 8", "  batch = 4\n  accumulate = 2")
+    (folder / "stages.dlm").write_text(STAGES + step)
+    alone = train(folder, "one.safetensors", model="stages.dlm")
+    together = train(folder, "two.safetensors", "--ranks", "2", model="stages.dlm")
+    assert together == train(folder, "again.safetensors", "--ranks", "2", model="stages.dlm")
+    for name, value in alone.items():
+        assert together[name] == pytest.approx(value, rel=1e-6), name
+    files = [arrays(folder / f"{name}.safetensors") for name in ("one", "two")]
+    assert files[0].keys() == files[1].keys()
+    for name, array in files[0].items():
+        found, wanted = (np.asarray(each, np.float64) for each in (files[1][name], array))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    call = ("run", "stages.dlm", "--weights", "two.safetensors", "--input", "x=[[1, 2, 3]]")
+    assert run(folder, *call, "--ranks", "2").stdout == run(folder, *call).stdout
+    refused = run(folder, "train", "stages.dlm", "--ranks", "2", "--check-nan")
+    assert refused.returncode != 0
+    assert "D0901" in refused.stderr
+
+
+def test_a_training_by_stages_goes_on_as_one_process(folder: Path) -> None:
+    step = MODEL[MODEL.index("\ntrain") :].replace("  batch = 8", "  batch = 4\n  accumulate = 2")
+    (folder / "halves.dlm").write_text(STAGES + step)
+    alone = train(folder, "whole.safetensors", model="halves.dlm")
+    part = ("--set", "epochs=1", "--checkpoint", "half.safetensors")
+    train(folder, "half1.safetensors", "--ranks", "2", *part, model="halves.dlm")
+    resumed = train(folder, "half2.safetensors", "--resume", "half.safetensors", model="halves.dlm")
+    assert resumed["loss"] == pytest.approx(alone["loss"], rel=1e-6)

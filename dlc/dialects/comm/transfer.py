@@ -19,12 +19,17 @@ from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.types import TensorType, Type
 
-__all__ = ["HOST", "KNOWN", "PLACED", "Recv", "Send", "has_code", "is_everywhere", "is_gpu"]
+__all__ = [
+    "HOST", "KNOWN", "PLACED", "STAGED", "Recv", "Send", "has_code", "is_everywhere", "is_gpu",
+    "stage_device", "stage_of_device",
+]  # fmt: skip
 
 HOST = "cpu:0"
 """The device that a caller's arrays are on, and where everything runs that is not placed elsewhere."""
 PLACED = "dlc.device"
 """The attribute of an operation that its text places on a device, until the pass `place` has run."""
+STAGED = "dlc.stage"
+"""The attribute of an operation with the stage of a pipeline of ranks that its text puts it on."""
 
 GPUS = ("cuda:0",)
 """The GPUs that there is code for, beside any number of CPUs."""
@@ -35,6 +40,17 @@ KNOWN = "there are cpu:0, cpu:1 and so on, and cuda:0"
 def has_code(device: str) -> bool:
     """Whether code is made for a device of this name in full."""
     return device in GPUS or device.startswith("cpu:")
+
+
+def stage_device(stage: int) -> str:
+    """The name of a stage of a pipeline, as transfers between stages have it."""
+    return f"stage:{stage}"
+
+
+def stage_of_device(device: str | None) -> int | None:
+    """The stage that such a name stands for; None for a device of this machine."""
+    kind, _, number = (device or "").partition(":")
+    return int(number) if kind == "stage" else None
 
 
 def is_gpu(device: str | None) -> bool:

@@ -108,14 +108,14 @@ def winograd_sums(
     windows = np.lib.stride_tricks.sliding_window_view(whole, (n, n), (1, 2))[:, ::m, ::m]
     tiles = np.moveaxis(windows.reshape(-1, channels, n, n), (2, 3), (0, 1))
     products = np.matmul(
-        _both_sides(transforms(m).input, tiles).reshape(places, -1, channels), kernels
+        both_sides(transforms(m).input, tiles).reshape(places, -1, channels), kernels
     )
-    sums = _both_sides(transforms(m).output, products.reshape(n, n, -1, outputs))
+    sums = both_sides(transforms(m).output, products.reshape(n, n, -1, outputs))
     picture = sums.reshape(m, m, batch, down, across, outputs).transpose(2, 3, 0, 4, 1, 5)
     return picture.reshape(batch, down * m, across * m, outputs)[:, : extents[0], : extents[1]]
 
 
-def _both_sides(matrix: NDArray[np.float64], tiles: NDArray[np.float32]) -> NDArray[np.float32]:
+def both_sides(matrix: NDArray[np.float64], tiles: NDArray[np.float32]) -> NDArray[np.float32]:
     """matrix · tile · matrixᵀ of tiles `[row, column, ..]`."""
     factor = matrix.astype(np.float32)
     rows = np.tensordot(factor, tiles, 1)

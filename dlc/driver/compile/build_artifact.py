@@ -60,6 +60,7 @@ class Sources:
     layers: tuple[manifest.Layer, ...] = ()
     version: str = "0.1.0"
     training: manifest.Training | None = None
+    staged: tuple[manifest.Staged, ...] = ()
 
 
 @dataclass(slots=True)
@@ -125,6 +126,7 @@ def build_artifact(
         sources.layers,
         sources.training,
         mesh=tuple([manifest.MeshAxis(*axis) for axis in mesh.items()]),
+        staged=sources.staged,
     )
     return Artifact.of(facts, {name: data for name, data in sections.items() if len(data)})
 

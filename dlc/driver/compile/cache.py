@@ -58,7 +58,7 @@ class DiskCache:
     def get(self, key: str) -> bytes | None:
         """The object file for a key, if it is there, whole, and the user's own."""
         try:
-            data = _own_bytes(self._path(key))
+            data = read_own(self._path(key))
         except (OSError, ValueError):
             data = b""
         digest, contents = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
@@ -118,8 +118,11 @@ def _distrust(status: os.stat_result) -> str | None:
     return None
 
 
-def _own_bytes(path: Path) -> bytes:
-    """The contents of a plain file that nobody else can have written; nothing for any other."""
+def read_own(path: Path) -> bytes:
+    """The contents of a plain file that nobody else can have written; nothing for any other.
+
+    Raises OSError, ValueError for a name with a null character.
+    """
     with open(path, "rb", opener=_open_own) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or _distrust(found):

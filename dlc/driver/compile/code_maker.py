@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
@@ -21,11 +21,12 @@ from dlc.codegen.link.image import Image as LinkedImage
 from dlc.codegen.llvm.target_machine import cpu_name
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
+from dlc.ir.types import DType, VectorType
 from dlc.lowering.kernel_to_hetero import TRANSFER
 from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.container import Data
-from dlc.runtime.artifact.kernel_records import Roof
+from dlc.runtime.artifact.kernel_records import GpuRoof, Roof, gpu_roof_bytes, gpu_roof_section
 from dlc.runtime.cpu import blas
 from dlc.target.cpu import CpuTarget
 from dlc.target.gpu import GpuTarget
@@ -113,7 +114,32 @@ class CodeMaker:
         facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows)
         numbers = {op.sym_name: number for number, op in enumerate(kernels)}
         name = f"cuda:{gpu.name}"
-        return Code(name, numbers, {PTX: ptx.encode(), CUBIN: cubin}, gpu=facts)
+        sections: dict[str, Data] = {
+            PTX: ptx.encode(),
+            CUBIN: cubin,
+            gpu_roof_section(name): gpu_roof_bytes(_gpu_roof(gpu, kernels)),
+        }
+        return Code(name, numbers, sections, gpu=facts)
+
+
+def _gpu_roof(gpu: GpuTarget, kernels: Sequence[simt.Func]) -> GpuRoof:
+    """The best rates of a GPU, and which of the kernels have those of matrix instructions."""
+    peak = gpu.peak
+    matrices = {
+        kernel.sym_name: max(peak.matrices(dtype) for dtype in dtypes)
+        for kernel in kernels
+        if (dtypes := [_factors(op) for op in kernel.walk() if isinstance(op, simt.Mma)])
+    }
+    return GpuRoof(peak.fma, peak.memory, peak.cache_bytes, peak.cache, matrices)
+
+
+def _factors(op: simt.Mma) -> DType:
+    """The dtype of what a matrix instruction multiplies."""
+    type = op.lhs[0].type
+    if isinstance(type, VectorType):
+        type = type.dtype
+    assert isinstance(type, DType)
+    return type
 
 
 def texts_of(module: Module, kind: KernelKind) -> dict[str, str]:

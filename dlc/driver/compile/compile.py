@@ -12,19 +12,19 @@ from dlc.codegen.llvm.background import Background
 from dlc.dialects.limits import read_limits
 from dlc.driver.compile.build_artifact import Sources, build_artifact
 from dlc.driver.compile.cache import DiskCache, open_cache
+from dlc.driver.compile.checks.kernel_check import check_kernels, own_texts, plans_of
+from dlc.driver.compile.checks.reproduce import reproducer
+from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.compile_cache import key_of, recall, remember
 from dlc.driver.compile.copied_updates import copied_updates
 from dlc.driver.compile.decisions import recorded
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
-from dlc.driver.compile.kernel_check import check_kernels, own_texts, plans_of
 from dlc.driver.compile.memory_limit import check_bounded, kept_within
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.pipelines import Device
-from dlc.driver.compile.reproduce import reproducer
 from dlc.driver.compile.settings import Settings
-from dlc.driver.compile.verify_each import EachPass
 from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import first_below_graph
@@ -142,6 +142,12 @@ def compile_model(
     check_kept(model)
     report = report or Report()
     job = CompileJob.of(model, settings)
+    if model.staged and job.device is not Device.CPU:
+        raise Unsupported(
+            f"{model.name} has the stages of a pipeline, which are compiled for processors only",
+            code="D0701",
+            help=f"write {option('target', 'cpu')}, or leave out --ranks",
+        )
     limit_place = _narrow(job)
     artifact = _compiled(job, weights, report, after)
     report.notes = (*report.notes, *copied_updates(artifact))
@@ -230,7 +236,7 @@ def _compiled(
         (
             *(model.name, model.stage, *settings.flags, str(settings.recompute)),
             str(job.options.batch),
-            *(repr(model.layers), repr(interface)),
+            *(repr(model.layers), repr(interface), repr(model.staged)),
             *map(str, model.context.log),
         ),
         model.texts,
@@ -314,6 +320,7 @@ def _lowered(
         layers=model.layers,
         version=VERSION,
         training=model.training,
+        staged=model.staged,
     )
     start = time.perf_counter()
     if model.stage != "loop":

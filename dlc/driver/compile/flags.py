@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from dlc.driver.compile.cost_table import BUILT_IN, rows_of_flag
 from dlc.driver.compile.settings import Settings
 from dlc.runtime.system.counts import whole_number
 
@@ -12,10 +13,11 @@ from dlc.runtime.system.counts import whole_number
 def settings_of_flags(flags: Iterable[str]) -> Settings:
     """The settings with these flags; those that this version does not know are left out.
 
-    >>> settings_of_flags(Settings(3, conv="direct").flags) == Settings(3, conv="direct")
+    >>> chosen = Settings(3, conv="direct", costs=BUILT_IN)
+    >>> settings_of_flags(chosen.flags) == chosen
     True
     """
-    found = Settings()
+    found = Settings(costs=BUILT_IN)
     for flag in flags:
         name, _, text = flag.partition("=")
         number = whole_number(text) or 0
@@ -34,10 +36,14 @@ def settings_of_flags(flags: Iterable[str]) -> Settings:
                 found = replace(found, plan_effort=number)
             case "--matmul-precision":
                 found = replace(found, matmul_precision=text)
+            case "--accuracy":
+                found = replace(found, accuracy=text)
             case "--bisect":
                 found = replace(found, bisect=number)
             case "--conv":
                 found = replace(found, conv=text)
+            case "--costs":
+                found = replace(found, costs=rows_of_flag(text))
             case "--dim":
                 dim, _, interval = text.partition("=")
                 low, _, high = interval.partition("..")

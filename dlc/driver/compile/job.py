@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dlc.dialects.limits import read_limits
+from dlc.driver.compile.cost_table import BUILT_IN, tuned_here
+from dlc.driver.compile.flags import settings_of_flags
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.source_model import SourceModel
@@ -36,6 +39,7 @@ class CompileJob:
         except DlcError as error:
             error.sources.update(model.texts)
             raise
+        settings = with_costs(settings, model.made_with)
         # A promise is about the largest sizes that there may be, not about those that are usual.
         training = model.training if settings.max_memory is None else None
         batch = None if training is None else training.batch
@@ -77,6 +81,22 @@ class CompileJob:
         # What was set from outside since it was read: epochs, batch and seed.
         model.training = self.model.training
         return CompileJob(model, settings, options)
+
+
+def with_costs(settings: Settings, made_with: Sequence[str] | None = None) -> Settings:
+    """The settings with the table of costs by which passes decide.
+
+    Where the user has chosen none, an artifact that is compiled again, `made_with` these flags, keeps the
+    table of its target, and code for this machine is made by the tuned table of its processor.
+    """
+    if settings.costs is not None or settings.kind != "cpu":
+        return settings
+    if made_with is not None:
+        before = settings_of_flags(made_with)
+        if before.target == settings.target:
+            return replace(settings, costs=before.costs)
+    table = tuned_here() if settings.is_for_host else None
+    return replace(settings, costs=table or BUILT_IN)
 
 
 def check_kept(model: SourceModel) -> None:

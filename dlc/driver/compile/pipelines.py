@@ -44,6 +44,7 @@ from dlc.passes.kernel.pack import pack
 from dlc.passes.kernel.prepare import make_prepare
 from dlc.passes.kernel.split_k import split_k
 from dlc.passes.kernel.two_stage_reduction import split_reductions
+from dlc.passes.kernel.winograd_gradient import winograd_gradient
 from dlc.passes.sharding.bucket import bucket
 from dlc.passes.sharding.partition import partition
 from dlc.planning.kernel_to_plan import plan_memory
@@ -126,6 +127,9 @@ PIPELINE = {
         *SIMPLIFY,
         # A GPU goes on to the end of a call that has failed.
         Step(check_first, on=Device.CPU),
+        Step(winograd_gradient, on=Device.CPU | Device.HETERO),
+        # Transposes of the pictures cancel those of the derivative.
+        Step(canonicalize, level=2, on=Device.CPU | Device.HETERO),
         Step(lower_to_kernels),
         Step(fold_operands, level=2, on=Device.CUDA),
         Step(fold_operands.using(gpu_only=True), level=2, on=Device.HETERO),
@@ -208,6 +212,10 @@ REASONS = (
     Order(canonicalize, algebra, "algebra matches constants as right operands only"),
     Order(cse, fuse, "cse cannot see equal producers inside different kernels"),
     Order(collapse, fuse, "fuse matches kernels whose domains are equal"),
+    Order(layout, winograd_gradient, "winograd_gradient matches pictures with channels last"),
+    Order(
+        winograd_gradient, lower_to_kernels, "lower_to_kernels would make a product of the gradient"
+    ),
     Order(decompose, lower_to_kernels, "lower_to_kernels has kernels for primitives only"),
     Order(
         decompose, check_first, "decompose writes the gathers and loops whose indices are checked"

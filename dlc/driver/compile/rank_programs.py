@@ -8,12 +8,14 @@ batch, from parts of the weights where these are split.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from dlc.dialects import func
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
-from dlc.dialects.text_mesh import read_text_mesh
+from dlc.dialects.text_mesh import STAGES, read_text_mesh
 from dlc.driver.compile.shard import shard
+from dlc.driver.compile.stage_programs import divide_stages
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import Diagnostic, ModelError
 from dlc.ir.clone import clone_block
@@ -47,6 +49,10 @@ def compile_for_mesh(
     model: SourceModel, facts: Training, mesh: Mapping[str, int], split: Shard | None = None
 ) -> None:
     """Let a model that trains be compiled for the ranks of a mesh, which split weights and states so."""
+    if STAGES in mesh:
+        model.training = facts
+        divide_stages(model, prod(mesh.values()))
+        return
     facts = facts._replace(splits=shard(model.module, mesh, split))
     model.training = facts
     add_rank_programs(model.module, facts, mesh)

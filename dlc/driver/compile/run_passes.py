@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
+from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.op_counts import BEFORE, OpCounts
 from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.settings import Settings
-from dlc.driver.compile.verify_each import EachPass
 from dlc.driver.source.extensions import load_extensions
 from dlc.driver.source.open import open_model, read_ir
 from dlc.driver.source.stages import has_kernels, stages_of
@@ -118,10 +118,26 @@ def _after(
     ready: Callable[[str, Op], None] | None = None,
     counts: OpCounts | None = None,
 ) -> Op:
-    """The module after the passes, verified."""
+    """The module after the passes, verified; they are told what the settings say."""
     context.options = settings.options()
     context.compiler = machine_code
-    check = EachPass() if settings.verify_each else None
+    return passed(module, context, passes, settings.verify_each, ready, counts)
+
+
+def passed(
+    module: Op,
+    context: Context,
+    passes: Pipeline,
+    verify_each: bool,
+    ready: Callable[[str, Op], None] | None = None,
+    counts: OpCounts | None = None,
+) -> Op:
+    """The module after the passes, verified, with `verify_each` evaluated after each.
+
+    `ready` sees the module before each pass, `counts` what is in it after each. Raises what the passes
+    refuse, NumbersDiffer for one that changes what is computed.
+    """
+    check = EachPass() if verify_each else None
 
     def before(name: str, module: Op) -> None:
         if ready is not None:

@@ -12,11 +12,11 @@ import numpy as np
 
 from dlc.dialects import func, kernel, mem
 from dlc.dialects.loop.memory import POISON
+from dlc.driver.compile.checks.verify_each import compare_kernel
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.job import CompileJob
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.pipelines import PIPELINE, STAGES
-from dlc.driver.compile.verify_each import compare_kernel
 from dlc.driver.diff.case import Case, bits
 from dlc.driver.diff.gradients import wrong_gradient
 from dlc.driver.diff.tolerance import Expectations, expectations

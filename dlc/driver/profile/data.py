@@ -51,6 +51,7 @@ def profile_data(profile: Profile) -> JSON:
         "processor_ms": round(profile.processor_ms, DIGITS),
         "python_ms": round(profile.python_ms, DIGITS),
         "between_ms": round(profile.between_ms, DIGITS),
+        "transfers_ms": round(profile.transfers_ms, DIGITS),
         "interrupted_ms": round(profile.interrupted_ms, DIGITS),
         "overhead": round(profile.overhead, 5),
         "busy": [round(share, 4) for share in profile.busy],

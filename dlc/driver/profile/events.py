@@ -25,7 +25,8 @@ def trace_text(*profiles: Profile) -> str:
         names.append(
             _named("process_name", process, 0, f"{profile.model}: {profile.entry}{of_rank}")
         )
-        names += [_named("thread_name", process, k, f"thread {k}") for k in range(profile.threads)]
+        threads = [profile.device] if profile.on_gpu else _threads(profile.threads)
+        names += [_named("thread_name", process, k, name) for k, name in enumerate(threads)]
         events += _events(process, profile)
     data = {"displayTimeUnit": "ns", "traceEvents": [*names, *events]}
     return json.dumps(data, ensure_ascii=False) + "\n"
@@ -49,6 +50,10 @@ def _events(process: int, profile: Profile) -> Sequence[JSON]:
             }
         )
     return events
+
+
+def _threads(count: int) -> list[str]:
+    return [f"thread {k}" for k in range(count)]
 
 
 def _named(kind: str, process: int, thread: int, name: str) -> JSON:

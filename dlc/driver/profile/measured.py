@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dlc.driver.run.calls import Arguments, CallRequest
 from dlc.driver.run.request import CompileRequest, prepare_call
 from dlc.errors import UsageError
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.decisions import SECTION, read_decisions
 from dlc.runtime.artifact.manifest import STEP
@@ -15,6 +20,9 @@ from dlc.runtime.model import Model
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.agreement import made_once
 from dlc.runtime.ranks.links import ranks_of
+from dlc.runtime.system.device_names import CPU
+
+Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,8 @@ def profile_model(asked: ProfileRequest, comm: object = None) -> Profile:
 
     `comm` is the communicator of the ranks that share the calls: each measures its own part.
 
-    Raises UsageError as `dlc run` does for inputs; CallError (D0826) where the code is for a GPU.
+    What a step of training takes lies on the GPU that it runs on, as a trainer has it. Raises UsageError
+    as `dlc run` does for inputs; CallError (D0826) where the code is for a processor and a GPU.
     """
     check_threads(asked.threads)
     call, request = asked.call, asked.request.to_run_here()
@@ -50,7 +59,10 @@ def profile_model(asked: ProfileRequest, comm: object = None) -> Profile:
         if request.is_compiled and request.weights is not None:
             model = model.with_weights(request.weights)
         point = model.entry_points[arguments.entry]
-        found = point.profile(rounds=asked.rounds, **arguments.named)
+        named = arguments.named
+        if asked.train and model.device != CPU:
+            named = {name: _moved(value, model.device) for name, value in named.items()}
+        found = point.profile(rounds=asked.rounds, **named)
     return replace(found, decisions=_decisions(artifact))
 
 
@@ -65,6 +77,13 @@ def _prepared(
     if request.is_compiled:
         return artifact, call.arguments(artifact.manifest.called)
     return artifact, request.arguments_for(request.open(), call)
+
+
+def _moved(value: object, device: str) -> object:
+    """An array on a device; what is none stays as it is."""
+    if isinstance(value, np.ndarray):
+        value = Tensor(cast(Array, value))
+    return value.to(device) if isinstance(value, Tensor) else value
 
 
 def _decisions(artifact: Artifact) -> dict[str, tuple[str, ...]]:

@@ -337,11 +337,13 @@ _WORDS: Final = (
     _word(
         "on",
         "on cpu:1 { ... }   use head = Linear(4, 2) on cpu:1   fn f(x: f32) -> f32 on cpu = ...",
-        "Says on which device something is computed.",
+        "Says on which device something is computed, or with `on stage 0 { ... }` on which stage of a "
+        "pipeline of ranks, where the mesh has an axis `stage`.",
         """
+        mesh stage = 2
         export fn squared(x: f32[8]) -> f32[8] {
-          let y = on cpu { x * x }
-          return y
+          let y = on stage 0 { on cpu { x * x } }
+          return on stage 1 { y + 1 }
         }
         """,
         "that of what is computed there",

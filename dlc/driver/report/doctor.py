@@ -11,13 +11,19 @@ from typing import Final, Literal
 
 from dlc.codegen.llvm import target_machine
 from dlc.driver.compile.cache import chosen_cache
+from dlc.driver.compile.cost_table import (
+    BUILT_IN,
+    CostTable,
+    host_with,
+    read_tuned,
+    this_processor,
+)
 from dlc.driver.compile.host_target import newest_here
 from dlc.driver.source.extensions import load_extensions
 from dlc.errors import DlcError
 from dlc.runtime.cpu import blas, features
 from dlc.runtime.cpu.threads import default_threads
 from dlc.runtime.cuda.devices import driver_of
-from dlc.target.cpu import HOST, CpuTarget
 from dlc.target.gpu import GpuTarget
 from dlc.target.network import USUAL_NETWORK
 from dlc.target.table import rows
@@ -79,8 +85,10 @@ def examine() -> list[Finding]:
 
 def _targets() -> Iterator[Finding]:
     """The targets of this machine: descriptions, and the costs by which passes decide."""
-    processor = CpuTarget.named(HOST)
+    table, finding = _costs()
+    processor = host_with(table)
     yield Finding("target", f"cpu: {processor}")
+    yield finding
     for row in rows(processor.costs):
         yield Finding("cpu cost", str(row))
     for row in rows(USUAL_NETWORK):
@@ -91,6 +99,22 @@ def _targets() -> Iterator[Finding]:
         yield Finding("target", f"cuda:{gpu.name}: {gpu}")
         for row in rows(gpu.costs):
             yield Finding("gpu cost", str(row))
+
+
+def _costs() -> tuple[CostTable, Finding]:
+    """The table of costs that counts for this processor where none is named."""
+    usual = "the built-in table"
+    try:
+        table = read_tuned()
+    except DlcError as error:
+        message = error.diagnostics[0].message
+        return BUILT_IN, Finding("costs", f"{usual}: {message}; run dlc tune again", "warning")
+    if table is None:
+        return BUILT_IN, Finding("costs", f"{usual}; dlc tune measures one of this processor")
+    if table.processor != this_processor():
+        text = f"{usual}: that of {table.name} is of another processor, {table.processor}"
+        return BUILT_IN, Finding("costs", text)
+    return table, Finding("costs", f"{table.name}, {len(table.rows)} rows of dlc tune")
 
 
 def _extensions() -> list[Finding]:

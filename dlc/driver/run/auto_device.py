@@ -19,6 +19,7 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.comm import HOST, Send, is_gpu
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.host_target import newest_here
+from dlc.driver.compile.job import with_costs
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import OWN
 from dlc.driver.source.source_model import SourceModel
@@ -131,9 +132,11 @@ def estimated(request: CompileRequest, machine: Machine) -> Estimate:
         lower(model, request.settings, "kernel")
     names = {device: path for path, device in devices.items()}
     estimate = Estimate({path: Part(place=uses[path].place) for path in paths})
+    cpu = with_costs(request.settings).processor
+    assert isinstance(cpu, CpuTarget)
     for function in [op for op in model.module.body if isinstance(op, func.Func)]:
         if function.sym_visibility != "private":
-            _Counted(estimate, function, names, sizes, machine).count()
+            _Counted(estimate, function, names, sizes, machine, cpu).count()
     return estimate
 
 
@@ -181,6 +184,7 @@ class _Counted:
         names: Mapping[str, str],
         sizes: Mapping[str, int],
         machine: Machine,
+        cpu: CpuTarget,
     ) -> None:
         self._estimate = estimate
         self._function = function
@@ -189,7 +193,7 @@ class _Counted:
         self._sizes = sizes
         assert machine.gpu is not None
         self._threads = machine.threads
-        self._cpu, self._gpu = CpuTarget.named("host"), GpuTarget.named(machine.gpu)
+        self._cpu, self._gpu = cpu, GpuTarget.named(machine.gpu)
 
     def count(self) -> None:
         """Visit its kernels and transfers."""
@@ -259,7 +263,7 @@ def _chosen(request: CompileRequest, estimate: Estimate, architecture: str) -> C
     decided: list[Decision] = []
     elsewhere = any(name.startswith("cpu:") and name != HOST for name in estimate.parts)
     if gpu_time < cut_time and not elsewhere:
-        settings = replace(request.settings, target=f"cuda:{architecture}")
+        settings = replace(request.settings, target=f"cuda:{architecture}", costs=None)
         decided.append(
             _decision("did", f"run all of it on {architecture}", "the model", "-", figures)
         )

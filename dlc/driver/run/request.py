@@ -14,6 +14,7 @@ from dlc.driver.compile.pipelines import STAGES
 from dlc.driver.compile.rank_programs import mesh_of_ranks
 from dlc.driver.compile.settings import AUTO, Settings
 from dlc.driver.compile.shared_calls import share_calls
+from dlc.driver.compile.stage_programs import divide_stages, has_stages
 from dlc.driver.entry_choice import choose
 from dlc.driver.run.calls import (
     Arguments,
@@ -296,7 +297,9 @@ def _compiled(
     request: CompileRequest, model: SourceModel, after: Observer | None = None
 ) -> CompileResult:
     report = Report()
-    if request.ranks > 1:
+    if request.ranks > 1 and has_stages(model.module):
+        divide_stages(model, request.ranks)
+    elif request.ranks > 1:
         share_calls(model.module, mesh_of_ranks(model, request.ranks))
     artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
     report.notes = (*model.remarks, *report.notes)

@@ -15,6 +15,7 @@ from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
 from dlc.driver.compile.rank_programs import compile_for_mesh, mesh_of_ranks
 from dlc.driver.compile.settings import Settings
+from dlc.driver.compile.stage_programs import has_stages
 from dlc.driver.run.calls import Arguments
 from dlc.driver.run.interpret import evaluate_arguments
 from dlc.driver.run.request import CompileRequest, CompileResult, make_artifact
@@ -131,7 +132,7 @@ class TrainingPlan:
         seed = self.facts.seed if self.seed is None else self.seed
         match self.source:
             case Artifact(manifest=manifest):
-                entries = manifest.entries
+                entries = manifest.interfaces
             case model:
                 entries = interfaces(model.module)
         with self._blaming(*["data"] if data is None else []):
@@ -168,6 +169,12 @@ class TrainingPlan:
         report = Report()
         same = {"way of splitting arrays": split, "--check-nan": check_nan}
         check_same(comm, {**self._facts_of_ranks(), **same})
+        if check_nan and ranks_of(comm) > 1 and self._has_stages:
+            raise UsageError(
+                "--check-nan evaluates the last step from all weights, of which a stage has its own",
+                code="D0901",
+                help="leave out one of --check-nan and --ranks",
+            )
         artifact = made_once(comm, lambda: self.artifact(report, ranks_of(comm), split))
         device = self.request.device
         trainer = Trainer(artifact, threads=threads, folder=self.folder, device=device, comm=comm)
@@ -175,6 +182,15 @@ class TrainingPlan:
             trainer.resume(self.resume)
         check_same(comm, {"number of finished steps": trainer.steps, "weights": trainer.digest()})
         return trainer, report
+
+    @property
+    def _has_stages(self) -> bool:
+        """Whether stages train it, where there are several ranks."""
+        match self.source:
+            case Artifact(manifest=manifest):
+                return bool(manifest.staged)
+            case model:
+                return has_stages(model.module)
 
     def _facts_of_ranks(self) -> dict[str, object]:
         """What ranks that train together must have in common."""
@@ -314,6 +330,8 @@ def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
         others.append(option("max_memory"))
     if request.settings.dims:
         others.append(option("dims"))
+    if request.settings.costs is not None:
+        others.append(option("costs"))
     if others:
         raise _is_compiled(request, others[0])
     if facts is None or not request.parameters:

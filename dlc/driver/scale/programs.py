@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dlc.dialects import mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
-from dlc.dialects.text_mesh import read_text_mesh
+from dlc.dialects.text_mesh import STAGES, read_text_mesh
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.entries import entry_functions, interfaces, keep_entry
 from dlc.driver.compile.rank_programs import compile_for_mesh
@@ -78,6 +78,12 @@ class RankPrograms:
         self.entry = self._entry(model)
         self._batch_name = self._name_of_batch()
         declared = None if self._facts is None else read_text_mesh(model.module)
+        if declared is not None and STAGES in declared.axes:
+            raise UsageError(
+                "dlc scale predicts ranks that run one program, and each stage has its own",
+                code="D0905",
+                help=f"leave the axis {STAGES} out of the mesh",
+            )
         self._mesh = {DATA: 1} if declared is None else dict(declared.axes)
         self._rest = prod(size for name, size in self._mesh.items() if name != DATA)
         self._sizes = self._read_sizes()

@@ -87,8 +87,9 @@ def import_model(
     """
     path = Path(path)
     if path.suffix not in (".onnx", ".pt2", ".mlir"):
+        name = path.name or repr(str(path))
         raise UsageError(
-            f"{path.name} is no ONNX file, no program of PyTorch and no module of StableHLO",
+            f"{name} is no ONNX file, no program of PyTorch and no module of StableHLO",
             code="D0903",
             help="dlc import takes .onnx, .pt2 and .mlir files",
         )

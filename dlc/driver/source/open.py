@@ -106,7 +106,7 @@ def open_training(
     path = Path(path)
     if text is None and path.suffix != ".dlm":
         raise UsageError(
-            f"{path.name} is not model text, and only model text says how to train",
+            f"{path.name or repr(str(path))} is not model text, and only model text says how to train",
             code="D0905",
             help="training takes a .dlm with a `train` block, or a .dlc that was made to train",
         )
@@ -252,6 +252,7 @@ def open_artifact(artifact: Artifact, name: str, folder: Path) -> SourceModel:
         arrays={row.name: weights.tensor(row.name).bits for row in facts.weights},
         training=facts.training,
         listings={listing: graph},
+        made_with=facts.compiler.flags,
     )
     _place(model)
     return model

@@ -40,6 +40,8 @@ class SourceModel:
     """The numbers of its weights, where the file itself has them."""
     training: manifest.Training | None = None
     """Its training, if its functions are those that train it."""
+    staged: tuple[manifest.Staged, ...] = ()
+    """Its functions that the stages of a pipeline run, once they are divided."""
     listings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
     settled: frozenset[str] = frozenset()
@@ -52,6 +54,8 @@ class SourceModel:
     """The weights that its training leaves as they are."""
     entry_places: Mapping[str, SourceLocation] = field(default_factory=dict[str, SourceLocation])
     """Where its `train` block says what, by the names of the entries; "" for the block itself."""
+    made_with: tuple[str, ...] | None = None
+    """The flags that an artifact was compiled with; None for what was no artifact."""
     trust_ir: bool = False
     """Whether IR below the graph, which may use any memory, is compiled."""
 

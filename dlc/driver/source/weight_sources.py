@@ -30,7 +30,7 @@ from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_ins
 from dlc.runtime.weights.keys import Narrowed, by_key, by_path
 
 Array: TypeAlias = NDArray[np.generic]
-WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
+WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array | Tensor] | None"
 """`init:SEED`, the path of a weight file, `narrow:` before one to round its floats, arrays by name, or None
 for what the model says itself."""
 
@@ -86,14 +86,20 @@ def gather(
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
-    if names is None:
-        notes += [_unread(file) for file in opened if file.unread]
+    used = _names_of(module)
+    unread = [(file, [name for name in file.unread if name not in used]) for file in opened]
+    notes += [_unread(file, names) for file, names in unread if names]
     return Weights(tuple(table), block.data, tuple(notes))
 
 
-def _unread(file: WeightFile) -> str:
+def _names_of(module: Module) -> set[str]:
+    """What files may call the weights of a model, those included that no compiled function reads."""
+    sources = [op for op in module.body if isinstance(op, weight.Source)]
+    return {name for op in sources for name in (op.sym_name, op.key, *op.parts)}
+
+
+def _unread(file: WeightFile, names: Sequence[str]) -> str:
     """A note about the arrays of a file that the model does not use."""
-    names = file.unread
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{file.path}: the model does not use {', '.join(names[:MOST_NAMED])}{more}"
 
@@ -127,7 +133,7 @@ def _row(source: weight.Source, offset: int) -> manifest.Weight:
 
 
 def _chosen(
-    argument: str | os.PathLike[str] | Mapping[str, Array], opened: list[WeightFile]
+    argument: str | os.PathLike[str] | Mapping[str, Array | Tensor], opened: list[WeightFile]
 ) -> Finder:
     """Weights from where the user says; a file is added to those that are `opened`."""
     match argument:
@@ -233,7 +239,7 @@ def _from_file(file: WeightFile, *, narrow: bool = False) -> Finder:
     return find
 
 
-def _from_arrays(arrays: Mapping[str, Array]) -> Finder:
+def _from_arrays(arrays: Mapping[str, Array] | Mapping[str, Array | Tensor]) -> Finder:
     def find(source: weight.Source, row: manifest.Weight) -> Array:
         names = [name for name in (row.name, row.file_key, *row.parts) if name in arrays]
         tensors = {name: _tensor(arrays[name], source.type.dtype) for name in names}

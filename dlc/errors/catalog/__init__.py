@@ -20,7 +20,7 @@ from dlc.errors.catalog.page import Page
 
 __all__ = ["PAGES", "Page"]
 
-PAGES: dict[str, Page] = {
+_SUBJECTS: dict[str, Page] = {
     **syntax.PAGES,
     **names.PAGES,
     **types.PAGES,
@@ -31,3 +31,5 @@ PAGES: dict[str, Page] = {
     **call.PAGES,
     **usage.PAGES,
 }
+PAGES: dict[str, Page] = dict(sorted(_SUBJECTS.items()))
+"""By code, in rising order."""

@@ -37,6 +37,7 @@ PAGES: dict[str, Page] = {
         "sections out of place",
         "Sections follow each other at multiples of 64 bytes, with zeros between them, to the end of "
         "the file, and each name is a known one.",
+        without="it takes a file with damaged bytes whose checks were made right again",
     ),
     "D0606": Page(
         "contents changed",
@@ -51,6 +52,11 @@ PAGES: dict[str, Page] = {
         "the weights table is inconsistent",
         "An array that the manifest lists has an unknown element type, too many axes, a size that is "
         "not the product of its shape, or lies outside its section.",
+        'artifact = Artifact.read("mlp.dlc")\n'
+        "first, *others = artifact.manifest.weights\n"
+        "weights = (first._replace(shape=(3, 5)), *others)\n"
+        "dlc.Model(Artifact.of(artifact.manifest._replace(weights=weights), artifact.sections))",
+        'dlc.Model(Artifact.read("mlp.dlc"))',
     ),
     "D0608": Page(
         "no code for this machine",
@@ -64,17 +70,32 @@ PAGES: dict[str, Page] = {
         "another call interface, or a forbidden import",
         "The machine code expects another version of the interface between compiled code and its "
         "caller, or imports a function that is not on the list of allowed ones.",
+        'artifact = Artifact.read("mlp.dlc")\n'
+        "(target,) = artifact.manifest.targets\n"
+        "targets = (target._replace(abi=target.abi + 1),)\n"
+        "dlc.Model(Artifact.of(artifact.manifest._replace(targets=targets), artifact.sections))",
+        'dlc.Model(Artifact.read("mlp.dlc"))',
     ),
     "D0610": Page(
         "the memory plan is wrong",
         "The plan that says where each value lives is checked when an artifact is loaded, and again "
         "for each new tuple of sizes: no two values that are alive together may overlap, and all must "
         "lie inside the arena.",
+        'artifact = Artifact.read("mlp.dlc")\n'
+        'name = "certificate/cpu/predict"\n'
+        "plan = bytes(artifact.sections[name]).replace(b'\"first\":0', b'\"first\":1')\n"
+        "dlc.Model(Artifact.of(artifact.manifest, {**artifact.sections, name: plan}))",
+        'dlc.Model(Artifact.read("mlp.dlc"))',
     ),
     "D0611": Page(
         "an entry point is inconsistent",
         "What the manifest says about an entry point, or its table of steps, refers to something that "
         "does not exist: a size, a dim, a kernel, a root, a step.",
+        'artifact = Artifact.read("mlp.dlc")\n'
+        "(entry,) = artifact.manifest.entries\n"
+        "entries = (entry._replace(dims=()),)\n"
+        "dlc.Model(Artifact.of(artifact.manifest._replace(entries=entries), artifact.sections))",
+        'dlc.Model(Artifact.read("mlp.dlc"))',
     ),
     "D0612": Page(
         "another file than the pinned one",
@@ -93,11 +114,13 @@ PAGES: dict[str, Page] = {
         "the artifact calls BLAS, and there is none",
         "Matrix products of this artifact are done by scipy's BLAS, and scipy is not installed here, or "
         "its BLAS cannot be found. Install scipy, or compile with `--matmul generated`.",
+        without="it takes a machine without scipy's BLAS",
     ),
     "D0615": Page(
         "code cannot be made executable",
         "The system refuses to make memory executable (a hardened kernel, SELinux, a sandbox). dlc never "
         "maps memory that is writable and executable at once, but it needs to execute compiled code.",
+        without="it takes a system that forbids new code",
     ),
     "D0616": Page(
         "IR below the graph without permission to trust it",

@@ -37,7 +37,8 @@ PAGES: dict[str, Page] = {
         "a value is not an array that dlc can read",
         "Inputs are NumPy arrays, dlc.Tensor, anything with DLPack in the memory of the CPU, Python "
         "numbers, or lists of numbers that all fit the input's dtype. A model on a GPU also takes arrays "
-        "that lie on that GPU, and no other: `x.to(model.device)` makes a copy there.",
+        "that lie on that GPU, and no other: `x.to(model.device)` makes a copy there. "
+        "What a masked array hides is no number: `x.filled(0)` puts one there.",
         'model.predict("image.png")',
         "model.predict(np.zeros((2, 784), np.float32))",
     ),
@@ -62,6 +63,12 @@ PAGES: dict[str, Page] = {
         "The calls of a session change its arrays one after the other. Each stream of calls needs a "
         "session of its own: `model.session()` makes another one, `session.copy()` one that goes on from "
         "the same place.",
+        "session = counter.session()\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    list(pool.map(lambda _: session.f(), range(1000)))",
+        "sessions = [counter.session() for _ in range(8)]\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    list(pool.map(lambda session: session.f(), sessions))",
     ),
     "D0807": Page(
         "an index is out of range",
@@ -88,7 +95,21 @@ PAGES: dict[str, Page] = {
         "  return x\n"
         '}""").f(1e6)',
     ),
-    "D0809": Page("the call was cancelled", "`model.cancel()` was called while the call ran."),
+    "D0809": Page(
+        "the call was cancelled",
+        "`model.cancel()` was called while the call ran.",
+        'text = """dlc 1\n'
+        "export fn f(x: f32) -> f32 = while y < 1 with y = x { next y = y * 0.5 }\n"
+        '"""\n'
+        "halves = dlc.compile(text=text)\n"
+        "threading.Timer(0.2, halves.cancel).start()\n"
+        "halves.f(np.float32(0.5))",
+        'text = """dlc 1\n'
+        "export fn f(x: f32) -> f32 = while y < 1 with y = x { next y = y * 2 }\n"
+        '"""\n'
+        "doubles = dlc.compile(text=text)\n"
+        "doubles.f(np.float32(0.5))",
+    ),
     "D0810": Page(
         "a computed size exceeds its bound",
         "An op whose result has a size that depends on values needs a bound for it; the values asked "
@@ -111,16 +132,26 @@ PAGES: dict[str, Page] = {
         "shows both. After an error of a kernel, such as an illegal address, no call of the process can "
         "use the GPU any more, and the message says so: start the process anew. An artifact compiled with "
         "`--target cpu` does without.",
+        without="it takes a GPU that fails",
     ),
     "D0812": Page(
         "the compiled code and the loader disagree",
         "The engine in the artifact refused the call: it was built for another version of the call "
         "interface. Compile the model again.",
+        without="it takes a file with damaged bytes whose checks were made right again",
     ),
     "D0813": Page(
         "the trainer is at work",
         "A trainer changes its weights in place, so it makes one step at a time. Another thread that calls "
         "it meanwhile is refused; two trainers of the same model do not disturb each other.",
+        'trainer = dlc.trainer("digits.dlm")\n'
+        "images, labels = np.zeros((8, 8, 8), np.float32), np.zeros(8, np.int32)\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    list(pool.map(lambda _: trainer.step(image=images, label=labels), range(1000)))",
+        'trainer = dlc.trainer("digits.dlm")\n'
+        "images, labels = np.zeros((8, 8, 8), np.float32), np.zeros(8, np.int32)\n"
+        "for _ in range(10):\n"
+        "    trainer.step(image=images, label=labels)",
     ),
     "D0814": Page(
         "an artifact that does not train",
@@ -194,11 +225,11 @@ PAGES: dict[str, Page] = {
         "model.f.profile(np.zeros((1_000, 8), np.float32))",
     ),
     "D0826": Page(
-        "a profile of kernels on a GPU",
-        "Profiles time kernels on the processor. Launches on a GPU overlap with each other and with the "
-        "host, and are replayed as one graph, so that single kernels have no times there. `dlc bench` "
-        "times a call's transfers and computing by the GPU's clock; NVIDIA's Nsight times single kernels.",
-        'dlc.compile("model.dlm", target="cuda").f.profile(x)',
-        'dlc.compile("model.dlm", target="cpu").f.profile(x)',
+        "a profile of kernels on a processor and a GPU together",
+        "Profiles time the kernels of a processor, or those of a GPU by its own clock. Of a program for "
+        "both the kernels overlap, and there is no clock that both have. `dlc bench` times such a call's "
+        "transfers and computing.",
+        'dlc.compile("model.dlm", target="cpu+cuda:sm_90").f.profile(x)',
+        'dlc.compile("model.dlm", target="cuda:sm_90").f.profile(x)',
     ),
 }

@@ -229,7 +229,8 @@ PAGES: dict[str, Page] = {
         "`names` of something that is not a weight",
         "What stands at the right in `names` is the path of a weight, from the root module or from the "
         "module that the block stands in. The blocks of a stack are numbered by a name that the key has in "
-        "braces, `blocks[i].w`; `.T` is the transpose of a weight with two axes or more.",
+        "braces, `blocks[i].w`; `.T` is the transpose of a weight with two axes or more. A weight has one "
+        "name; a module with several instances is named from outside.",
         'dlc 1\nnames { "fc.weight" = weight.T }\nmodule Net() {\n  param w: f32[3, 2] = zeros()\n'
         "  export fn f(x: f32[3]) -> f32[2] = x @ w\n}",
         'dlc 1\nnames { "fc.weight" = w.T }\nmodule Net() {\n  param w: f32[3, 2] = zeros()\n'

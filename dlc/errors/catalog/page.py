@@ -13,3 +13,5 @@ class Page:
     why: str
     wrong: str = ""
     right: str = ""
+    without: str = ""
+    """Why no short program causes it, where `wrong` has none."""

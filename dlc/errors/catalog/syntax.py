@@ -250,6 +250,7 @@ PAGES: dict[str, Page] = {
         "operations that are not linked as they must be",
         "The operations in memory disagree about their places, uses or owners. This comes from a pass, "
         "not from a model: please report it.",
+        without="a mistake of dlc's makes it, which is not known",
     ),
     "D0161": Page(
         "another operation than asked for",
@@ -264,6 +265,8 @@ PAGES: dict[str, Page] = {
         "is checked as every artifact is when it is loaded: memory that overlaps, views outside of what "
         "they are views of, kernels and sizes that do not exist are refused. Evaluated, IR below the graph "
         "fails where it reaches memory or values that are not there.",
+        "dlc compile overlap.dlir --trust-ir",
+        "dlc compile plan.dlir --trust-ir",
     ),
     "D0165": Page(
         "a file without the kernel that it should have",

@@ -269,4 +269,15 @@ PAGES: dict[str, Page] = {
         "dlc 1\nmesh model = 2\nmodule M() {\n  param w: f32[4, 6] split (none, model)\n"
         "  export fn f(x: f32[4]) -> f32[6] = x @ w\n}",
     ),
+    "D0383": Page(
+        "a stage that cannot be",
+        "`on stage 0 { ... }` puts a part of the model on a stage of a pipeline of ranks. The text has a "
+        "mesh with an axis `stage`, whose size is the number of stages; each of them, from 0 on, has a "
+        "part. Values go from a stage to later ones only, a loop or a choice is on one stage as a whole, "
+        "and the scale of the loss is a number.",
+        "dlc 1\nmesh stage = 2\nexport fn f(x: f32[4]) -> f32[4] {\n"
+        "  let h = on stage 1 { 2 * x }\n  return on stage 2 { h + 1 }\n}",
+        "dlc 1\nmesh stage = 2\nexport fn f(x: f32[4]) -> f32[4] {\n"
+        "  let h = on stage 0 { 2 * x }\n  return on stage 1 { h + 1 }\n}",
+    ),
 }

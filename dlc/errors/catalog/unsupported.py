@@ -7,6 +7,7 @@ PAGES: dict[str, Page] = {
         "an operation that dlc cannot compile yet",
         "The model is right, but the target has no kernel for one of its operations. The message lists "
         "every such place at once; the evaluator (`dlc run --interpret`) can still compute them.",
+        without="processors have a kernel for every operation",
     ),
     "D0702": Page(
         "a device that dlc does not reach",
@@ -21,6 +22,7 @@ PAGES: dict[str, Page] = {
         "pictures need Pillow",
         "Reading and writing pictures is done by Pillow, which is not installed: `pip install pillow`. "
         "Arrays in `.npy` files need nothing.",
+        without="it takes an installation without Pillow",
     ),
     "D0705": Page(
         "more memory than the machine has",
@@ -67,6 +69,18 @@ PAGES: dict[str, Page] = {
         "An operator, a version of the operators of ONNX (6 to 28 are known), or a use of an operator that "
         "the importer lacks. Every one is listed at once, with the nodes concerned. Tools such as "
         "`onnx.version_converter` or a simplifier may write the model with other operators.",
+        "import onnx\n"
+        "from onnx.helper import make_graph, make_model, make_node, make_tensor_value_info\n"
+        'x, y = (make_tensor_value_info(name, 1, [4]) for name in "xy")\n'
+        'graph = make_graph([make_node("Rectify", ["x"], ["y"])], "g", [x], [y])\n'
+        'onnx.save(make_model(graph), "one.onnx")\n'
+        'dlc.compile("one.onnx")',
+        "import onnx\n"
+        "from onnx.helper import make_graph, make_model, make_node, make_tensor_value_info\n"
+        'x, y = (make_tensor_value_info(name, 1, [4]) for name in "xy")\n'
+        'graph = make_graph([make_node("Relu", ["x"], ["y"])], "g", [x], [y])\n'
+        'onnx.save(make_model(graph), "one.onnx")\n'
+        'dlc.compile("one.onnx")',
     ),
     "D0711": Page(
         "a shape that depends on computed numbers",
@@ -128,6 +142,7 @@ PAGES: dict[str, Page] = {
         "code decides by the numbers in a tensor, or where a size that was to be dynamic is fixed by the "
         "code. The message is PyTorch's. The backend `dlc` of `torch.compile` compiles the parts between "
         "such places, and Python runs these.",
+        without="it takes PyTorch, which need not be installed",
     ),
     "D0718": Page(
         "a type of numbers that dlc does not have",
@@ -153,12 +168,14 @@ PAGES: dict[str, Page] = {
         "Arrays of JAX never change, so an entry point with `inout` parameters is not one for "
         "`dlc.to_jax`. Give the text a second entry point, which takes the arrays and returns what they "
         "become; both call the same function.",
+        without="it takes JAX, which need not be installed",
     ),
     "D0725": Page(
         "a counted size in JAX",
         "JAX knows the shape of every array before a program runs. A result whose size a call counts, as "
         "that of `compress` or `nonzero`, has no such shape, so its entry point is not one for "
         "`dlc.to_jax`. Call the entry point itself with NumPy arrays.",
+        without="it takes JAX, which need not be installed",
     ),
     "D0729": Page(
         "inner values of code that runs on a GPU",

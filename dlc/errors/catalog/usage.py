@@ -115,6 +115,8 @@ PAGES: dict[str, Page] = {
     "D0916": Page(
         "a graph too large for a picture",
         "Pictures of more than 3000 operations cannot be read. `--stage graph` prints the graph.",
+        "dlc show long.dlm --svg",
+        "dlc show mlp.dlm --svg",
     ),
     "D0917": Page(
         "no such error code",
@@ -140,6 +142,7 @@ PAGES: dict[str, Page] = {
         "another package's operations cannot be loaded",
         "An installed package names a module with operations (entry point `dlc.ops`), and importing that "
         "module fails. The message says why; `dlc doctor` lists all such packages.",
+        without="it takes a package that is installed and broken",
     ),
     "D0923": Page(
         "a package that dlc needs is not installed",
@@ -170,6 +173,14 @@ PAGES: dict[str, Page] = {
         "only, which the driver compiles each time the artifact is loaded.",
         "dlc compile mlp.dlm -o mlp.dlc --target cuda:sm_80",
         "pip install nvidia-cuda-nvcc",
+    ),
+    "D0928": Page(
+        "a table of costs that cannot be used",
+        "`dlc tune` measures what work costs on a processor and writes a table, which `--costs` takes. The "
+        "file that is named is no such table, or there is none in the cache for this processor. A damaged "
+        "table in the cache is said once, and the built-in one is used in its place.",
+        "dlc compile mlp.dlm -o mlp.dlc --costs tuned",
+        "dlc compile mlp.dlm -o mlp.dlc --costs default",
     ),
     "D0920": Page(
         "no such target",
@@ -251,6 +262,7 @@ PAGES: dict[str, Page] = {
         "a renaming that is refused",
         "An editor can rename what the open texts, and those that they import, declare: neither words of "
         "the language nor names of the library, and only to a name that nothing else has there.",
+        without="it takes an editor, which renames",
     ),
     "D0961": Page(
         "no such entry of the cache",
@@ -268,12 +280,14 @@ PAGES: dict[str, Page] = {
     "D0998": Page(
         "no memory left",
         "The system refused memory that was needed. Use smaller sizes, or a machine with more memory.",
+        without="it takes a machine whose memory is full",
     ),
     "D0999": Page(
         "an internal failure",
         "A mistake in dlc, not in the model. The message says where it happened; if a pass failed, a "
         "file `dlc-reproducer-....dlir` was written to the current folder, with what the pass was given. "
         "Please report it with that file.",
+        without="a mistake of dlc's makes it, which is not known",
     ),
     "D0921": Page(
         "an optional package is missing",

@@ -100,6 +100,18 @@ PAGES: dict[str, Page] = {
         "The file is a model, but its graph has no meaning: a tensor that nothing makes or that depends "
         "on itself, two tensors of one name, an attribute that is missing, shapes that do not fit. The "
         "message names the node; the place is its line in the listing of the graph.",
+        "import onnx\n"
+        "from onnx.helper import make_graph, make_model, make_node, make_tensor_value_info\n"
+        'x, y = (make_tensor_value_info(name, 1, [4]) for name in "xy")\n'
+        'graph = make_graph([make_node("Relu", ["h"], ["y"])], "g", [x], [y])\n'
+        'onnx.save(make_model(graph), "one.onnx")\n'
+        'dlc.compile("one.onnx")',
+        "import onnx\n"
+        "from onnx.helper import make_graph, make_model, make_node, make_tensor_value_info\n"
+        'x, y = (make_tensor_value_info(name, 1, [4]) for name in "xy")\n'
+        'graph = make_graph([make_node("Relu", ["x"], ["y"])], "g", [x], [y])\n'
+        'onnx.save(make_model(graph), "one.onnx")\n'
+        'dlc.compile("one.onnx")',
     ),
     "D0522": Page(
         "a size that follows from an ONNX graph",
@@ -108,6 +120,7 @@ PAGES: dict[str, Page] = {
         "input has the size that is said, or the bounds; `4*H` is a multiple of 4, called by the H in it. "
         "What no single size or bound says is a condition that `dlc check` lists and each call is checked "
         "for. `--dim` and `--shape` choose otherwise.",
+        without="it is a note beside the listing of an imported file, not an error",
     ),
     "D0530": Page(
         "an entry that a `train` block does not have",
@@ -218,6 +231,8 @@ PAGES: dict[str, Page] = {
         "no examples, or not one for one",
         "A source must hold at least one example, and each of its parts as many as the others. Where some "
         "are kept for the test, both parts need at least one; a text must be as long as a window.",
+        'data = npz("uneven.npz", image="images", label="labels")',
+        'data = npz("digits.npz", image="images", label="labels")',
     ),
     "D0545": Page(
         "a table that cannot be read",
@@ -226,6 +241,8 @@ PAGES: dict[str, Page] = {
         "a finite number of the type that is wanted: no empty cell, no nan. The message counts lines from "
         "1 and columns from 0. A column of which no cell is a number gives, where integers are wanted, "
         "the numbers of its texts in alphabetical order.",
+        'data = csv("holes.csv", image="a", label="b")',
+        'data = npz("digits.npz", image="images", label="labels")',
     ),
     "D0546": Page(
         "not a folder of pictures",

@@ -104,7 +104,11 @@ def take(at: Trace, x: Value, index: Value, axis: int) -> Datum:
 
 def _check_index(at: Trace, index: Value) -> None:
     if not dtype_of(index).is_integer:
-        raise at.fail("D0308", f"an index is made of whole numbers, found {show(index)}")
+        raise at.fail(
+            "D0308",
+            f"an index is made of whole numbers, found {show(index)}",
+            help="convert it: i32(...)",
+        )
 
 
 @builtin(

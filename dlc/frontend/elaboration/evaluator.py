@@ -31,6 +31,7 @@ from dlc.frontend.elaboration.values import (
 )
 from dlc.ir.core import OPS, Value
 from dlc.ir.dims import MAX_FACTOR, Dim, Size
+from dlc.runtime.system.stack import is_deep, with_room
 from dlc.text.model import ast
 from dlc.text.source import Source, Span
 
@@ -118,8 +119,14 @@ class Evaluator:
         self._depth = 0
 
     def eval(self, node: ast.Expr, scope: Scope) -> Datum:
-        """The value of an expression."""
-        return _HANDLERS[type(node)](self, node, scope)
+        """The value of an expression.
+
+        Expressions nest 64 deep, calls 100 and definitions 250, which is more than a thread has room for.
+        """
+        handler = _HANDLERS[type(node)]
+        if is_deep():
+            return with_room(lambda: handler(self, node, scope))
+        return handler(self, node, scope)
 
     def layer(self, node: ast.Expr, scope: Scope) -> Datum:
         """The submodule that an expression makes; calls of modules make instances."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlc.dialects.comm import HOST, PLACED
+from dlc.dialects.comm import HOST, PLACED, STAGED, stage_of_device
 from dlc.dialects.measured import unused
 from dlc.dialects.text_mesh import TextMesh
 from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
@@ -93,7 +93,7 @@ class Trace(Builder):
         "_here", "_locations", "_on_trial", "base_key", "bounds", "brought", "builtin",
         "conditions", "declared", "device", "folder", "frame", "function", "gets",
         "implicit_seed", "inouts", "loops", "mesh", "placed", "places", "problems", "rate",
-        "root_source", "source", "span", "stacked", "steps", "stored", "top", "total_steps",
+        "root_source", "source", "span", "stacked", "stage", "steps", "stored", "top", "total_steps",
         "training", "values",
     )  # fmt: skip
 
@@ -122,6 +122,8 @@ class Trace(Builder):
         self.brought: set[str] = set()
         self.loops: list[Loop] = []
         self.device: str | None = None
+        self.stage: int | None = None
+        """The stage of a pipeline of ranks that operations are on."""
         self.places: dict[str, str] = {}
         """The devices that were chosen for submodules by path, without those that were met."""
         self.mesh: TextMesh | None = None
@@ -174,6 +176,8 @@ class Trace(Builder):
         op.location = self._at_operation(self.builtin or op.name.partition(".")[2])
         if self.device is not None:
             op.attributes[PLACED] = self.device
+        if self.stage is not None:
+            op.attributes[STAGED] = self.stage
         self.block.insert(op, None)
         if self.placed is not None:
             self.placed.append(op)
@@ -219,13 +223,16 @@ class Trace(Builder):
     @contextmanager
     def on(self, device: str | None) -> Generator[None]:
         """Place operations on a device meanwhile, or where they are placed anyway for None."""
-        outer = self.device
-        if device is not None:
+        outer = self.device, self.stage
+        stage = stage_of_device(device)
+        if stage is not None:
+            self.stage = stage
+        elif device is not None:
             self.device = None if device == HOST else device
         try:
             yield
         finally:
-            self.device = outer
+            self.device, self.stage = outer
 
     def fresh_dim(self, name: str) -> str:
         """The name of a size that an operation brings: `n`, `n_1`, ..., none of them declared."""

@@ -26,6 +26,7 @@ from dlc.frontend.elaboration.values import (
 )
 from dlc.frontend.weights.stored_tensors import stored_value
 from dlc.ir.core import Value
+from dlc.runtime.system.counts import whole_number
 from dlc.text.model import ast
 from dlc.text.source import Source, Span
 
@@ -191,6 +192,21 @@ def _steps(ev: Evaluator, source: Datum, span: Span) -> list[Datum]:
 @evaluates(ast.Attribute)
 def _attribute(ev: Evaluator, node: ast.Attribute, scope: Scope) -> Datum:
     return ev.attribute(ev.eval(node.value, scope), node)
+
+
+@attributes_of(Items)
+def _numbered(ev: Evaluator, items: Items, node: ast.Attribute) -> Datum:
+    """`layers.0`, as the weights of a list are called."""
+    number = whole_number(node.name)
+    if number is None or number >= len(items.items):
+        help = f"its items are 0 to {len(items.items) - 1}" if items.items else None
+        raise ev.at.fail(
+            "D0206", f"{describe(items)} has no `.{node.name}`", node.name_span, help=help
+        )
+    value = items.items[number]
+    if value is UNKNOWN:
+        raise Poisoned
+    return value
 
 
 @attributes_of(Record)

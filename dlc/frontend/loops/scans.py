@@ -246,6 +246,7 @@ class _Scan(Loop):
                 "D0305",
                 f"what is yielded, {show(value)}, cannot lie along axis {self.along}",
                 self.node.span if self.node.along is None else self.node.along.span,
+                help=f"the steps are an axis of the result, which has the axes 0 to {rank - 1}",
             )
         return self.along % rank
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dlc.errors import ModelError
+from dlc.errors import Label, ModelError, SourceLocation
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.values import Datum, Items
@@ -20,20 +20,59 @@ from dlc.frontend.modules.instances import Core, Instance, Stack
 from dlc.runtime.system.counts import whole_number
 from dlc.text.model import ast
 
-__all__ = ["renamed"]
+__all__ = ["FileNames"]
 
 _HOLE = re.compile(r"\{(\w+)\}")
 
 
-def renamed(ev: Evaluator, owner: Instance, node: ast.Names) -> dict[str, Weight]:
-    """The weights of an instance that a block names, by their symbols, with their keys in files."""
-    found: dict[str, Weight] = {}
-    for entry in node.entries:
-        try:
-            found.update({item.symbol: item for item in _Entry(ev, owner, entry).found()})
-        except ModelError as error:
-            ev.report(error)
-    return found
+class FileNames:
+    """The weights that `names` blocks name, by their symbols, with their keys in files."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, Weight] = {}
+        self._places: dict[str, SourceLocation] = {}
+        self._by_key: dict[tuple[int, str], str] = {}
+        """The weight that an entry has named by a key."""
+
+    def add(self, ev: Evaluator, owner: Instance, node: ast.Names) -> None:
+        """Add what a block says of the weights of an instance.
+
+        An error (D0224) is recorded for an entry that names no weight, for a weight that has another name,
+        since a file with both would give it the one or the other, and for the block of a module of which
+        there are several instances, since all would get the same array. Entries that are written apart may
+        share a key: so weights begin alike.
+        """
+        for entry in node.entries:
+            try:
+                for item in _Entry(ev, owner, entry).found():
+                    self._name(ev, item, entry)
+            except ModelError as error:
+                ev.report(error)
+
+    def _name(self, ev: Evaluator, item: Weight, entry: ast.NameEntry) -> None:
+        first = self._places.get(item.symbol)
+        if first is not None:
+            raise ev.at.fail(
+                "D0224",
+                f"{item.symbol} has two names in weight files",
+                entry.target.span,
+                labels=[Label(first, "named here first")],
+                help="leave one of them out",
+            )
+        for key in item.parts or (item.origin.key,):
+            other = self._by_key.setdefault(
+                (entry.span.start, f"{ev.at.source.name}:{key}"), item.symbol
+            )
+            if other != item.symbol:
+                raise ev.at.fail(
+                    "D0224",
+                    f"`{key}` names the weights {other} and {item.symbol} of two instances",
+                    entry.target.span,
+                    help="name them outside the module, "
+                    f'names {{ "..." = {other}  "..." = {item.symbol} }}',
+                )
+        self.weights[item.symbol] = item
+        self._places[item.symbol] = ev.at.source.place(entry.target.span)
 
 
 @dataclass(frozen=True, slots=True)

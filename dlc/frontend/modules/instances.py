@@ -39,6 +39,7 @@ from dlc.frontend.weights.declared import Start, declared_weight
 from dlc.frontend.weights.initialisers import beside
 from dlc.frontend.weights.stored_tensors import stored_constant, stored_value
 from dlc.frontend.weights.symbols import Pick, weight_value
+from dlc.ir.core import Value
 from dlc.ir.types import DType, TensorType
 from dlc.text.model import ast
 from dlc.text.source import Span, in_library
@@ -413,6 +414,22 @@ class Stack(Thing):
     def block(self, pick: Pick) -> Datum:
         """One of the blocks."""
         return with_picks(self.template, (*self.picks, pick))
+
+
+@attributes_of(Stack)
+def _of_every_block(ev: Evaluator, stack: Stack, node: ast.Attribute) -> Datum:
+    """A member of all blocks: the stack of a submodule, or a weight with the axes of the stack in front."""
+    value = ev.attribute(stack.template, node)
+    if isinstance(value, Value):
+        return ev.attribute(with_picks(stack.template, stack.picks), node)
+    if isinstance(value, Function):
+        raise ev.at.fail(
+            "D0206",
+            f"{stack.called} has no function {node.name}: each of its blocks has",
+            node.name_span,
+            help="call that of a block: scan block in blocks with h = x { next h = block(h) }",
+        )
+    return Stack(stack.count, value, stack.picks) if list(cores_in(value)) else value
 
 
 def with_picks(value: Datum, picks: tuple[Pick, ...]) -> Datum:

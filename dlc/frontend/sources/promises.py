@@ -83,7 +83,7 @@ def unkept(files: Iterable[File]) -> tuple[Diagnostic, ...]:
             )
             for file in files
             for node in walk(file.tree)
-            if isinstance(node, ast.Device) and not has_code(node.called)
+            if isinstance(node, ast.Device) and not (node.is_stage or has_code(node.called))
         ]
     )
 

@@ -8,6 +8,8 @@ from dlc.dialects.kernel.attention import Attention, CachedAttention
 from dlc.dialects.kernel.pieces import Concatenate
 from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm
+from dlc.dialects.kernel.winograd_gradient import WinogradGradient
+from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.errors import Diagnostic, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
@@ -28,6 +30,8 @@ from dlc.lowering.cpu.send import lower_send
 from dlc.lowering.cpu.sort import lower_sort
 from dlc.lowering.cpu.update import lower_update
 from dlc.lowering.cpu.winograd import lower_winograd
+from dlc.lowering.cpu.winograd_gradient import lower_winograd_gradient
+from dlc.lowering.cpu.winograd_kernel import lower_winograd_kernel
 from dlc.lowering.kernel_code.lower_kernels import Lowering, lower_kernels
 from dlc.lowering.kernel_code.writer import Lowered
 
@@ -75,6 +79,8 @@ LOWERINGS: dict[type[Op], Lowering] = {
     kernel.Scatter: lower_scatter,
     kernel.Sort: lower_sort,
     kernel.Update: lower_update,
+    WinogradGradient: lower_winograd_gradient,
+    WinogradKernel: lower_winograd_kernel,
 }
 """How each kind of kernel is written as loops."""
 

@@ -179,7 +179,8 @@ def store(shape: Shape, sums: Sums, buffer: Pointer, stride: int | None = None) 
         buffer.store(row * (stride or shape.columns) + across * lanes, register)
 
 
-def load(shape: Shape, buffer: Pointer) -> Sums:
-    """The micro-tile that `store` wrote without gaps."""
-    lanes = shape.register.lanes
-    return [buffer.load(offset, lanes) for offset in range(0, shape.rows * shape.columns, lanes)]
+def load(shape: Shape, buffer: Pointer, stride: int | None = None) -> Sums:
+    """The micro-tile that `store` wrote with this stride."""
+    lanes, apart = shape.register.lanes, stride or shape.columns
+    starts = [row * apart + v * lanes for row in range(shape.rows) for v in range(shape.across)]
+    return [buffer.load(start, lanes) for start in starts]

@@ -12,18 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dlc.dialects import kernel
-from dlc.dialects.expr import Expr, Pointer, all_of, select_pointer
+from dlc.dialects.expr import Expr, Pointer, all_of
 from dlc.dialects.expr import minimum as smaller
 from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, panel_count
 from dlc.dialects.kernel.winograd import WINDOW, transforms
 from dlc.ir.dims import Size, ceil_divide, maximum, minimum, product
 from dlc.ir.passes import Context
-from dlc.ir.types import F32, POINTER, U64
+from dlc.ir.types import F32, POINTER
 from dlc.lowering.cpu.micro_kernel import (
     SUM_LENGTH,
     Sums,
@@ -34,10 +31,10 @@ from dlc.lowering.cpu.micro_kernel import (
     zeros,
 )
 from dlc.lowering.cpu.register_epilogue import Tile, in_registers, write_registers
+from dlc.lowering.cpu.tile_transforms import PictureTiles, both_sides
 from dlc.lowering.kernel_code.body import lanes_of
 from dlc.lowering.kernel_code.epilogue import epilogue_body, write_epilogue
 from dlc.lowering.kernel_code.lanes import Linear
-from dlc.lowering.kernel_code.linear_map import linear_map
 from dlc.lowering.kernel_code.words import either, for_each, unravel, when
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
@@ -61,14 +58,6 @@ class _Task:
     count: Expr
     left: Expr
     right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A row or column of a picture: the offset of its first element, and whether it is in the picture."""
-
-    offset: Expr
-    inside: Expr
 
 
 class _WinogradConv:
@@ -151,41 +140,19 @@ class _WinogradConv:
 
     def _transform_pictures(self, task: _Task) -> None:
         """Write Bᵀ x B of every tile x of a block; outside the picture x is 0."""
-        writer = self.writer
+        writer, matrix = self.writer, transforms(self.m).input
+        lows = [low for low, _ in self.op.padding]
         blank = writer.pointer(2)
+        tiles = PictureTiles(writer, 0, lows, blank, matrix, self.lanes, self.cpu.fma)
         with for_each(writer.emit, 0, task.count) as t:
+            target = self.tiles + t * self.channels
             picture, *corner = self._position(task.top + t)
-            source, target = writer.part(0, [picture]), self.tiles + t * self.channels
-            rows, columns = (self._lines(axis, at) for axis, at in enumerate(corner))
-            pixels = [[source + (row.offset + column.offset) for column in columns] for row in rows]
 
-            def at_border() -> None:
-                chosen = [
-                    [
-                        select_pointer(row.inside & column.inside, pixel, blank)
-                        for column, pixel in zip(columns, line, strict=True)
-                    ]
-                    for row, line in zip(rows, pixels, strict=True)
-                ]
-                self._transform_tile(chosen, target)
+            def write(channel: Expr, places: list[Expr], target: Pointer = target) -> None:
+                for number, place in enumerate(places):
+                    (target + self.tile_plane * number).store(channel, place)
 
-            ends = (rows[0], rows[-1], columns[0], columns[-1])
-            whole = all_of(line.inside for line in ends)
-            assert isinstance(whole, Expr)
-            either(whole, lambda: self._transform_tile(pixels, target), at_border)
-
-    def _lines(self, axis: int, first: Expr) -> list[_Line]:
-        """The rows or columns of the picture under a tile whose results begin at `first`."""
-        writer = self.writer
-        extent = writer.size(kernel.array_type(self.op.lhs).shape[1 + axis], "extent", axis)
-        low, _ = self.op.padding[axis]
-        start = first if low == 0 else first - writer.size(low, "low", axis)
-        positions = [start + k for k in range(self.n)]
-        # As an unsigned number, a negative position is larger than every extent.
-        return [
-            _Line(at * writer.stride(0, 1 + axis), at.cast(U64) < extent.cast(U64))
-            for at in positions
-        ]
+            tiles.transform(picture, corner, 0, self.channels, write)
 
     def _position(self, tile: Expr) -> list[Expr]:
         """The picture of a tile, and its first row and column in the result."""
@@ -193,34 +160,6 @@ class _WinogradConv:
         counts = [tile, self.writer.size(down, "down"), self.writer.size(along, "along")]
         picture, i, j = unravel(tile, counts)
         return [picture, i * self.m, j * self.m]
-
-    def _transform_tile(self, pixels: Sequence[Sequence[Pointer]], target: Pointer) -> None:
-        matrix, emit = transforms(self.m).input, self.writer.emit
-
-        def write(channel: Expr, lanes: int) -> None:
-            tile = [[pixel.load(channel, lanes) for pixel in row] for row in pixels]
-            places = self._both_sides(matrix, tile)
-            for number, place in enumerate(places):
-                (target + self.tile_plane * number).store(channel, place)
-
-        whole = self.channels // self.lanes * self.lanes
-        if whole:
-            with for_each(emit, 0, whole, self.lanes) as channel:
-                write(channel, self.lanes)
-        if whole < self.channels:
-            with for_each(emit, whole, self.channels) as channel:
-                write(channel, 1)
-
-    def _both_sides(
-        self, matrix: NDArray[np.float64], tile: Sequence[Sequence[Expr]]
-    ) -> list[Expr]:
-        """matrix · tile · matrixᵀ, row by row."""
-        columns = [self._times(matrix, column) for column in zip(*tile, strict=True)]
-        rows = zip(*columns, strict=True)
-        return [element for row in rows for element in self._times(matrix, row)]
-
-    def _times(self, matrix: NDArray[np.float64], vector: Sequence[Expr]) -> list[Expr]:
-        return linear_map(matrix, vector, fused=self.cpu.fma)
 
     # Products.
 
@@ -297,7 +236,7 @@ class _WinogradConv:
                 ]
                 for h in range(self.n)
             ]
-            then(v, self._both_sides(matrix, places))
+            then(v, both_sides(matrix, places, fused=self.cpu.fma))
 
     def _finish(self, pixels: _Pixels, column: Expr, sums: list[Expr]) -> None:
         """Apply the epilogue to all pixels of a tile in registers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, mem, simt
@@ -16,9 +15,9 @@ from dlc.lowering.kernel_code.alignment import align_registers, start_of
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.words import empty, unravel, when
 from dlc.lowering.kernel_code.writer import KernelWriter, Lowered
+from dlc.lowering.math import special_functions
 from dlc.target.gpu import ACCESS
 
-LOG2_E = math.log2(math.e)
 MOST_IN_32_BITS = (1 << 32) - 1
 
 
@@ -52,12 +51,19 @@ class GridWriter(KernelWriter):
         """
         if len(extents) < 2:
             return [number] if extents else []
-        program = mem.program_of(self.op)
-        _, most = interval(count, {} if program is None else program.bounds)
-        if most is None or most > MOST_IN_32_BITS:
+        if not self.fits(count, MOST_IN_32_BITS):
             return unravel(number, extents)
-        small, *sizes = [value.cast(U32) for value in (number, *extents)]
-        return [index.cast(INDEX) for index in unravel(small, sizes)]
+        return _unravel_small(number, extents)
+
+    def unravel_tile(self, extents: Sequence[Index]) -> list[Expr]:
+        """The index along each axis of the block's tile: no launch has more tiles than 32 bits count."""
+        return _unravel_small(self.tile, extents)
+
+    def fits(self, size: Size, most: int) -> bool:
+        """Whether a size is at most `most` in every call, as far as its bounds say."""
+        program = mem.program_of(self.op)
+        _, largest = interval(size, {} if program is None else program.bounds)
+        return largest is not None and largest <= most
 
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
@@ -122,6 +128,12 @@ class GridWriter(KernelWriter):
         return parts[0]
 
 
+def _unravel_small(number: Expr, extents: Sequence[Index]) -> list[Expr]:
+    """`unravel` in 32 bits."""
+    sizes = [size.cast(U32) if isinstance(size, Expr) else size for size in extents]
+    return [place.cast(INDEX) for place in unravel(number.cast(U32), sizes)]
+
+
 def shuffle_xor(value: Expr, distance: int) -> Expr:
     """The value of the thread of the warp whose number is this one's XORed with `distance`."""
     return value.apply(simt.ShuffleXor(value.value, distance))
@@ -135,8 +147,7 @@ def exponential(value: Expr, rounded_to: DType) -> Expr:
     """
     if rounded_to.bits > 16:
         return value.exp()
-    power = value * LOG2_E
-    return power.apply(simt.Exp2(power.value))
+    return special_functions.exponential(value)
 
 
 def load_several(source: Pointer, offset: Index, count: int) -> list[Expr]:

@@ -14,6 +14,9 @@ from dlc.dialects.kernel.attention import Attention, AttentionGradient, CachedAt
 from dlc.dialects.kernel.ordered import PrefixScan
 from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, Gemm
+from dlc.dialects.kernel.winograd import WINDOW
+from dlc.dialects.kernel.winograd_gradient import WinogradGradient
+from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.ir.core import Op
 from dlc.ir.dims import Size, floor_divide
 from dlc.ir.location import GRADIENT, Location, fuse, parts_of
@@ -60,6 +63,11 @@ def _kind(op: kernel.Kernel) -> str:
             return f"matmul {times([*batch, m, k, n])}"
         case Conv():
             return _conv(op)
+        case WinogradGradient(inputs=(picture, *_), channels=(channels, outputs)):
+            window, (_, *extents, _) = times((WINDOW, WINDOW)), kernel.array_type(picture).shape
+            return f"winograd conv kernel {window}, {channels}→{outputs}, {times(extents)}"
+        case WinogradKernel(channels=(channels, outputs)):
+            return f"winograd transform of kernel, {channels}→{outputs}"
         case Attention():
             return f"attention {_sizes(op)}"
         case AttentionGradient(by_keys=by_keys):

@@ -21,7 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlc.dialects import array, flow, func, mem, weight
-from dlc.dialects.comm import HOST, KNOWN, PLACED, Recv, Send, has_code, is_everywhere, is_gpu
+from dlc.dialects.comm import (
+    HOST,
+    KNOWN,
+    PLACED,
+    STAGED,
+    Recv,
+    Send,
+    has_code,
+    is_everywhere,
+    is_gpu,
+)
 from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.passes import Context, define_pass
@@ -103,6 +113,9 @@ def unplace(module: Op) -> None:
 
 
 def _place_function(function: func.Func, context: Context) -> None:
+    for op in function.walk():
+        # Where the program is divided into stages, that has been done before.
+        op.attributes.pop(STAGED, None)
     is_requested = any(PLACED in op.attributes for op in _ops(function))
     if not is_requested and not any(isinstance(op, Send) for op in _ops(function)):
         return

@@ -20,6 +20,7 @@ from dlc.runtime.arrays.dtypes import BY_SAFETENSORS, DTYPES, byte_count
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.system.counts import counted
+from dlc.runtime.system.stack import check_json_depth
 
 MAX_HEADER = 32 << 20
 MAX_ENTRIES = 100_000
@@ -97,8 +98,12 @@ def _json_object(header: bytes, path: str) -> dict[str, object]:
     if header[:1] != b"{":
         raise _damaged(path, "the header is not a JSON object")
     try:
+        check_json_depth(header)
         found: object = json.loads(
-            header, object_pairs_hook=_unique, parse_float=_refuse, parse_constant=_refuse
+            header.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_float=_refuse,
+            parse_constant=_refuse,
         )
     except RecursionError:
         raise _damaged(path, "the header is nested too deep") from None

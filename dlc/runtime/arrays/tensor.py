@@ -33,6 +33,7 @@ from dlc.runtime.arrays.dtypes import (
     dtype_of,
     numpy_bfloat16,
 )
+from dlc.runtime.arrays.masked import UNMASK, has_masked
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.system.device_names import CPU, device_named
@@ -301,6 +302,11 @@ def _stored(values: ArrayLike | Tensor, wanted: DType | None) -> tuple[Array, DT
 
 
 def _as_array(values: ArrayLike) -> Array:
+    if has_masked(values):
+        raise UsageError(
+            "the values are a masked array, and what is masked has no number",
+            help=f"put numbers there: x{UNMASK}",
+        )
     try:
         return np.asarray(values)
     except ValueError as error:

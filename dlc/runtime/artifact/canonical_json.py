@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from typing import Never, TypeAlias, cast
 
+from dlc.runtime.system.stack import check_json_depth
+
 Json: TypeAlias = "None | bool | int | str | list[Json] | dict[str, Json]"
 """What canonical JSON holds."""
 
@@ -39,6 +41,7 @@ def load(data: bytes) -> Json:
     if data.count(b",") > MAX_ENTRIES:
         raise BadJson(f"it has more than {MAX_ENTRIES} entries")
     try:
+        check_json_depth(data)
         text = data.decode("utf-8")
         value = cast(Json, json.loads(text, parse_float=_refuse, parse_constant=_refuse))
         # Spelling it again finds white space, key order, repeated keys and lone surrogates alike.

@@ -43,6 +43,7 @@ KINDS = (
     "certificate",
     "values",
     "kernels",
+    "roof",
     "constants",
     "weights",
     "prepared",

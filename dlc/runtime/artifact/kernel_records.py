@@ -5,6 +5,8 @@ the manifest, and the roof is that of the target that the code was made for.
 """
 
 # Without deferred annotations: the schema reads the classes as they are.
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlc.runtime.artifact import canonical_json, schema
@@ -43,6 +45,35 @@ class KernelRecords(NamedTuple):
 
     roof: Roof = Roof()
     kernels: tuple[KernelRecord, ...] = ()
+
+
+class GpuRoof(NamedTuple):
+    """The best rates of a GPU: operations, or bytes, in a nanosecond."""
+
+    operations: int = 0
+    """Of f32 without matrix instructions; 0 if not known."""
+    memory: int = 0
+    cache_bytes: int = 0
+    """What its second-level cache holds."""
+    cache: int = 0
+    """From and to there."""
+    matrices: Mapping[str, int] = MappingProxyType({})
+    """Operations of the kernels that have matrix instructions, by name."""
+
+
+def gpu_roof_section(target: str) -> str:
+    """The name of the section with the roof of a GPU."""
+    return f"roof/{target}"
+
+
+def read_gpu_roof(data: bytes) -> GpuRoof:
+    """Parse a section. Raises ValueError, which says what is malformed."""
+    return schema.decode(GpuRoof, canonical_json.load(data))
+
+
+def gpu_roof_bytes(roof: GpuRoof) -> bytes:
+    """What a section holds for this roof."""
+    return canonical_json.dump(schema.encode(roof))
 
 
 def kernels_section(target: str, entry: str) -> str:

@@ -319,8 +319,8 @@ STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
 OF_RANK = "_of_rank"
 """What the names of these end in where a rank of a mesh runs them, on its part of a batch."""
-DATA = "data"
-"""The axis of a mesh along which batches are divided."""
+DATA, STAGE = "data", "stage"
+"""The axes of a mesh along which batches are divided, and whose ranks are the stages of a pipeline."""
 NUMBER, TOTAL, SEED, RATE = "step", "total_steps", "seed", "$rate"
 """Inputs of a training step that are neither batch nor weight: its number, counted from 0, the number of
 all steps, the seed of its random numbers, and the part of the learning rates that a plateau has left."""
@@ -415,6 +415,39 @@ class MeshAxis(NamedTuple):
     ranks: int
 
 
+MICROBATCH = "%microbatch"
+"""The input of a part that is the number of the microbatch, an i64."""
+
+
+class StagePart(NamedTuple):
+    """An entry point that a stage of a pipeline runs: before the microbatches, for each, or after them."""
+
+    entry: str
+    stage: int
+    when: Literal["before", "each", "after"]
+
+
+class Staged(NamedTuple):
+    """A function that the stages of a pipeline run together, of which callers see `interface`.
+
+    `parts` are in an order in which they can run. Their inputs and outputs are values by name: those of
+    the function, and others, which go from part to part and from rank to rank. `results` are the names
+    of what the function returns and that overwrites nothing. Only the stage in `homes` has a weight or
+    a state. A microbatch takes a row of the value that `rows` names; what is `carried` goes from one to
+    the next. Microbatches that are `in_order` do not overlap on a stage.
+    """
+
+    interface: Entry
+    stages: int
+    parts: tuple[StagePart, ...]
+    results: tuple[str, ...]
+    homes: Mapping[str, int] = MappingProxyType({})
+    microbatches: int = 1
+    rows: Mapping[str, str] = MappingProxyType({})
+    carried: tuple[str, ...] = ()
+    in_order: bool = False
+
+
 class Manifest(NamedTuple):
     """The manifest; `model` is the name of the root file of the model text."""
 
@@ -429,6 +462,19 @@ class Manifest(NamedTuple):
     promise: Promise | None = None
     sections: tuple[Section, ...] = ()
     mesh: tuple[MeshAxis, ...] = ()
+    staged: tuple[Staged, ...] = ()
+
+    @property
+    def interfaces(self) -> tuple[Entry, ...]:
+        """The entry points, with functions of stages in place of their parts."""
+        parts = {part.entry for each in self.staged for part in each.parts}
+        own = [entry for entry in self.entries if entry.name not in parts]
+        return (*[each.interface for each in self.staged], *own)
+
+    @property
+    def homes(self) -> Mapping[str, int]:
+        """The stages of weights and states that one stage has alone."""
+        return {name: stage for each in self.staged for name, stage in each.homes.items()}
 
     @property
     def called(self) -> tuple[Entry, ...]:
@@ -437,7 +483,7 @@ class Manifest(NamedTuple):
         return tuple(
             [
                 entry
-                for entry in self.entries
+                for entry in self.interfaces
                 if not (entry.name.endswith(OF_RANK) and entry.name.removesuffix(OF_RANK) in names)
             ]
         )

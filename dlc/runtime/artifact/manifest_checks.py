@@ -38,6 +38,7 @@ from dlc.runtime.artifact.manifest import (
     Weight,
 )
 from dlc.runtime.artifact.refusal import ErrorContext
+from dlc.runtime.artifact.stage_checks import check_stages
 from dlc.runtime.system.counts import counted
 
 MAX_NAME = 255
@@ -68,13 +69,14 @@ def check_tables(
     _check_weights(manifest, sections, context)
 
     _check_names("entry points", (entry.name for entry in manifest.entries), refuse)
-    for entry in manifest.entries:
+    for entry in (*manifest.entries, *[each.interface for each in manifest.staged]):
         _check_entry(entry, refuse)
     _check_training(manifest, refuse)
     promise = manifest.promise
     if promise is not None and not (promise.memory >= 0 and 1 <= promise.threads <= MAX_THREADS):
         raise refuse("its promise has a number out of range")
     _check_mesh(manifest, refuse)
+    check_stages(manifest, refuse)
     _check_names("targets", (target.name for target in manifest.targets), refuse)
     for target in manifest.targets:
         _check_target(target, manifest.entries, sections, refuse)
@@ -129,7 +131,7 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     facts = manifest.training
     if facts is None:
         return
-    entries = {entry.name: entry for entry in manifest.entries}
+    entries = {entry.name: entry for entry in manifest.interfaces}
     divides = any(axis.name == DATA for axis in manifest.mesh)
     of_rank = {STEP + OF_RANK, EVALUATE + OF_RANK} if divides else set[str]()
     if entries.keys() != {STEP, EVALUATE, *of_rank}:

@@ -7,6 +7,7 @@ where every number fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from dlc.errors import CallError
 from dlc.runtime.arrays import dlpack
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, DType, bf16_bits, bf16_values, dtype_of
+from dlc.runtime.arrays.masked import UNMASK, has_masked
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.artifact.spelling import describe
@@ -82,6 +84,12 @@ def _stored(value: object, item: Input, dtype: DType, entry: str) -> Array:
     if isinstance(value, Tensor):
         return _exact(value.bits, DTYPES[value.dtype], item, dtype, entry, ".astype({name!r})")
     if isinstance(value, np.ndarray | np.generic):
+        if has_masked(cast(object, value)):
+            raise CallError(
+                f"{entry}: {item.name} is a masked array, and what is masked has no number",
+                code="D0805",
+                help=f"put numbers there: {item.name}{UNMASK}",
+            )
         array = np.asarray(cast("Array", value))
         return _exact(array, dtype_of(array), item, dtype, entry, _numpy_cast(dtype))
     if isinstance(value, bytes | bytearray) and item.dtype == "u8":
@@ -130,6 +138,7 @@ def _exact(
     return array.view(np.uint16) if dtype is BF16 else array
 
 
+@cache
 def _numpy_cast(dtype: DType) -> str:
     if dtype is BF16:
         return " as dlc.Tensor(..., 'bf16')"
@@ -152,6 +161,8 @@ def _adapted(value: object, item: Input, dtype: DType, entry: str) -> Array:
             "is a list whose rows differ in length or depth, or whose numbers are huge"
         ) from None
     if not kinds <= {bool, int, float}:
+        if any(has_masked(leaf) for leaf in _leaves(value)):
+            raise refuse("holds something that is masked, which has no number")
         if natural.dtype.kind not in "fiub" or kinds & {bool, int, float}:
             raise refuse("holds something that is no number, or numbers beside arrays")
         return _exact(natural, dtype_of(natural), item, dtype, entry, _numpy_cast(dtype))

@@ -19,6 +19,7 @@ dlc.errors.CallError: error[D0804]: f: B is 3 in x but 4 in y
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ class DimBinder:
         self, entry: Entry, texts: Callable[[], Mapping[str, str]] = dict[str, str]
     ) -> None:
         self.entry = entry
-        self._texts = texts
+        self._texts = cache(texts)
         self._inputs = [
             (item, [size_expressions.parse(size) for size in item.shape]) for item in entry.inputs
         ]

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError, visible
+from dlc.errors import CallError, Unsupported, visible
 from dlc.runtime.abi import Root, TraceWord
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.arrays.tensor import Tensor
@@ -25,12 +25,13 @@ from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
 from dlc.runtime.calling.frames import CallFrame, Words, working_bytes
+from dlc.runtime.calling.profiled_rows import Subject
 from dlc.runtime.calling.results import Out, Results
 from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization, Specializations
-from dlc.runtime.calling.started import Binding
+from dlc.runtime.calling.started import Binding, StreamFunction
 from dlc.runtime.calling.status import call_error
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
@@ -228,13 +229,10 @@ class EntryPoint:
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
-        *,
-        alone: bool = False,
     ) -> int:
         """The native call, in the external arena at `arena` unless that is 0.
 
-        With `records` these are filled with a trace, on the calling thread alone or not; returns how many
-        there were to write.
+        With `records` these are filled with a trace; returns how many there were to write.
         """
         count = 0
         frame = self._take_frame()
@@ -247,15 +245,17 @@ class EntryPoint:
                 roots[root] = address(array)
                 root += 1
             if records is not None:
-                status, count = frame.run_traced(specialization.sized, records, alone=alone)
-            else:
-                status = frame.run(specialization.sized, arena)
+                frame.trace_into(records)
+            status = frame.run(specialization.sized, arena)
             if status:
                 raise self.failure(frame.status_words())
+            count = 0 if records is None else frame.traced
         except MemoryError:
             message = f"{self.name}: the system does not have {specialization.sized.arena} bytes for a call"
             raise CallError(message, code="D0613") from None
         finally:
+            if records is not None:
+                frame.trace_into(None)
             self._give_back(frame)
         return count
 
@@ -321,16 +321,36 @@ class EntryPoint:
         specialization = self._bound([array.shape for array in inputs], given)
         outputs = self._results.allocate(specialization.outputs, inputs)
 
-        def traced(records: Words, alone: bool) -> int:
-            return self._enter(inputs, outputs, specialization, records=records, alone=alone)
-
         # The bits of bf16 alone would be u16 to a call.
         values = [
             Tensor.from_bits(array, item.dtype) if item.dtype == BF16.name else array
             for array, item in zip(inputs, self.inputs, strict=True)
         ]
+        frame = self._take_frame()
+        for root, array in enumerate((*inputs, *outputs), _INPUTS):
+            frame.roots[root] = address(array)
+
+        def run() -> None:
+            self._begin(specialization)
+            if frame.run(specialization.sized):
+                raise self.failure(frame.status_words())
+
+        measured = profiled.Measured(
+            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
+            run,
+            frame,
+            self._enough,
+        )
+        try:
+            return profiled.profile(self._subject(specialization), measured, rounds)
+        finally:
+            frame.trace_into(None)
+            self._give_back(frame)
+
+    def _subject(self, specialization: Specialization) -> Subject:
+        """What a profile of calls with these sizes is of."""
         program, runner = self._program, self._needed_runner()
-        subject = profiled.Subject(
+        return Subject(
             program.artifact,
             program.target,
             self.name,
@@ -340,13 +360,9 @@ class EntryPoint:
             program.predicted_nanoseconds(specialization.sized),
             runner.texts(),
         )
-        measured = profiled.Measured(
-            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
-            lambda: self._enter(inputs, outputs, specialization),
-            traced,
-            self._enough,
-        )
-        return profiled.profile(subject, measured, rounds)
+
+    def _begin(self, specialization: Specialization) -> None:
+        """What ranks that are called together agree about before each run of the compiled code."""
 
     def _enough(self, own: bool) -> bool:
         """Whether a profile has enough rounds; ranks that are called together have it together."""
@@ -385,6 +401,21 @@ class EntryPoint:
         """Request that all running calls end, with a CallError (D0809)."""
         for frame in list(self._running):
             frame.cancel()
+
+    def in_stream(self, stream: object) -> StreamFunction:
+        """It as a function whose calls are put into a stream of CUDA and not waited for, on a GPU.
+
+        `stream` is one of PyTorch, CuPy or cuda.core, or the driver's handle. Arguments and results lie on
+        the GPU; arrays for results may be given as `out=`. While the stream is captured, the calls become
+        a part of the graph. What a call has failed with is raised by the next one in the stream, or by
+        `wait()` of the function, which waits for the stream. Raises Unsupported (D0702) on a processor.
+        """
+        del stream
+        raise Unsupported(
+            f"{self.name}: a stream needs a model on a GPU, and this one is on the processor",
+            code="D0702",
+            help='compile it with target="cuda"',
+        )
 
     def bind(self, bound: Mapping[int, Tensor]) -> Binding | None:
         """It with arrays on a device bound to inputs, by index, as one handle.

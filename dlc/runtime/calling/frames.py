@@ -71,14 +71,16 @@ class CallFrame(Protocol):
         """
         ...
 
-    def run_traced(
-        self, sized: SizedProgram, records: Words, *, alone: bool = False
-    ) -> tuple[int, int]:
-        """The same with a trace: the status, and how many records there were to write.
+    def trace_into(self, records: Words | None, *, alone: bool = False) -> None:
+        """Let runs fill `records` with the work of threads on ops (`TraceWord`), as far as it has room.
 
-        `records` is filled with the work of threads on ops (`TraceWord`) as far as it has room. `alone`
-        leaves all work to the calling thread.
+        `alone` leaves all work to the calling thread. None ends both.
         """
+        ...
+
+    @property
+    def traced(self) -> int:
+        """How many records there were to write in the last run."""
         ...
 
     def status_words(self) -> list[int]:
@@ -122,6 +124,7 @@ class Frame:
         *(
             "_cancel",
             "_enter",
+            "_most_threads",
             "_native",
             "_program",
             "_sized",
@@ -143,7 +146,7 @@ class Frame:
         self._native = native
         self._program = program
         self._weights = weights
-        self._threads = thread_count
+        self._threads = self._most_threads = thread_count
         self._sized: SizedProgram | None = None
         self._work = aligned_bytes(0)
         self._cancel = ctypes.c_int32(0)
@@ -188,7 +191,7 @@ class Frame:
             return self._enter(self._words_at)
 
     def _resize(self, sized: SizedProgram) -> None:
-        needed = working_bytes(sized, self._threads)
+        needed = working_bytes(sized, self._most_threads)
         if needed > len(self._work):
             self._sized = None
             self._work = aligned_bytes(0)  # free the old block before allocating the new one
@@ -201,19 +204,14 @@ class Frame:
         self.roots[_SCRATCH] = base + scratch_at(sized)
         self.words[_SIZES] = sized.sizes_at
 
-    def run_traced(
-        self, sized: SizedProgram, records: Words, *, alone: bool = False
-    ) -> tuple[int, int]:
-        self.words[CallWord.TRACE] = address(records)
-        self.words[CallWord.TRACE_CAPACITY] = len(records)
-        threads = self._threads
-        self.words[_THREADS] = self._threads = 1 if alone else threads
-        try:
-            status = self.run(sized)
-        finally:
-            self.words[CallWord.TRACE] = self.words[CallWord.TRACE_CAPACITY] = 0
-            self.words[_THREADS] = self._threads = threads
-        return status, self.words[CallWord.TRACE_COUNT]
+    def trace_into(self, records: Words | None, *, alone: bool = False) -> None:
+        self.words[CallWord.TRACE] = 0 if records is None else address(records)
+        self.words[CallWord.TRACE_CAPACITY] = 0 if records is None else len(records)
+        self.words[_THREADS] = self._threads = 1 if alone else self._most_threads
+
+    @property
+    def traced(self) -> int:
+        return self.words[CallWord.TRACE_COUNT]
 
     def status_words(self) -> list[int]:
         return list(self.words)

@@ -7,40 +7,36 @@ costs is measured beside it, in processor time.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import index
-from typing import NamedTuple, SupportsIndex, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError
 from dlc.runtime.abi import TraceWord
-from dlc.runtime.artifact import size_expressions
-from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.kernel_records import (
-    KernelRecord,
-    KernelRecords,
-    kernels_section,
-    read_kernel_records,
-)
-from dlc.runtime.artifact.manifest import Op
+from dlc.runtime.calling.profiled_rows import Subject, rows_of
 from dlc.runtime.profiling.profile import Profile
-from dlc.runtime.profiling.rows import Interval, Row, floor_of
+from dlc.runtime.profiling.rows import Interval, Row
 from dlc.runtime.profiling.timeline import Timeline, timeline
 
 Result = TypeVar("Result")
 Words: TypeAlias = NDArray[np.int64]
 Times: TypeAlias = NDArray[np.float64]
 
-_SIZE = re.compile(r"\([^()]*\)|\w+(?:\*\w+)*")
-"""What may be a size in the description of a kernel: a sum in brackets, or a product."""
 LEAST_ROUNDS = 6
+QUARTER = 4
 ENOUGH_SECONDS = 1.5
 """Rounds go on for so long, if their number is not given."""
+ROUND_NS = 100_000
+"""Shorter runs of the compiled code are timed several in a row, since reading the clock takes as long."""
+MOST_RUNS = 64
+SHORT_NS = 1_000_000
+"""Most runs as short as this are not interrupted."""
 LEAST_SECONDS = 0.05
 """Shorter measurements could not compare the processor's counter of cycles with the clock."""
 MAX_RECORDS = 4_000_000
@@ -53,25 +49,20 @@ class Measured(NamedTuple):
     """An entry point that is ready to be called again and again with the same arguments."""
 
     call: Callable[[], object]
-    plain: Callable[[], object]
-    traced: Callable[[Words, bool], int]
-    """Fill records, on one thread only or not; gives how many there were to write."""
+    run: Callable[[], None]
+    """The compiled code alone, in this frame."""
+    frame: Tracing
     enough: Callable[[bool], bool] = bool
-    """Whether rounds end, of whether they may: ranks that are called together end them together."""
+    """Whether runs end, of whether they may: ranks that are called together end them together."""
 
 
-class Subject(NamedTuple):
-    """What the profile is of."""
+class Tracing(Protocol):
+    """The part of a frame that this needs; see `CallFrame`."""
 
-    artifact: Artifact
-    target: str
-    entry: str
-    threads: int
-    dims: Mapping[str, int]
-    ops: Sequence[Op]
-    predicted_ns: Mapping[int, int]
-    """By op id, for one run on one thread."""
-    texts: Mapping[str, str]
+    def trace_into(self, records: Words | None, *, alone: bool = False) -> None: ...
+
+    @property
+    def traced(self) -> int: ...
 
 
 class _Times(NamedTuple):
@@ -98,22 +89,19 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
 
     Raises CallError: D0801 where `rounds` is no whole number from 1, D0825 for too many kernels.
     """
-    least = None if rounds is None else _checked_rounds(subject.entry, rounds)
+    least = None if rounds is None else checked_rounds(subject.entry, rounds)
     measured.call()
     runs, capacity = _runs(subject, measured)
     done = _rounds(measured, np.zeros((capacity, TraceWord.COUNT), np.int64), least)
     cycles_per_ms = 1e6 * _cycles_per_nanosecond(done)
     lines = [timeline(each.records, len(subject.ops), subject.threads) for each in done]
-    rows = _rows(subject, runs, lines, cycles_per_ms)
+    wall, busy_ms, idle = _of_traced_runs(done, lines, cycles_per_ms)
+    rows = rows_of(subject, runs, wall, busy_ms)
     call, processor, plain, long, untraced, traced = (
         float(quiet(np.array(times))) / 1e6
         for times in zip(*[each.times for each in done], strict=True)
     )
-    idle = [
-        each.times.traced / 1e6 - line.covered / cycles_per_ms
-        for each, line in zip(done, lines, strict=True)
-    ]
-    between, rows = _without_trace(max(0.0, long - plain), float(quiet(np.array(idle))), rows)
+    between, rows = _without_trace(max(0.0, long - plain), idle, rows)
     kernels = sum(row.ms for row in rows.values())
     python = max(0.0, call - plain)
     spans = sum(line.span for line in lines)
@@ -139,6 +127,31 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     )
 
 
+def _of_traced_runs(
+    done: Sequence[_Round], lines: Sequence[Timeline], cycles_per_ms: float
+) -> tuple[Times, Times, float]:
+    """Milliseconds of each op, of the call and of all threads, and those while no thread is in a kernel.
+
+    Of short runs the quickest count, for all ops the same ones, so that the times add up; long ones are all
+    interrupted somewhere, and there the smallest quarter of each op's times counts.
+    """
+    traced = [each.times.traced for each in done]
+    idle = [
+        time / 1e6 - line.covered / cycles_per_ms for time, line in zip(traced, lines, strict=True)
+    ]
+    mean: Callable[[Times], Times] = quiet
+    if quiet(np.array(traced)) < SHORT_NS:
+        chosen = sorted(range(len(done)), key=traced.__getitem__)[: max(1, len(done) // QUARTER)]
+        lines, idle, mean = [lines[k] for k in chosen], [idle[k] for k in chosen], _mean
+    wall = mean(np.array([line.wall for line in lines])) / cycles_per_ms
+    busy = mean(np.array([line.busy for line in lines])) / cycles_per_ms
+    return wall, busy, float(mean(np.array(idle)))
+
+
+def _mean(times: Times) -> Times:
+    return np.mean(times, axis=0)
+
+
 def _without_trace(
     longer: float, between: float, rows: Mapping[int, Row]
 ) -> tuple[float, dict[int, Row]]:
@@ -157,7 +170,8 @@ def _without_trace(
     return max(0.0, between - longer), shorter
 
 
-def _checked_rounds(entry: str, rounds: object) -> int:
+def checked_rounds(entry: str, rounds: object) -> int:
+    """How many rounds are asked for. Raises CallError (D0801) for anything but a whole number from 1."""
     if isinstance(rounds, bool) or not isinstance(rounds, SupportsIndex) or index(rounds) < 1:
         raise CallError(
             f"{entry}: rounds is {rounds!r}, which is no whole number from 1",
@@ -173,18 +187,7 @@ def quiet(times: Times) -> Times:
     >>> quiet(np.array([5.0, 1.0, 90.0, 2.0, 3.0, 3.0, 4.0, 60.0])).item()
     1.5
     """
-    return np.mean(np.sort(times, axis=0)[: max(1, len(times) // 4)], axis=0)
-
-
-def records_of(artifact: Artifact, target: str, entry: str) -> KernelRecords:
-    """What the artifact says of the ops of an entry point; nothing in one of an older compiler."""
-    name = kernels_section(target, entry)
-    if name not in artifact.sections:
-        return KernelRecords()
-    try:
-        return read_kernel_records(bytes(artifact.section(name)))
-    except ValueError as error:
-        raise artifact.error_context.error("D0610", str(error), section=name) from None
+    return np.mean(np.sort(times, axis=0)[: max(1, len(times) // QUARTER)], axis=0)
 
 
 def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]:
@@ -192,7 +195,9 @@ def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]
     capacity = 1024
     while capacity <= MAX_RECORDS:
         records = np.zeros((capacity, TraceWord.COUNT), np.int64)
-        count = measured.traced(records, True)
+        measured.frame.trace_into(records, alone=True)
+        measured.run()
+        count = measured.frame.traced
         if measured.enough(count <= capacity):
             ops, counts = np.unique(records[:count, TraceWord.OP], return_counts=True)
             runs = dict(zip(ops.tolist(), counts.tolist(), strict=True))
@@ -206,23 +211,39 @@ def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]
 
 
 def _rounds(measured: Measured, records: Words, rounds: int | None) -> list[_Round]:
+    frame = measured.frame
+    frame.trace_into(None)
+    measured.run()
+    once, _, _, _ = timed_call(measured.run)
+    runs = 1
+    while runs < MOST_RUNS and not measured.enough(runs * once >= ROUND_NS):
+        runs *= 2
     done: list[_Round] = []
     begin = time.perf_counter()
-    measured.traced(records, False)  # touches the memory of the records
+    frame.trace_into(records)
+    measured.run()  # touches the memory of the records
     while True:
         spent = time.perf_counter() - begin
         enough = len(done) >= (LEAST_ROUNDS if rounds is None else rounds)
         long = spent > (ENOUGH_SECONDS if rounds is None else LEAST_SECONDS)
         if measured.enough(enough and long):
             return done
-        call, processor, _, _ = _timed(measured.call)
-        plain, plain_processor, _, _ = _timed(measured.plain)
-        traced, traced_processor, end, count = _timed(lambda: measured.traced(records, False))
-        times = _Times(call, processor, plain, traced, plain_processor, traced_processor)
-        done.append(_Round(times, records[: min(len(records), count)].copy(), end))
+        call, processor, _, _ = timed_call(measured.call)
+        frame.trace_into(None)
+        plain, plain_processor, _, _ = timed_call(partial(_repeated, measured.run, runs))
+        frame.trace_into(records)
+        traced, traced_processor, end, _ = timed_call(partial(_repeated, measured.run, runs))
+        of_runs = (each / runs for each in (plain, traced, plain_processor, traced_processor))
+        times = _Times(call, processor, *of_runs)
+        done.append(_Round(times, records[: min(len(records), frame.traced)].copy(), end))
 
 
-def _timed(action: Callable[[], Result]) -> tuple[int, int, int, Result]:
+def _repeated(action: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        action()
+
+
+def timed_call(action: Callable[[], Result]) -> tuple[int, int, int, Result]:
     """Nanoseconds of the clock, and of the calling thread's processor time; when it ended, and its result.
 
     Asking for the processor time takes as long as a small kernel, so the clock is read inside.
@@ -243,72 +264,6 @@ def _cycles_per_nanosecond(done: Sequence[_Round]) -> float:
         return 1.0
     clock, cycles = (np.array(column, np.float64) - column[0] for column in zip(*ends, strict=True))
     return float(clock @ cycles / (clock @ clock))
-
-
-def _rows(
-    subject: Subject, runs: Mapping[int, int], lines: Sequence[Timeline], cycles_per_ms: float
-) -> dict[int, Row]:
-    found = records_of(subject.artifact, subject.target, subject.entry)
-    records = found.kernels or (KernelRecord(),) * len(subject.ops)
-    wall = quiet(np.array([line.wall for line in lines])) / cycles_per_ms
-    busy = quiet(np.array([line.busy for line in lines])) / cycles_per_ms
-    rows: dict[int, Row] = {}
-    for op, count in sorted(runs.items()):
-        record, own = records[op], subject.ops[op]
-        place = record.places[0] if record.places else own.place
-        what = sized(record.what, subject.dims) or own.kernel or own.name
-        operations, moved = (
-            _amount(text, subject.dims) for text in (record.operations, record.bytes)
-        )
-        rows[op] = Row(
-            record._replace(what=what).title,
-            record.path,
-            what,
-            own.kernel,
-            place,
-            _line(place, subject.texts),
-            count,
-            float(wall[op]),
-            float(busy[op]),
-            count * operations,
-            count * moved,
-            count * subject.predicted_ns.get(op, 0) / 1e6,
-            floor_of(found.roof, operations, moved, count, subject.threads),
-        )
-    return rows
-
-
-def sized(what: str, dims: Mapping[str, int]) -> str:
-    """What a kernel computes, with numbers for the named sizes.
-
-    >>> sized("matmul B*T×512×(K + 1) + silu", {"B": 2, "T": 3, "K": 7})
-    'matmul 6×512×8 + silu'
-    """
-
-    def value(found: re.Match[str]) -> str:
-        try:
-            return str(size_expressions.evaluate(found[0], dims, ()))
-        except size_expressions.BadExpression:
-            return found[0]
-
-    return _SIZE.sub(value, what)
-
-
-def _amount(text: str, dims: Mapping[str, int]) -> int:
-    """A size at these dims; 0 where it depends on one that only the call measures."""
-    try:
-        return max(0, size_expressions.evaluate(text, dims, ()))
-    except size_expressions.BadExpression:
-        return 0
-
-
-def _line(place: str, texts: Mapping[str, str]) -> str:
-    """The line of the text that a place is in."""
-    if place.count(":") < 2:
-        return ""
-    file, number, _ = place.rsplit(":", 2)
-    lines = texts.get(file, "").splitlines()
-    return lines[int(number) - 1].strip() if number.isdigit() and int(number) <= len(lines) else ""
 
 
 def _intervals(records: Words, cycles_per_ms: float) -> tuple[Interval, ...]:

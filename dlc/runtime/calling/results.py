@@ -84,7 +84,7 @@ class Results:
         self._kept = [k for k in range(len(entry.inputs)) if k not in self._changed]
         self._disjoint = _DisjointIntervals([], [], [], [])
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
-        self._pack = _packer(entry.name, self._names)
+        self._pack = packer(entry.name, self._names)
         shows_all = len(self.visible) == len(entry.outputs) and not any(self._views)
         self._pack_all = self._pack if shows_all else None
         """What packs the arrays of all outputs as they are, if all are returned so."""
@@ -282,7 +282,7 @@ def is_field(name: str) -> bool:
     return plain and name.isidentifier() and not iskeyword(name) and name[0] != "_"
 
 
-def _packer(entry: str, names: Sequence[str]) -> Callable[[Sequence[object]], object] | None:
+def packer(entry: str, names: Sequence[str]) -> Callable[[Sequence[object]], object] | None:
     """The function that packs the outputs into a return value; None for a single output without a name."""
     if list(names) == [""]:
         return None

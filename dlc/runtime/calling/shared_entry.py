@@ -73,11 +73,12 @@ class RankEntryPoint(EntryPoint):
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
-        *,
-        alone: bool = False,
     ) -> int:
+        self._begin(specialization)
+        return super()._enter(inputs, outputs, specialization, arena, records)
+
+    def _begin(self, specialization: Specialization) -> None:
         self._entering.begin(self._call_text(specialization))
-        return super()._enter(inputs, outputs, specialization, arena, records, alone=alone)
 
     def _call_text(self, specialization: Specialization) -> str:
         """What tells this call from another one, the same on all ranks."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError
+from dlc.errors import CallError, Diagnostic
 from dlc.runtime.arrays.dtypes import DTYPES, byte_count
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.manifest import Entry, Input, Output
@@ -23,7 +23,8 @@ Array = NDArray[np.generic]
 Placed = TypeVar("Placed", bound="Array | DeviceArray")
 
 MAX_KEPT = 64
-"""The most specializations cached for each entry point; the least recently used is evicted."""
+"""The most specializations cached for each entry point, the least recently used is evicted; and the most
+refusals."""
 
 
 class Specialization(NamedTuple):
@@ -36,6 +37,13 @@ class Specialization(NamedTuple):
     """The sum over the inputs."""
     result_bytes: int
     """The sum over the outputs that are new arrays: not those that update one of the caller's."""
+
+
+class Refusal(NamedTuple):
+    """What a call of impossible sizes is told."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, str]
 
 
 class Specializations:
@@ -54,6 +62,8 @@ class Specializations:
         self._kept: OrderedDict[tuple[object, ...], Specialization] = OrderedDict()
         self._latest: tuple[tuple[Shape, ...], Specialization] | None = None
         """What `known` found last, by its shapes."""
+        self._refused: OrderedDict[tuple[object, ...], Refusal] = OrderedDict()
+        """Why calls of some sizes are not possible: a caller that goes on is told at once."""
         self._measured = {dim.name: dim.measured for dim in entry.dims if dim.measured is not None}
 
     @property
@@ -81,11 +91,27 @@ class Specializations:
         that is wrong at them.
         """
         key = (*shapes, *(given[name] for name in sorted(given)))
-        specialization = self._kept.pop(key, None) or self.at_dims(self._binder.bind(shapes, given))
+        specialization = self._kept.pop(key, None) or self.at_dims(self._bound(key, shapes, given))
         self._kept[key] = specialization
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
         return specialization
+
+    def _bound(
+        self, key: tuple[object, ...], shapes: Sequence[Shape], given: Mapping[str, int]
+    ) -> dict[str, int]:
+        """The dims of a call. Raises CallError, of the same sizes without looking for the reason again."""
+        refusal = self._refused.get(key)
+        if refusal is not None:
+            raise CallError(refusal.diagnostics, sources=refusal.sources)
+        try:
+            return self._binder.bind(shapes, given)
+        except CallError as error:
+            # Not the error itself, whose traceback holds the caller's arrays.
+            self._refused[key] = Refusal(error.diagnostics, error.sources)
+            if len(self._refused) > MAX_KEPT:
+                self._refused.popitem(last=False)
+            raise
 
     def at_bounds(self) -> list[Specialization]:
         """The specializations at all lower, and at all upper bounds, if calls can have these sizes.
@@ -113,6 +139,7 @@ class Specializations:
     def forget(self) -> None:
         """Drop the cached specializations."""
         self._kept.clear()
+        self._refused.clear()
         self._latest = None
 
     def at_dims(self, dims: Mapping[str, int]) -> Specialization:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dlc.errors import ModelError
+from dlc.runtime.arrays.masked import UNMASK, has_masked
 from dlc.runtime.data.order import epoch_purpose, order
 
 Array: TypeAlias = NDArray[np.generic]
@@ -246,6 +247,12 @@ def _arrays(example: Example, number: int) -> dict[str, Array]:
             f"example {number} is a {type(example).__name__}",
             'an example is a mapping from names to arrays: {"ids": ids}',
         )
+    for name, value in example.items():
+        if has_masked(value):
+            raise _refused(
+                f"{name} of example {number} is a masked array, and what is masked has no number",
+                f"put numbers there: {name}{UNMASK}",
+            )
     return {name: np.asarray(value) for name, value in example.items()}
 
 

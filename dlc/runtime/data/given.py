@@ -10,6 +10,7 @@ import numpy as np
 from dlc.errors import CallError, ModelError
 from dlc.runtime.arrays import dlpack
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, DType, dtype_of
+from dlc.runtime.arrays.masked import UNMASK, has_masked
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.calling.arguments import as_array
@@ -45,6 +46,13 @@ def stored(value: object, item: Input, name: str) -> tuple[Array, DType]:
         return value.bits, DTYPES[value.dtype]
     if not isinstance(value, np.ndarray | np.generic) and hasattr(value, "__dlpack__"):
         return dlpack.imported(cast("dlpack.Exporter", value))
+    if has_masked(value):
+        raise refusal(
+            name,
+            "D0542",
+            f"{item.name} is a masked array, and what is masked has no number",
+            f"put numbers there: {item.name}{UNMASK}",
+        )
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(cast("Array", value))
         dtype = dtype_of(array)

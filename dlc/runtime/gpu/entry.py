@@ -8,6 +8,7 @@ an array of PyTorch, CuPy or JAX) it is used where it is, and what the call give
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -33,11 +34,16 @@ from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.calling.started import Binding
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.gpu import profiled
 from dlc.runtime.gpu.bound import BoundCall, Called
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import KernelFailed
 from dlc.runtime.gpu.frame import CallTimes, GpuFrame
+from dlc.runtime.gpu.in_stream import StreamCalls, stream_handle
+from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.located import LaunchingEntryPoint
+from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import address
 
 Array = NDArray[np.generic]
@@ -104,6 +110,49 @@ class GpuEntryPoint(LaunchingEntryPoint):
         _, _, times = self._called(known, args, named, out, launches=launches)
         return times
 
+    def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
+        """Where the time of calls goes, kernels by the GPU's clock; see `EntryPoint.profile`.
+
+        Arguments are used where they are: what is copied between host and device shows as that.
+        """
+        given, sizes = self._reader.sorted(args, named)
+        out = None if any(is_on_gpu(value) for value in given) else _HERE
+        frame = self._frame()
+        try:
+            read, specialization, _ = self._read(args, named, frame)
+            inputs = [
+                self._copy(array, frame) if k in self._updated else array
+                for k, array in enumerate(read)
+            ]
+            outputs = self._outputs(inputs, specialization, out, frame)
+        finally:
+            self._give_back(frame)
+        values = [
+            Tensor.on_device(array, item.dtype)
+            if isinstance(array, DeviceArray)
+            else Tensor.from_bits(array, item.dtype)
+            for array, item in zip(inputs, self.inputs, strict=True)
+        ]
+        measured = profiled.Measured(
+            partial(self._call, values, sizes),
+            lambda: self._timed(inputs, outputs, specialization),
+            lambda: self._profiled(inputs, outputs, specialization),
+        )
+        return profiled.profile(self._subject(specialization), measured, rounds)
+
+    def _call(self, values: Sequence[object], sizes: Mapping[str, int]) -> object:
+        return self(*values, **sizes)  # pyright: ignore[reportArgumentType] - only sizes are left
+
+    def _copy(self, array: Placed, frame: GpuFrame) -> Placed:
+        """The same elements in memory of their own, where they are."""
+        if not isinstance(array, DeviceArray):
+            return array.copy()
+        copy = DeviceArray.new(array.driver, array.shape, array.dtype)
+        with array.driver as driver:
+            driver.copy(copy.address, array.address, array.nbytes, frame.stream)
+            driver.synchronize(frame.stream)
+        return copy
+
     def _called(
         self,
         known: _Known | None,
@@ -164,6 +213,47 @@ class GpuEntryPoint(LaunchingEntryPoint):
 
     def number(self, output: int, array: Array) -> float:
         return float(np.asarray(self._results.shown(output, array)))
+
+    # Streams of the caller ------------------------------------------------------------------------
+
+    def in_stream(self, stream: object) -> StreamCalls:
+        return StreamCalls(self, self._gpu_driver(), stream_handle(stream))
+
+    def start_in(
+        self, frame: GpuFrame, args: Sequence[object], named: Mapping[str, object], out: object
+    ) -> tuple[object, object]:
+        known = None if named else self._known(args)
+        inputs, specialization, _ = known or self._read(args, named, frame)
+        if any(dim.measured is not None for dim in self._entry.dims):
+            raise self._refuse("a size that a call measures has to be waited for", "D0818")
+        inputs = self._own(self._there([item.name for item in self.inputs], inputs))
+        outputs = self._outputs(inputs, specialization, out, frame)
+        names = [output.name or "the output" for output in self._entry.outputs]
+        arrays = self._there([item.name for item in self.inputs] + names, [*inputs, *outputs])
+        for array in arrays:
+            if isinstance(array.owner, DeviceBytes):
+                array.owner.is_lent = (
+                    True  # the call may be under way when nobody holds it any more
+                )
+        try:
+            words = frame.start(specialization.sized, tuple([array.address for array in arrays]))
+        except KernelFailed as failed:
+            raise self.at_line(failed) from failed
+        if words is not None:
+            raise self.failure(words)
+        shown = [self._shown(k, array) for k, array in enumerate(outputs)]
+        return self._results.packed([shown[k] for k in self._results.visible]), arrays
+
+    def _there(self, names: Sequence[str], arrays: Sequence[Placed]) -> list[DeviceArray]:
+        """Arrays that all lie on the device. Raises CallError (D0805) for one of the host."""
+        found: list[DeviceArray] = []
+        for name, array in zip(names, arrays, strict=True):
+            if not isinstance(array, DeviceArray):
+                raise self._refuse(
+                    f"{name} lies on the host, and a call in a stream works on the GPU", "D0805"
+                )
+            found.append(array)
+        return found
 
     # Arguments ------------------------------------------------------------------------------------
 
@@ -348,26 +438,59 @@ class GpuEntryPoint(LaunchingEntryPoint):
         launches: int = 0,
     ) -> CallTimes:
         """The call itself. Raises CallError with the line of the model that failed."""
-        devices: list[int] = []
-        hosts: list[int] = []
-        for array in (*inputs, *outputs):
-            there = isinstance(array, DeviceArray)
-            devices.append(array.address if there else 0)
-            hosts.append(0 if there else address(array))
+        devices, hosts = _places(inputs, outputs)
         times, sized = _NO_TIMES, specialization.sized
         try:
             if launches:
-                status, times = frame.run_timed(sized, tuple(devices), hosts, launches)
+                status, times = frame.run_timed(sized, devices, hosts, launches)
             else:
-                status = frame.run_placed(sized, tuple(devices), hosts)
+                status = frame.run_placed(sized, devices, hosts)
         except KernelFailed as failed:
             raise self.at_line(failed) from failed
         if status:
             raise self.failure(frame.status_words())
         return times
 
+    def _timed(
+        self, inputs: Sequence[Placed], outputs: Sequence[Placed], specialization: Specialization
+    ) -> CallTimes:
+        """The call, with the times of its parts."""
+        frame = self._frame()
+        try:
+            return self._launch(frame, inputs, outputs, specialization, launches=1)
+        finally:
+            self._give_back(frame)
+
+    def _profiled(
+        self, inputs: Sequence[Placed], outputs: Sequence[Placed], specialization: Specialization
+    ) -> KernelTimer:
+        """The call, with the times of its kernels."""
+        frame = self._frame()
+        try:
+            with self._located():
+                devices, hosts = _places(inputs, outputs)
+                status, timer = frame.run_profiled(specialization.sized, devices, hosts)
+            if status:
+                raise self.failure(frame.status_words())
+        finally:
+            self._give_back(frame)
+        return timer
+
     def _refuse(self, message: str, code: str) -> CallError:
         return CallError(f"{self.name}: {message}", code=code)
+
+
+def _places(
+    inputs: Sequence[Placed], outputs: Sequence[Placed]
+) -> tuple[tuple[int, ...], Sequence[int]]:
+    """The addresses of arrays on the device, and of those of the host; 0 for the others."""
+    devices: list[int] = []
+    hosts: list[int] = []
+    for array in (*inputs, *outputs):
+        there = isinstance(array, DeviceArray)
+        devices.append(array.address if there else 0)
+        hosts.append(0 if there else address(array))
+    return tuple(devices), hosts
 
 
 def is_on_gpu(value: object) -> bool:

@@ -14,7 +14,6 @@ from dlc.runtime.calling.frames import Words
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.calling.status import located_error
 from dlc.runtime.gpu.errors import KernelFailed
-from dlc.runtime.profiling.profile import Profile
 
 Array = NDArray[np.generic]
 
@@ -29,21 +28,9 @@ class LaunchingEntryPoint(EntryPoint):
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
-        *,
-        alone: bool = False,
     ) -> int:
         with self._located():
-            return super()._enter(inputs, outputs, specialization, arena, records, alone=alone)
-
-    def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
-        """Kernels on a GPU have no times of their own. Raises CallError (D0826)."""
-        del args, rounds, named
-        raise CallError(
-            f"{self.name}: kernels on {self.artifact.manifest.targets[0].name} have no times of their own",
-            code="D0826",
-            help='profile it on the processor, target="cpu"; `dlc bench` times transfers and '
-            "computing on the GPU",
-        )
+            return super()._enter(inputs, outputs, specialization, arena, records)
 
     @contextmanager
     def _located(self) -> Generator[None]:

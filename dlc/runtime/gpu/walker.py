@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from enum import IntEnum
 from functools import partial
 
+from dlc.errors import CallError
 from dlc.runtime.abi import Opcode, Status, StepWord
 from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.pinned import PinnedBytes
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import outcome_words, with_wait_hint
 from dlc.runtime.gpu.graphs import Graph
+from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.launching import (
     MAX_SEGMENTS,
     CachedSegment,
@@ -26,7 +28,7 @@ from dlc.runtime.gpu.launching import (
 )
 from dlc.runtime.gpu.ready import ReadyCall
 from dlc.runtime.gpu.steps import IMMEDIATE, EndWord, StepTable
-from dlc.runtime.gpu.walk import Walk
+from dlc.runtime.gpu.walk import Launch, Walk
 
 
 class _Word(IntEnum):
@@ -43,6 +45,7 @@ class Walker:
 
     def __init__(self, gpu: Gpu, steps: StepTable, stream: int) -> None:
         self._driver = gpu.driver
+        self._kernels = gpu.kernels
         self._steps = steps
         self._stream = stream
         self._cancelled = False
@@ -55,6 +58,8 @@ class Walker:
         self._launcher = Launcher(gpu.driver, gpu.kernels, stream, self._words + 8 * _Word.STOP)
         self._may_have_ended = False
         """Whether loops that can end the call were launched since the host last checked."""
+        self.timer: KernelTimer | None = None
+        """What launches in the place of the launcher, for times of each kernel."""
 
     def walk(self, sized: SizedProgram, roots: Sequence[int]) -> list[int] | None:
         """Launch the program at these sizes; `roots` are the addresses of its roots on the device.
@@ -63,7 +68,8 @@ class Walker:
         """
         cache = self._cache.of(sized)
         whole = cache.whole
-        if whole is not None and not self._cancelled and self._again(cache, whole, roots):
+        may_repeat = whole is not None and not self._cancelled and self.timer is None
+        if whole is not None and may_repeat and self._again(cache, whole, roots):
             return None
         self._may_have_ended = False
         walk = Walk(self._steps, cache.sizes, partial(self._read, roots))
@@ -71,6 +77,14 @@ class Walker:
             return self._walk(cache, walk, roots)
         except _Ended:
             return None
+
+    def launch_each(self, sized: SizedProgram, roots: Sequence[int]) -> list[int] | None:
+        """Launch the program in a stream that is captured, as `walk` does the first time: by kernels.
+
+        Raises CallError (D0818) where the host waits for what a kernel computes.
+        """
+        cache = self._cache.of(sized)
+        return self._walk(cache, Walk(self._steps, cache.sizes, _refuse_reading), roots)
 
     @property
     def is_cancelled(self) -> bool:
@@ -100,7 +114,7 @@ class Walker:
             pc = cached.segment.end
             step = self._steps.steps[pc]
             if step[StepWord.OPCODE] == Opcode.END:
-                if begin == 0:
+                if begin == 0 and self.timer is None:
                     cache.whole = cached
                     cache.segments.clear()
                 return None
@@ -108,8 +122,12 @@ class Walker:
             if limit is not None:
                 return outcome_words(Status.LIMIT, step[StepWord.C], 0, limit)
             if step[StepWord.OPCODE] == Opcode.CALL:
-                for launch in walk.launch(pc):
-                    self._launcher.one(launch, roots)
+                launches = walk.launch(pc)
+                if self.timer is not None:
+                    self.timer.launch(launches, roots)
+                else:
+                    for launch in launches:
+                        self._launcher.one(launch, roots)
                 pc += 1
             else:
                 pc = walk.control(pc)
@@ -118,6 +136,11 @@ class Walker:
         self, cache: SizeSegments, walk: Walk, pc: int, roots: Sequence[int]
     ) -> CachedSegment:
         """Launch the segment from step `pc`."""
+        if self.timer is not None:
+            timed = CachedSegment(walk.segment(pc))
+            launches = [item for item in timed.segment.items if isinstance(item, Launch)]
+            self.timer.launch(launches, roots)
+            return timed
         key = self._steps.key(pc, walk.counters, walk.trips)
         cached = cache.segments.get(key)
         if cached is not None:
@@ -174,6 +197,10 @@ class Walker:
     def _word(self, word: _Word) -> int:
         return ctypes.c_int64.from_address(self._words + 8 * word).value
 
+    def new_timer(self) -> KernelTimer:
+        """A timer for the kernels of this program, in its stream."""
+        return KernelTimer(self._driver, self._kernels, self._stream)
+
     def wait(self) -> None:
         """Wait until all that was launched is done."""
         with with_wait_hint():
@@ -192,6 +219,15 @@ class Walker:
     def forget(self) -> None:
         """Drop all segments."""
         self._cache.forget()
+
+
+def _refuse_reading(root: int, offset: int, count: int) -> int:
+    del root, offset, count
+    raise CallError(
+        "the stream is captured, and the call waits for a number that a kernel computes",
+        code="D0818",
+        help="call it outside of the capture",
+    )
 
 
 class _Ended(Exception):

@@ -306,12 +306,13 @@ class HeteroFrame:
         self._copies.fetch(address(reports), AddressRange(faults, faults + reports.nbytes))
         return first_failure(reports, self._steps.ops, host_outcome)
 
-    def run_traced(
-        self, sized: SizedProgram, records: Words, *, alone: bool = False
-    ) -> tuple[int, int]:
-        """`run`, with an empty trace: heterogeneous calls are not traced."""
-        del records, alone
-        return self.run(sized), 0
+    def trace_into(self, records: Words | None, *, alone: bool = False) -> None:
+        """Nothing: heterogeneous calls are not traced."""
+
+    @property
+    def traced(self) -> int:
+        """No records were to be written."""
+        return 0
 
     def status_words(self) -> list[int]:
         """The words that say how the last call ended, as `CallWord` names them."""

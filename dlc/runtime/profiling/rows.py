@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from dlc.runtime.artifact.kernel_records import Roof
+from dlc.runtime.artifact.kernel_records import GpuRoof, Roof
 
 By: TypeAlias = Literal["kernel", "layer", "line"]
 """What the rows of a table are."""
@@ -110,6 +110,13 @@ class Measurements:
         default_factory=dict[str, tuple[str, ...]], repr=False
     )
     """What the compiler decided, by `file:line` of the user's text."""
+    transfers_ms: float = 0.0
+    """On a GPU: copies of arguments and results between host and device."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the kernels ran on a GPU."""
+        return self.device.startswith("cuda")
 
     @property
     def kernels_ms(self) -> float:
@@ -166,6 +173,23 @@ def floor_of(roof: Roof, operations: int, bytes: int, runs: int, threads: int) -
     traffic = bytes * roof.levels[level][1] / 1e9 / (threads if level < min(SHARED, last) else 1)
     name = LEVELS[-1] if level == last else LEVELS[level]
     return Floor(max(arithmetic, traffic) * runs, "arithmetic" if arithmetic >= traffic else name)
+
+
+def gpu_floor_of(roof: GpuRoof, kernel: str, operations: int, bytes: int, runs: int) -> Floor:
+    """The least time of `runs` runs of a kernel on a GPU, at the rate of matrix instructions if it has any.
+
+    Bytes come from the second-level cache if that holds all of them.
+
+    >>> gpu_floor_of(GpuRoof(20_000, 2_000, 1000, 8_000, {"mul": 300_000}), "mul", 600_000_000, 4000, 2)
+    Floor(ms=0.004, bound='arithmetic')
+    """
+    if not roof.operations or not roof.memory or not roof.cache:
+        return Floor(0.0, "")
+    arithmetic = operations / roof.matrices.get(kernel, roof.operations) / 1e6
+    in_cache = bytes <= roof.cache_bytes
+    traffic = bytes / (roof.cache if in_cache else roof.memory) / 1e6
+    bound = "arithmetic" if arithmetic >= traffic else LEVELS[1] if in_cache else LEVELS[-1]
+    return Floor(max(arithmetic, traffic) * runs, bound)
 
 
 def _time(row: Row) -> tuple[float, str]:

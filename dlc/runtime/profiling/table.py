@@ -23,7 +23,10 @@ def as_text(profile: Measurements, rows: Sequence[Row], by: str, most: int) -> s
     rest = rows[len(shown) :]
     if rest:
         lines.append(_line(profile, sum(row.ms for row in rest), f"{len(rest)} more"))
-    lines.append(_line(profile, profile.between_ms, "between kernels: waves begin and end"))
+    what = "their launches" if profile.on_gpu else "waves begin and end"
+    lines.append(_line(profile, profile.between_ms, f"between kernels: {what}"))
+    if profile.on_gpu:
+        lines.append(_line(profile, profile.transfers_ms, "copies between host and GPU"))
     lines.append(_line(profile, profile.python_ms, "around them: arguments and results"))
     if profile.interrupted_ms > NOTABLE * profile.call_ms:
         lines.append(_line(profile, profile.interrupted_ms, "interrupted by other work"))
@@ -33,15 +36,16 @@ def as_text(profile: Measurements, rows: Sequence[Row], by: str, most: int) -> s
 def heading(profile: Measurements) -> str:
     """What was timed."""
     at = "".join(f", {name} = {value}" for name, value in profile.dims.items())
+    threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
     return (
         f"{profile.model}: {profile.entry} takes {number(profile.call_ms)} ms on "
-        f"{profile.threads} thread{'s' if profile.threads > 1 else ''}{at}"
+        f"{profile.device if profile.on_gpu else threads}{at}"
     )
 
 
 def footer(profile: Measurements) -> Iterator[str]:
     """How well the machine is used, and how the figures came about."""
-    if profile.threads > 1:
+    if profile.threads > 1 and not profile.on_gpu:
         busy = ", ".join(f"{share:.0%}" for share in profile.busy)
         yield f"threads in kernels: {busy} of the time; the rest waits for the others"
     floors = sum(row.floor.ms for row in profile.rows)
@@ -51,7 +55,8 @@ def footer(profile: Measurements) -> Iterator[str]:
             f"({floors / profile.kernels_ms:.0%})"
         )
     lengthened = max(0.0, profile.overhead)
-    yield f"{profile.rounds} rounds; the trace lengthened a call by {lengthened:.1%}, left out above"
+    what = "timing kernels" if profile.on_gpu else "the trace"
+    yield f"{profile.rounds} rounds; {what} lengthened a call by {lengthened:.1%}, left out above"
 
 
 def number(value: float) -> str:

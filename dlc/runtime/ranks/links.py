@@ -24,6 +24,26 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
+class Channel(Protocol):
+    """Sends arrays from rank to rank, each with a tag that the receiver asks for."""
+
+    def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
+        """Begin to send a contiguous array, which stays as it is until `settle`."""
+        ...
+
+    def receive(self, source: int, tag: int, array: NDArray[Any]) -> None:
+        """Wait for an array of this size, and write it to this one, which is contiguous."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until everything is sent."""
+        ...
+
+    def allgather(self, sendobj: object) -> list[Any]:
+        """What all ranks hand over, by rank."""
+        ...
+
+
 class Links(Protocol):
     """What the table of imports of a rank's code is filled with."""
 
@@ -39,6 +59,10 @@ class Links(Protocol):
 
     def word(self, symbol: str) -> int:
         """The address of a function, a handle, or a coordinate."""
+        ...
+
+    def channel(self) -> Channel:
+        """What brings arrays from one of all ranks to another, and compares what they have."""
         ...
 
 
@@ -98,6 +122,7 @@ class MpiLinks:
         from mpi4py import MPI
 
         self._mpi = MPI
+        self._comm = comm
         # Its dependencies are searched too: the library that mpi4py itself calls.
         self._library = ctypes.CDLL(MPI.__file__)
         self.rank = comm.Get_rank()
@@ -129,6 +154,12 @@ class MpiLinks:
             handle = self._handle(getattr(self._mpi, symbol.removeprefix("MPI_")))
         return handle & (2**64 - 1)
 
+    def channel(self) -> Channel:
+        """What sends arrays over a communicator of its own, apart from what others send."""
+        own = self._comm.Dup()
+        own.Set_errhandler(self._mpi.ERRORS_ARE_FATAL)
+        return MpiChannel(own)
+
     def _handle(self, what: object) -> int:
         """The handle of an object of mpi4py."""
         return self._mpi._handleof(what)  # pyright: ignore[reportPrivateUsage]
@@ -137,6 +168,59 @@ class MpiLinks:
         """Where a status may be written that nobody reads."""
         self._status = ctypes.create_string_buffer(256)
         return ctypes.addressof(self._status)
+
+
+class MpiChannel:
+    """Arrays by MPI's Isend and Recv."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self._comm = comm
+        self._requests: list[MPI.Request] = []
+
+    def allgather(self, sendobj: object) -> list[Any]:
+        """What all ranks hand over."""
+        return self._comm.allgather(sendobj)
+
+    def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
+        """Begin to send an array."""
+        self._requests.append(self._comm.Isend(_bytes(array), target, tag))
+
+    def receive(self, source: int, tag: int, array: NDArray[Any]) -> None:
+        """Wait for an array."""
+        self._comm.Recv(_bytes(array), source, tag)
+
+    def settle(self) -> None:
+        """Wait until everything is sent."""
+        for request in self._requests:
+            request.Wait()
+        self._requests.clear()
+
+
+class SimulatedChannel:
+    """The same between threads."""
+
+    def __init__(self, ranks: SimulatedRanks) -> None:
+        self._ranks = ranks
+
+    def allgather(self, sendobj: object) -> list[Any]:
+        """What all ranks hand over."""
+        return self._ranks.allgather(sendobj)
+
+    def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
+        """Send an array."""
+        self._ranks.send(target, tag, _bytes(array))
+
+    def receive(self, source: int, tag: int, array: NDArray[Any]) -> None:
+        """Wait for an array."""
+        _bytes(array)[...] = self._ranks.receive(source, tag)
+
+    def settle(self) -> None:
+        """Everything is sent at once."""
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of a contiguous array, also of a number."""
+    return array.reshape(-1).view(np.uint8)
 
 
 _Pointer, _Word = ctypes.c_void_p, ctypes.c_int64
@@ -193,6 +277,10 @@ class SimulatedLinks:
         if symbol in self._operations:
             return self._operations.index(symbol)
         return _HANDLES.get(symbol, IN_PLACE)
+
+    def channel(self) -> Channel:
+        """What sends arrays between the threads."""
+        return SimulatedChannel(self._ranks)
 
     def _guarded(self, function: Callable[..., None]) -> Callable[..., int]:
         """The function, whose error is kept: it cannot pass through machine code."""

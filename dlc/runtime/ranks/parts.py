@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.runtime.artifact.manifest import STAGE
 from dlc.runtime.ranks.mesh import Mesh
 
 Array: TypeAlias = NDArray[np.generic]
@@ -35,13 +36,29 @@ class Gathers(Protocol):
 class Parts:
     """The arrays of which this rank has a part: the ranks along an axis of the mesh have one after another.
 
-    Without `splits` every rank has all of each array, and nothing is sent.
+    An array that has a stage among `homes` is on the ranks of that stage alone. Without both every rank
+    has all of each array, and nothing is sent.
     """
 
     mesh: Mesh
     rank: int
     splits: Mapping[str, Splits]
     ranks: Gathers | None = None
+    homes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def are_divided(self) -> bool:
+        """Whether ranks have different arrays, or parts of arrays."""
+        return bool(self.splits or self.homes)
+
+    def has(self, name: str) -> bool:
+        """Whether this rank has an array, or a part of it."""
+        stage = self.homes.get(name)
+        return stage is None or self.mesh.coordinates(self.rank)[STAGE] == stage
+
+    def is_common(self, name: str) -> bool:
+        """Whether every rank has all of an array."""
+        return name not in self.splits and name not in self.homes
 
     def shape(self, name: str, whole: Sequence[int]) -> tuple[int, ...]:
         """The shape of what each rank has of an array of this shape."""
@@ -70,9 +87,19 @@ class Parts:
                 whole = whole[(slice(None),) * axis + (slice(begin, begin + size),)]
         return whole
 
-    def whole(self, name: str, part: Array, shape: Sequence[int], root: int = 0) -> Array | None:
-        """The whole array of this shape on the rank `root`, None on the others; all ranks call it."""
+    def whole(
+        self, name: str, part: Array | None, shape: Sequence[int], root: int = 0
+    ) -> Array | None:
+        """The whole array of this shape on the rank `root`, None on the others; all ranks call it.
+
+        `part` is what this rank has of it, None for nothing.
+        """
         splits = self.splits.get(name)
+        if name in self.homes:
+            assert self.ranks is not None
+            found = self.ranks.gather(None if part is None else part.copy(), root)
+            return None if found is None else cast("Array", next(v for v in found if v is not None))
+        assert part is not None
         if not splits:
             return part if self.rank == root else None
         assert self.ranks is not None
@@ -92,8 +119,8 @@ class Parts:
         return not any(place for axis, place in coordinates.items() if axis not in splits)
 
     def first_of(self, own: T | None) -> T | None:
-        """The first that is not None of what the ranks hand over; without splits, `own`."""
-        if not self.splits:
+        """The first that is not None of what the ranks hand over; where they divide nothing, `own`."""
+        if not self.are_divided:
             return own
         assert self.ranks is not None
         found = cast("list[T | None]", self.ranks.allgather(own))

@@ -8,7 +8,7 @@ collective or of its derivative needs nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Barrier, BrokenBarrierError, Thread
+from threading import Barrier, BrokenBarrierError, Condition, Thread
 from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
@@ -17,12 +17,42 @@ from dlc.runtime.ranks.mesh import Mesh
 
 T = TypeVar("T")
 
+_LOOK = 0.05
+"""Seconds after which a rank that waits looks whether another has failed."""
+
+
+class Mail:
+    """What ranks that are threads send to one another, until it is received."""
+
+    def __init__(self) -> None:
+        self._sent: dict[tuple[int, int, int], list[NDArray[Any]]] = {}
+        self._changed = Condition()
+
+    def put(self, source: int, target: int, tag: int, array: NDArray[Any]) -> None:
+        """Send an array."""
+        with self._changed:
+            self._sent.setdefault((source, target, tag), []).append(array)
+            self._changed.notify_all()
+
+    def take(self, source: int, target: int, tag: int, barrier: Barrier) -> NDArray[Any]:
+        """Wait for an array. Raises BrokenBarrierError where another rank has failed."""
+        key = (source, target, tag)
+        with self._changed:
+            while not self._sent.get(key):
+                if barrier.broken:
+                    raise BrokenBarrierError
+                self._changed.wait(_LOOK)
+            return self._sent[key].pop(0)
+
 
 class SimulatedRanks:
     """The place of one rank in a mesh of threads."""
 
-    def __init__(self, mesh: Mesh, rank: int, table: list[Any], barrier: Barrier) -> None:
+    def __init__(
+        self, mesh: Mesh, rank: int, table: list[Any], barrier: Barrier, mail: Mail
+    ) -> None:
         self.mesh, self.rank = mesh, rank
+        self._mail = mail
         self._table, self._barrier = table, barrier
         self._coordinates = mesh.coordinates(rank)
         self.error: BaseException | None = None
@@ -45,6 +75,14 @@ class SimulatedRanks:
         # Nobody hands over the next array before all have taken this one.
         self._barrier.wait()
         return found
+
+    def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
+        """Send an array to another rank; returns at once."""
+        self._mail.put(self.rank, target, tag, array.copy())
+
+    def receive(self, source: int, tag: int) -> NDArray[Any]:
+        """The next array that another rank sends with this tag."""
+        return self._mail.take(source, self.rank, tag, self._barrier)
 
     def allgather(self, sendobj: object) -> list[Any]:
         """What every rank of the mesh hands over, by rank."""
@@ -74,11 +112,11 @@ def run_simulated(mesh: Mesh, function: Callable[[SimulatedRanks], T]) -> list[T
     failed by itself is raised.
     """
     table: list[Any] = [None] * mesh.size
-    barrier = Barrier(mesh.size)
+    barrier, mail = Barrier(mesh.size), Mail()
     outcomes = [_Outcome[T]() for _ in range(mesh.size)]
 
     def work(rank: int) -> None:
-        ranks = SimulatedRanks(mesh, rank, table, barrier)
+        ranks = SimulatedRanks(mesh, rank, table, barrier, mail)
         try:
             outcomes[rank].value = function(ranks)
             if ranks.error is not None:

@@ -46,7 +46,7 @@ def rank_memory(
             [
                 name
                 for name, row in weights.declared.items()
-                if name not in weights.parts.splits and any(size > 1 for size in row.shape)
+                if weights.parts.is_common(name) and any(size > 1 for size in row.shape)
             ]
         ),
     )

@@ -22,7 +22,8 @@ def mesh_of(model: Model) -> Mesh:
 
 def parts_of(model: Model, facts: Training, comm: object) -> Parts:
     """The parts of weights and states that this rank has."""
-    return Parts(mesh_of(model), model.rank, facts.splits, cast("Gathers | None", comm))
+    homes = model.artifact.manifest.homes
+    return Parts(mesh_of(model), model.rank, facts.splits, cast("Gathers | None", comm), homes)
 
 
 def batch_part(model: Model) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from dlc.runtime.arrays.dtypes import BF16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.staged_entry import StagedEntryPoint
 from dlc.runtime.calling.started import Done, Started
 from dlc.runtime.data import Batch
 from dlc.runtime.model import Model
@@ -59,16 +60,18 @@ class StepCall:
         # The weights stay at their addresses, so every step passes the same objects.
         self._arguments: list[object] = [None] * len(entry.inputs)
         self._unbound: list[tuple[int, Input]] = []
+        nothing: Mapping[str, int] = {}
+        homes = entry.homes if isinstance(entry, StagedEntryPoint) else nothing
         for index, item in enumerate(entry.inputs):
             if item.name in weights:
                 self._arguments[index] = _passed(weights[item.name])
-            else:
+            elif item.name not in homes:
                 self._unbound.append((index, item))
         batch = set(facts.inputs)
         self.batch_inputs = [item for item in entry.inputs if item.name in batch]
         updates = {output.updates for output in entry.outputs if output.updates}
         self.outputs = [output.name for output in entry.outputs if not output.updates]
-        assert updates <= set(weights), "only weights are updated"
+        assert updates <= {*weights, *homes}, "only weights are updated"
         places = {item.name: index for index, item in enumerate(entry.inputs)}
         bound = {places[name]: weights[name] for name in weights if name in places}
         self._binding = None if share is not None else entry.bind(bound)

@@ -42,7 +42,8 @@ class TrainedWeights:
         self.declared: Mapping[str, Weight] = rows
         """The dtypes and shapes of the whole weights."""
         self.parts = parts
-        self.table = rank_table(list(rows.values()), parts.mesh.axes, parts.splits)
+        present = [row for row in rows.values() if parts.has(row.name)]
+        self.table = rank_table(present, parts.mesh.axes, parts.splits)
         """The weights with their places in the block."""
         self._block = aligned_bytes(padded(sum(padded(row.bytes) for row in self.table)))
         views = WeightViews(self.table, self._block)
@@ -60,7 +61,7 @@ class TrainedWeights:
     def _fill(self, artifact: Artifact) -> None:
         """Take the numbers of an artifact."""
         source = WeightViews(artifact.manifest.weights, as_bytes(artifact.section("weights")))
-        for name in source:
+        for name in self._tensors.keys() & set(source):
             self._tensors[name].bits[...] = self.parts.of(name, source.tensor(name).bits)
 
     def _passed(self) -> Mapping[str, Tensor]:
@@ -125,11 +126,12 @@ class TrainedWeights:
         All ranks that have parts call it together.
         """
         tensors = self.tensors
-        if not self.parts.splits:
+        if not self.parts.are_divided:
             return tensors
         found: dict[str, Tensor] = {}
         for name, row in self.declared.items():
-            bits = self.parts.whole(name, tensors[name].bits, row.shape)
+            own = tensors[name].bits if name in tensors else None
+            bits = self.parts.whole(name, own, row.shape)
             if bits is not None:
                 found[name] = Tensor.from_bits(bits, row.dtype)
         return found
@@ -154,7 +156,8 @@ class TrainedWeights:
         self.settle()
         tensors = self.tensors
         for name, value in values.items():
-            tensors[name].bits[...] = self.parts.of(name, value.bits)
+            if name in tensors:
+                tensors[name].bits[...] = self.parts.of(name, value.bits)
         self._upload()
 
     def _upload(self) -> None:

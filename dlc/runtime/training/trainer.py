@@ -103,7 +103,7 @@ class Trainer(Stepper):
         Raises UsageError (D0814) for an artifact that does not train.
         """
         facts = training_of(artifact)
-        run = without_weights(artifact) if facts.splits else artifact
+        run = without_weights(artifact) if facts.splits or artifact.manifest.homes else artifact
         model = Model(run, threads=threads, device=device, comm=comm)
         self._comm = comm
         weights = TrainedWeights([artifact], model.gpu, parts_of(model, facts, comm))
@@ -231,7 +231,7 @@ class Trainer(Stepper):
             if path is not None and not self._model.rank:
                 check_writable(path)
             examples = self.data(given)
-            check_batches(self._facts, self._artifact.manifest.entries, examples)
+            check_batches(self._facts, self._artifact.manifest.interfaces, examples)
             return examples
 
         if self.pulse is not None:  # `dlc train` has compared them
@@ -243,7 +243,7 @@ class Trainer(Stepper):
     def _opened(self, given: Given | Dataset | None, function: str) -> Dataset:
         if isinstance(given, Dataset):
             return given
-        entries = self._artifact.manifest.entries
+        entries = self._artifact.manifest.interfaces
         return open_examples(
             self._facts, entries, self._folder, given, seed=self.seed, function=function
         )
@@ -390,10 +390,15 @@ class Trainer(Stepper):
         """The first that is not None of what the ranks hand over, if they have parts; else `own`."""
         return self._weights.parts.first_of(own)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether this rank has other weights than others, or parts of them."""
+        return self._weights.parts.are_divided
+
     def digest(self) -> str:
         """What tells these weights and states from others; ranks compare it. Parts are left out."""
-        splits = self._weights.parts.splits
-        tensors = [item for item in sorted(self._weights.tensors.items()) if item[0] not in splits]
+        is_common = self._weights.parts.is_common
+        tensors = [item for item in sorted(self._weights.tensors.items()) if is_common(item[0])]
         return digest_of([part for name, each in tensors for part in (name, each.bits.tobytes())])
 
     # Files ----------------------------------------------------------------------------------------

@@ -17,6 +17,9 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.system.mapped_files import map_file, map_inside
 from dlc.runtime.weights import weight_index
 
+MOST_SHOWN = 12
+"""Names of arrays that a message lists."""
+
 _READERS: dict[str, Callable[[memoryview, str], Mapping[str, Callable[[], Tensor]]]] = {
     ".safetensors": safetensors.entries,
     ".npz": npz.entries,
@@ -93,8 +96,10 @@ def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:
     """The error for an array that a file lacks."""
     known = list(names)
     way_out = did_you_mean(name, known, most=3)
-    if way_out is None and 0 < len(known) <= 12:
-        way_out = f"it has {', '.join(known)}"
+    if way_out is None:
+        shown = ", ".join(known[:MOST_SHOWN])
+        more = f" and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""
+        way_out = f"it has {shown}{more}" if known else "it has no arrays at all"
     return ModelError(f"{path}: there is no array {name}", code="D0504", help=way_out)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dlc.errors import DlcError, ModelError, visible
 from dlc.errors.suggest import did_you_mean
@@ -158,6 +158,8 @@ def from_mapping(
     for name in values:
         if name not in names:
             way_out = did_you_mean(str(name), names, most=3)
+            if way_out is None:
+                way_out = "leave it out; `dlc inspect MODEL` lists those that it has"
             raise ModelError(f"the model has no weight {name}", code="D0504", help=way_out)
     given = {name: _tensor(name, value) for name, value in values.items()}
     return lambda weight: by_path(weight, given, "the given weights")
@@ -173,7 +175,7 @@ def _tensor(name: str, value: object) -> Tensor:
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
         return Tensor.from_dlpack(cast("dlpack.Exporter", value))
     try:
-        return Tensor(np.asarray(value))
+        return Tensor(cast("ArrayLike", value))
     except (DlcError, TypeError, ValueError) as error:
         why = error.diagnostics[0].message if isinstance(error, DlcError) else str(error)
         raise ModelError(

@@ -15,6 +15,7 @@ from typing import cast
 from dlc.errors import ArtifactError
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.system.stack import check_json_depth
 
 Entries = Mapping[str, Callable[[], Tensor]]
 
@@ -49,7 +50,9 @@ def metadata(file: memoryview, path: str) -> dict[str, str]:
 
 def _index(file: memoryview, path: str) -> dict[str, object]:
     try:
-        index: object = json.loads(bytes(file))
+        data = bytes(file)
+        check_json_depth(data)
+        index: object = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"it is not JSON: {error}") from None
     return cast("dict[str, object]", index) if isinstance(index, dict) else {}

@@ -271,9 +271,13 @@ class Block(Node):
     statements: tuple[Statement, ...]
 
 
+STAGE = "stage"
+"""The kind of a device that is a stage of a pipeline of ranks."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Device(Node):
-    """`cpu`, `cuda:0`."""
+    """`cpu`, `cuda:0`; with the kind `stage`, the stage of a pipeline of ranks: `stage 0`."""
 
     kind: str
     index: int | None
@@ -282,6 +286,11 @@ class Device(Node):
     def called(self) -> str:
         """Its name in full: `cpu` is `cpu:0`."""
         return f"{self.kind}:{self.index or 0}"
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it is a stage of a pipeline rather than a device of one machine."""
+        return self.kind == STAGE
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -285,6 +285,8 @@ class ExpressionFormatter(ABC):
 
     def device(self, device: ast.Device) -> Doc:
         """`on cuda:0`."""
+        if device.is_stage:
+            return Text(f"on {device.kind} {device.index}")
         index = "" if device.index is None else f":{device.index}"
         return Text(f"on {device.kind}{index}")
 

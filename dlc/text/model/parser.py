@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 
 from dlc.errors import Diagnostic, ModelError
+from dlc.runtime.system.stack import FEW_CALLS, is_deep, with_room
 from dlc.text.model import ast
 from dlc.text.model.lexer import NAME, NUMBER, Comment, Tokens, tokenize
 from dlc.text.model.parser_cursor import MAX_DEPTH, TooManyErrors
@@ -46,6 +47,12 @@ class Parsed:
 
 def parse(source: Source) -> Parsed:
     """The tree of any text whatever; what is wrong is in `diagnostics`, in the order of the text."""
+    if is_deep(FEW_CALLS):  # an expression takes 600 calls at most
+        return with_room(lambda: _parse(source))
+    return _parse(source)
+
+
+def _parse(source: Source) -> Parsed:
     tokens = tokenize(source)
     parser = _FileParser(source, tokens)
     file = parser.file()

@@ -437,7 +437,8 @@ class ExpressionParser(Cursor, ABC):
     def _device_follows(self) -> bool:
         if self.kinds[self.at + 1] != NAME or self.peek() in NEVER_FOLLOW:
             return False
-        return self.texts[self.at + 2] in ("{", ":")
+        follower = self.texts[self.at + 2]
+        return follower in ("{", ":") or (self.peek() == ast.STAGE and follower.isdigit())
 
     def _on(self, start: int) -> ast.Expr:
         self.deeper()
@@ -459,11 +460,15 @@ class ExpressionParser(Cursor, ABC):
         return value
 
     def device(self) -> ast.Device:
-        """`on cuda:0`, from the `on`."""
+        """`on cuda:0` or `on stage 0`, from the `on`."""
         self.advance()
         start = self.starts[self.at]
         kind, _ = self.name("a device")
         index: int | None = None
+        if kind == ast.STAGE:
+            if not self.text.isdigit():
+                self.unexpected("the number of a stage")
+            return ast.Device(self.span_from(start), kind, int(self.number().value))
         if self.accept(":"):
             if not self.text.isdigit():
                 self.unexpected("the number of a device")

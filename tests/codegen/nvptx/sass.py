@@ -25,7 +25,7 @@ def nvdisasm() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Instructions of a loop, without those that a branch forward leaves out where it is taken."""
+    """Instructions of a loop, without those that a branch forward usually leaves out."""
 
     instructions: Sequence[str]
 
@@ -35,10 +35,16 @@ class Loop:
 
 
 def loops(cubin: bytes) -> list[Loop]:
-    """The innermost loops of a kernel, in order. A branch forward in a loop is taken to be usual.
+    """The innermost loops of a kernel, in order, as a tile within bounds runs them.
 
-    So a tile within bounds counts, which skips what is done for one at the edge.
+    Such a tile takes the branches forward, which skip what is done at the edges. Those that skip copies to
+    shared memory it does not take: copies end a few k-tiles before the loop does.
     """
+    return loops_of(disassembled(cubin))
+
+
+def disassembled(cubin: bytes) -> str:
+    """Machine code as text."""
     program = nvdisasm()
     assert program is not None, "there is no nvdisasm"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -47,7 +53,12 @@ def loops(cubin: bytes) -> list[Loop]:
         text = subprocess.run(
             [program, "-c", file.name], check=True, capture_output=True, text=True
         )
-    return loops_of(text.stdout)
+    return text.stdout
+
+
+def instructions_of(text: str) -> list[str]:
+    """The instructions of a kernel that `nvdisasm` has written, in order."""
+    return [found[1] for line in text.splitlines() if (found := _INSTRUCTION.match(line))]
 
 
 def loops_of(text: str) -> list[Loop]:
@@ -81,5 +92,7 @@ def _run(
     while place <= last:
         found.append(instructions[place])
         target = branches.get(place, 0)
-        place = target if place < target <= last else place + 1
+        skipped = instructions[place + 1 : target]
+        jumps = place < target <= last and not any("LDGSTS" in each for each in skipped)
+        place = target if jumps else place + 1
     return found

@@ -11,8 +11,9 @@ from benchmarks.gpu_kernels import lowered
 from benchmarks.gpu_shapes import attention, convolutions, products
 from dlc.codegen.nvptx.ptx import assemble, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
+from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
-from tests.codegen.nvptx.sass import Loop, loops_of, nvdisasm
+from tests.codegen.nvptx.sass import Loop, disassembled, instructions_of, loops_of, nvdisasm
 from tests.codegen.nvptx.sass import loops as loops_of_code
 
 ARCHITECTURE = "sm_90a"
@@ -22,14 +23,24 @@ CASES = {
     for case in make("bf16", quick=False)
 }
 MOST = {
-    "products product_4096": [(32, 127)],
-    "convolutions conv4_3x3": [(32, 227)],
+    "products product_4096": [(64, 141)],
+    "products gpt_logits": [(64, 141)],
+    "convolutions conv2_1x1": [(64, 150)],
+    "convolutions conv4_3x3": [(64, 192)],
     "attention attention_4096x64": [(64, 490)],
     "attention attention_4096x128": [(64, 425)],
     "attention attention_gradient_4096x64": [(64, 475), (64, 480), (48, 316)],
     "attention attention_gradient_4096x128": [(64, 410), (64, 342), (48, 239)],
 }
 """Matrix instructions of the main loop of each kernel that has some, and all instructions at most."""
+
+ROWS = {
+    "softmax bf16": ("softmax(x)", "default", 4096 // 128, 14),
+    "softmax f32": ("softmax(x)", "fast", 4096 // 128, 12),
+    "gelu bf16": ("gelu(x)", "default", 8, 45),
+    "gelu bf16 fast": ("gelu(x)", "fast", 24, 36),
+}
+"""Formulas of [4096, 4096], their accuracy, elements of a thread, and the most instructions for each."""
 
 TEXT = """
         .L_x_0:
@@ -39,8 +50,11 @@ TEXT = """
         /*0020*/              @!P1 BRA `(.L_x_2) ;
         /*0030*/                   FSEL R2 ;
         .L_x_2:
-        /*0040*/               @P0 BRA `(.L_x_1) ;
-        /*0050*/               @P3 BRA `(.L_x_0) ;
+        /*0040*/               @P2 BRA `(.L_x_3) ;
+        /*0050*/                   LDGSTS.E.128 [R3] ;
+        .L_x_3:
+        /*0060*/               @P0 BRA `(.L_x_1) ;
+        /*0070*/               @P3 BRA `(.L_x_0) ;
 """
 
 
@@ -49,6 +63,8 @@ def test_a_loop_is_the_innermost_one_without_what_it_skips() -> None:
     assert [each.partition(" ")[0] for each in loop.instructions] == [
         "HMMA.16816.F32",
         "@!P1",
+        "@P2",
+        "LDGSTS.E.128",
         "@P0",
     ]
     assert loop.count("HMMA") == 1
@@ -62,6 +78,27 @@ def kernels(case: GpuCase) -> list[Sequence[Loop]]:
         code, _ = assemble(whole_ptx([text], ARCHITECTURE), ARCHITECTURE)
         found.append(loops_of_code(code))
     return found
+
+
+@pytest.mark.long
+@pytest.mark.skipif(nvdisasm() is None, reason="make test-all puts nvdisasm into .venv-cuda")
+@pytest.mark.parametrize("name", ROWS)
+def test_an_element_takes_few_instructions(name: str) -> None:
+    """All are counted from the first load to the last store; none of the registers is spilled."""
+    formula, accuracy, elements, most = ROWS[name]
+    dtype = name.split()[1]
+    type = f"{dtype}[4096, 4096]"
+    model = open_model("rows.dlm", text=f"dlc 1\nexport fn f(x: {type}) -> {type} = {formula}\n")
+    (function,) = lowered(
+        model, Settings(target=f"cuda:{ARCHITECTURE}", accuracy=accuracy).options()
+    )
+    text = kernel_ptx(kernel_text(function, "k"), ARCHITECTURE)
+    code, usage = assemble(whole_ptx([text], ARCHITECTURE), ARCHITECTURE)
+    assert usage["k"].spilled == 0
+    kernel = instructions_of(disassembled(code))
+    first = min(place for place, each in enumerate(kernel) if "LDG" in each)
+    last = max(place for place, each in enumerate(kernel) if "STG" in each)
+    assert (last + 1 - first) / elements <= most
 
 
 @pytest.mark.long

@@ -149,6 +149,8 @@ def test_the_first_missing_block_is_named(net: Path) -> None:
         ('"a" = heads[2].w', "there are 2 layers, numbered from 0"),
         ('"a" = heads[1].b.T', "heads.1.b is f32[4], which has no transpose"),
         ('"a" = 3', "this names no weight"),
+        ('"a" = emb "b" = emb', "emb has two names in weight files"),
+        ('"a" = heads[1].b "{i}" = heads[i].b', "heads.1.b has two names in weight files"),
     ],
 )
 def test_names_of_what_is_no_weight_are_refused(entry: str, message: str) -> None:
@@ -175,6 +177,55 @@ module Net() {
     path = save(tmp_path / "w.npz.safetensors", {"gamma": np.array([1, 2, 3], np.float32)})
     found = Program(text=text, weights=str(path)).result("f", np.ones(3, np.float32))
     np.testing.assert_array_equal(found, [1, 2, 3])
+
+
+SCALES = """dlc 1
+{outside}
+module Scale(D) {{
+  names {{ "gamma" = by }}
+  param by: f32[D] = ones()
+  fn call(x: f32[.., D]) -> f32[.., D] = by * x
+}}
+module Net() {{
+  use a = Scale(3)
+  {inside}
+  export fn f(x: f32[3]) -> f32[3] = a(x)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside", "line", "message"),
+    [
+        ('names { "g" = a.by }', "", 2, "a.by has two names in weight files"),
+        ("", 'names { "g" = a.by }', 4, "a.by has two names in weight files"),
+        ("", "use b = Scale(3)", 4, "`gamma` names the weights a.by and b.by of two instances"),
+        ("", "use b = [Scale(3)]", 4, "`gamma` names the weights a.by and b.0.by of two instances"),
+    ],
+)
+def test_a_weight_is_named_once_and_a_name_of_one_entry_is_one_weight(
+    outside: str, inside: str, line: int, message: str
+) -> None:
+    text = SCALES.format(outside=outside, inside=inside)
+    with pytest.raises(DlcError) as caught:
+        dlc.compile(text=text, weights="init:0")
+    (said,) = caught.value.diagnostics
+    assert (said.code, said.message) == ("D0224", message)
+    assert said.place is not None and said.place.line == line
+
+
+def test_entries_of_their_own_may_share_a_name(tmp_path: Path) -> None:
+    text = """dlc 1
+names { "gamma" = v  "gamma" = w }
+module Net() {
+  param v: f32[3] = ones()
+  param w: f32[3] = ones()
+  export fn f(x: f32[3]) -> f32[3] = v * w * x
+}
+"""
+    path = save(tmp_path / "w.npz.safetensors", {"gamma": np.array([1, 2, 3], np.float32)})
+    found = Program(text=text, weights=str(path)).result("f", np.ones(3, np.float32))
+    np.testing.assert_array_equal(found, [1, 4, 9])
 
 
 # Tensors of files as values -----------------------------------------------------------------------

@@ -84,6 +84,8 @@ STATES = {"body.1.running_mean", "body.1.running_var"}
         ("pair[0]", PATHS[6:8]),
         ("pair", PATHS[6:10]),
         ("(body.0.w, scale)", ("body.0.w", "scale")),
+        ("pair.0", PATHS[6:8]),
+        ("rows.w", ("rows.w",)),
     ],
 )
 def test_frozen_parts_keep_their_bits_and_have_no_moments(
@@ -95,6 +97,63 @@ def test_frozen_parts_keep_their_bits_and_have_no_moments(
     assert states == {
         f"$optimizer.{path}.{m}" for path in PATHS for m in "mv" if path not in frozen
     }
+
+
+STACKED = """\
+dlc 1
+import nn (Linear, LayerNorm)
+dim B = 1..64
+module Block(D) {
+  use norm = LayerNorm(D)
+  use layers = chain(Linear(D, D), tanh, Linear(D, D))
+  use low = [Linear(D, 2), Linear(2, D)]
+  fn call(x) = x + layers(norm(x)) + low.1(low[0](x))
+}
+module Net() {
+  use blocks = 3 * Block(4)
+  fn call(x: f32[B, 4]) {
+    return scan block in blocks with h = x { next h = block(h) }
+  }
+  fn total(x: f32[B, 4]) = sum(call(x) ** 2)
+  export fn one(x: f32[B, 4]) -> (f32[3, 4, 4], f32[3, 2, 4], f32[3, 4]) =
+    grad(total, wrt=(blocks.layers.0.w, blocks.low.1.w, blocks.norm.scale))(x)
+  export fn all(x: f32[B, 4]) -> (f32[3, 4, 4], f32[3, 2, 4], f32[3, 4]) {
+    let g = grad(total, wrt=params)(x)
+    return (g.blocks.layers.0.w, g.blocks.low.1.w, g.blocks.norm.scale)
+  }
+}
+train Net {
+  data = npy("data")
+  loss(x: f32[B, 4], y: f32[B, 1]) = mean((call(x) - y) ** 2)
+  optimizer = adam(lr=0.1)
+  optimizer(blocks.low) = momentum(lr=0.1)
+  freeze = (blocks.layers, blocks.norm.scale)
+}
+"""
+
+
+def test_a_part_of_the_blocks_of_a_stack_is_frozen_in_all_of_them() -> None:
+    made = dlc.trainer(text=STACKED)
+    before = bits(made)
+    for _ in range(3):
+        made.step(x=X, y=Y)
+    after = bits(made)
+    low = {f"blocks.low.{k}.{name}" for k in "01" for name in "wb"}
+    assert {name for name in before if before[name] != after[name] and "$" not in name} == {
+        *low,
+        "blocks.norm.shift",
+    }
+    assert {name for name in before if "$" in name} == {
+        *[f"$optimizer.{name}.v" for name in low],
+        *[f"$optimizer.blocks.norm.shift.{m}" for m in "mv"],
+    }
+
+
+def test_a_derivative_is_taken_by_a_weight_of_all_blocks() -> None:
+    model = dlc.compile(text=STACKED, weights="init:1")
+    for one, whole in zip(model.one(X), model.all(X), strict=True):
+        np.testing.assert_array_equal(one, whole)
+        assert np.abs(one).min(axis=(1, 2) if one.ndim == 3 else 1).all()
 
 
 def test_a_frozen_weight_keeps_its_bits_through_a_thousand_steps_of_decay_and_momentum() -> None:

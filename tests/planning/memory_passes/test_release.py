@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dlc.dialects import func
+from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.entries import find_function
 from dlc.driver.compile.settings import Settings
-from dlc.driver.compile.verify_each import EachPass
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import make_trainer
 from dlc.driver.source.open import open_training

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import CallError
+from dlc.runtime.calling.dim_binding import DimBinder
 
 HEAD = "dlc 1\ndim S = 1..64, T = 1..64, N = 1..9\n"
 
@@ -367,3 +370,40 @@ def test_loops_and_branches_in_each_other_change_all_or_nothing(level: int, thre
         assert n == (5 + ps.sum() if fits else 5)
         outcomes[fits] += 1
     assert min(outcomes) > 10
+
+
+REQUIRED = """dlc 1
+dim H = 1..64
+export fn f(x: f32[H]) -> f32[H] {
+  require H % 16 == 0
+  return 2 * x
+}"""
+
+
+def test_sizes_that_were_refused_once_are_refused_again_at_once_with_the_same_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = dlc.compile(text=REQUIRED)
+    with pytest.raises(CallError, match="possible where H is 16") as first:
+        model.f(np.ones(17, np.float32))
+
+    def looked_for(*_: object) -> None:
+        raise AssertionError("the reason is known")
+
+    monkeypatch.setattr(DimBinder, "bind", looked_for)
+    with pytest.raises(CallError) as second:
+        model.f(np.zeros(17, np.float32))
+    assert str(second.value) == str(first.value)
+    with pytest.raises(AssertionError, match="is known"):
+        model.f(np.ones(18, np.float32))
+
+
+def test_a_refusal_keeps_none_of_the_callers_arrays() -> None:
+    model = dlc.compile(text=REQUIRED)
+    x = np.ones(17, np.float32)
+    held = weakref.ref(x)
+    with pytest.raises(CallError):
+        model.f(x)
+    del x
+    gc.collect()
+    assert held() is None

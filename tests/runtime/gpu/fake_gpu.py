@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Self, cast
@@ -56,6 +56,8 @@ class Node:
     """What is launched if the condition is true, or, with `again`, as long as it is."""
     condition: int = 0
     again: bool = False
+    event: Event | None = None
+    """What is recorded here."""
 
 
 @dataclass(eq=False)
@@ -304,6 +306,13 @@ class FakeGpu:
             for stream in self._streams:
                 self.synchronize(stream)
 
+    def is_capturing(self, stream: int) -> bool:
+        self._check_entered()
+        return False
+
+    def allowing_allocations(self) -> AbstractContextManager[None]:
+        raise AssertionError("no stream is captured here")
+
     def create_event(self) -> Handle:
         self.events += 1
         return Event(self)
@@ -386,6 +395,8 @@ class FakeGpu:
         return Node(kernel, tiles, list(words), after)
 
     def _run(self, node: Node) -> None:
+        if node.event is not None:
+            node.event.moment = self._done
         if node.body is not None:
             self._run_body(node, node.body)
         if node.kernel is None:
@@ -444,6 +455,12 @@ class FakeGpu:
 
     def add_empty_node(self, graph: Handle, after: Sequence[Handle]) -> Handle:
         return self._added(graph, Node(None, 0, [], cast("Sequence[Node]", after)))
+
+    def add_event_node(self, graph: Handle, event: Handle, after: Sequence[Handle]) -> Handle:
+        assert isinstance(graph, Graph)
+        assert graph.inside is None, "no body of a condition records an event"
+        node = Node(None, 0, [], cast("Sequence[Node]", after), event=self._own(event))
+        return self._added(graph, node)
 
     def _added(self, graph: Handle, node: Node) -> Node:
         assert isinstance(graph, Graph)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dlc.driver.compile.compile import Report
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import plan_training
+from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.training.trainer import Trainer
@@ -74,7 +75,7 @@ def batches_of(model: str | Path) -> list[Mapping[str, NDArray[Any]]]:
         for item in entry.inputs:
             if item.name not in facts.inputs:
                 continue
-            shape = [sizes[size] if size in sizes else int(size) for size in map(str, item.shape)]
+            shape = size_expressions.evaluate_all(item.shape, sizes)
             if item.dtype.startswith("f"):
                 batch[item.name] = random.standard_normal(shape).astype(np.float32)
             else:

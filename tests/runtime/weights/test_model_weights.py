@@ -121,9 +121,9 @@ def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> No
     path = tmp_path / "w.safetensors"
     safetensors.write(path, {"fc.wieght": Tensor(OTHER)})
     for weights, code, why, help in (
-        ({}, "D0504", "the given weights: there is no array layer.w", None),
+        ({}, "D0504", "the given weights: there is no array layer.w", "it has no arrays at all"),
         ({"layer.ww": OTHER}, "D0504", "the model has no weight layer.ww", "did you mean layer.w?"),
-        ({"layer.w": OTHER, "b": OTHER}, "D0504", "the model has no weight b", None),
+        ({"layer.w": OTHER, "b": OTHER}, "D0504", "the model has no weight b", "leave it out"),
         (
             {"layer.w": OTHER[:2]},
             "D0505",
@@ -143,7 +143,7 @@ def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> No
             "pass",
         ),
         ({"layer.w": [[1], [2, 3]]}, "D0505", "layer.w is no array that dlc has: ", "pass"),
-        ({cast(str, 5): OTHER}, "D0504", "the model has no weight 5", None),
+        ({cast(str, 5): OTHER}, "D0504", "the model has no weight 5", "leave it out"),
         (path, "D0504", f"{path}: there is no array fc.weight", "did you mean fc.wieght?"),
     ):
         with pytest.raises(ModelError) as caught:
@@ -151,7 +151,7 @@ def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> No
         said = caught.value.diagnostics[0]
         assert said.code == code
         assert why in said.message
-        assert said.help is None if help is None else help in (said.help or "")
+        assert help in (said.help or "")
     with pytest.raises(UsageError, match="no such file"):
         model.with_weights(tmp_path / "none.safetensors")
 

@@ -53,6 +53,12 @@ def _text(profile: Profile) -> str:
     rest = profile.python_ms + profile.between_ms
     if rest > 0.1 * profile.call_ms:
         lines += ["", f"and {number(rest)} ms outside kernels: larger calls would share it"]
+    if profile.transfers_ms > 0.1 * profile.call_ms:
+        lines += [
+            "",
+            f"and {number(profile.transfers_ms)} ms for copies between host and GPU: arguments that are "
+            "there already need none",
+        ]
     return "\n".join(lines)
 
 
@@ -88,11 +94,11 @@ def reasons(profile: Profile, row: Row) -> list[str]:
         found.append(
             f"each run takes {1000 * row.ms / row.runs:.3g} µs: too short to reach full speed"
         )
-    if profile.threads > 1 and row.busy_ms < 0.7 * profile.threads * row.ms:
+    if profile.threads > 1 and not profile.on_gpu and row.busy_ms < 0.7 * profile.threads * row.ms:
         busy = row.busy_ms / row.ms if row.ms else 0.0
         found.append(f"{busy:.2g} of {profile.threads} threads work on it at a time")
     if row.floor.bound == "arithmetic" and row.share < NEAR:
-        found.append(_arithmetic(row))
+        found.append(_arithmetic_on_gpu(row) if profile.on_gpu else _arithmetic(row))
     elif row.floor.bound and row.share < NEAR:
         found.append(f"it moves {row.gbytes:.3g} GB/s; a fusion with its neighbour would move less")
     refused = [text for text in decisions_of(profile, row) if ": not: " in text]
@@ -107,6 +113,13 @@ def _arithmetic(row: Row) -> str:
     if "matmul" in row.what or "conv" in row.what:
         return f"{rate}: few rows, columns or channels leave registers empty, or panels leave the cache"
     return f"{rate}: sums and functions wait for each other instead of filling registers"
+
+
+def _arithmetic_on_gpu(row: Row) -> str:
+    rate = f"{row.gflops:.3g} GFLOP/s"
+    if "matmul" in row.what or "conv" in row.what:
+        return f"{rate}: few or narrow tiles leave multiprocessors idle, or wait for their operands"
+    return f"{rate}: functions and sums of each thread wait for each other"
 
 
 def _bound(row: Row) -> str:

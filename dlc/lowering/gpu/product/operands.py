@@ -5,23 +5,31 @@ each group: a row is a pixel of the result, and k runs over the taps and channel
 matrix is never stored: the elements of a k-tile are read from the picture (S. Chetlur et al., "cuDNN:
 Efficient Primitives for Deep Learning", 2014).
 
-k is walked in k-tiles. A `KPosition` is where a k-tile begins: a few indices that are advanced from one
-k-tile to the next without a division, for a convolution the tap and the first channel.
+k is walked in k-tiles (`k_positions`). Operands of whole units are read along walks (`walks`), others
+element by element at a position.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from dlc.dialects import kernel
-from dlc.dialects.expr import Expr, Index, Pointer, select
+from dlc.dialects.expr import Expr, Index, Pointer, index, minimum
 from dlc.dialects.kernel.product_schedule import Packed, SplitK
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, ceil_divide, divides, product
-from dlc.ir.types import DType
+from dlc.ir.types import INDEX, U32, DType
+from dlc.lowering.gpu.product.k_positions import KPosition, KTiles, TapTiles
+from dlc.lowering.gpu.product.walks import (
+    Picture,
+    StraightWalk,
+    TapSteps,
+    TileUnit,
+    Walk,
+    WindowWalk,
+)
 from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.kernel_code.alignment import in_units
 from dlc.lowering.kernel_code.words import unravel
@@ -31,8 +39,10 @@ UNIT = 16
 WASTE = 0.25
 """The largest part of k-tiles beyond a tap's channels for which each k-tile keeps to one tap."""
 
-KPosition: TypeAlias = Sequence[Expr]
-"""Where a k-tile begins along k."""
+MOST_NARROW = (1 << 31) - 1
+"""The largest size of which positions are 32-bit numbers."""
+MOST_ROWS = 128
+"""Rows of a tile at most: so many may lie beyond the last pixel."""
 
 
 class Operand:
@@ -60,6 +70,20 @@ class Operand:
         """The offset in its view of element `k` of a k-tile, and whether it is in bounds."""
         raise NotImplementedError
 
+    @property
+    def walks(self) -> bool:
+        """Whether `walk` reads it."""
+        return self.whole
+
+    def walk(self, k_tiles: KTiles, first: Expr, units: Sequence[TileUnit]) -> Walk:
+        """The walk of a thread that copies these units of each k-tile; its sides begin at `first`."""
+        raise NotImplementedError
+
+    def _sides(self, first: Expr, units: Sequence[TileUnit], limit: Expr) -> list[Expr]:
+        """Where each unit begins along the side; beyond the limit the last row, column or unit."""
+        last = limit - (1 if self.along_k else UNIT // self.dtype.bytes)
+        return [minimum(first + unit.side, last) for unit in units]
+
 
 class Geometry:
     """The sizes of a product and how to read its operands."""
@@ -69,9 +93,13 @@ class Geometry:
         self.batch = batch
         self.rows, self.columns, self.inner = rows, columns, inner
 
-    def k_tiles(self, depth: int) -> KTiles:
-        """How k is walked in k-tiles of `depth` elements."""
+    def k_tiles(self, depth: int, dtype: DType = INDEX) -> KTiles:
+        """How k is walked in k-tiles of `depth` elements; positions are of `dtype`."""
         raise NotImplementedError
+
+    def position_dtype(self, writer: GridWriter) -> DType:
+        """32 bits where they hold each position along k of every call, and each index of a convolution."""
+        return U32 if writer.fits(self.inner, MOST_NARROW) else INDEX
 
     def operands(
         self, writer: GridWriter, batch: Sequence[Expr], k_tiles: KTiles
@@ -97,56 +125,6 @@ def geometry_of(op: kernel.Kernel) -> Geometry:
             raise AssertionError(op.name)
 
 
-# k-tiles.
-
-
-class KTiles:
-    """k in k-tiles of `depth`, one after the other."""
-
-    def __init__(self, depth: int, inner: Size) -> None:
-        self.depth = depth
-        self.inner = inner
-
-    @property
-    def count(self) -> Size:
-        return ceil_divide(self.inner, self.depth)
-
-    def start(self) -> list[Index]:
-        """The first k-tile."""
-        return [0]
-
-    def advance(self, writer: GridWriter, position: KPosition) -> list[Index]:
-        """The k-tile after one; after the last it is out of bounds."""
-        return [position[0] + self.depth]
-
-
-class _TapTiles(KTiles):
-    """The channels of a window's first tap in k-tiles, then those of the next one.
-
-    `channels` are those of a group, with split-K those of one part.
-    """
-
-    def __init__(self, depth: int, conv: Conv, channels: Size) -> None:
-        super().__init__(depth, channels)
-        self.window = conv.window
-        self.role = "part" if isinstance(conv.schedule, SplitK) else "inputs"
-
-    @property
-    def count(self) -> Size:
-        return product(self.window) * super().count
-
-    def start(self) -> list[Index]:
-        return [0, 0, 0]
-
-    def advance(self, writer: GridWriter, position: KPosition) -> list[Index]:
-        row, column, channel = position
-        channel += self.depth
-        ends = channel >= writer.size(self.inner, self.role)
-        column += select(ends, 1, 0)
-        wraps = column >= self.window[1]
-        return [row + select(wraps, 1, 0), select(wraps, 0, column), select(ends, 0, channel)]
-
-
 # Products of matrices.
 
 
@@ -159,8 +137,9 @@ class _Gemm(Geometry):
         self.gemm = op
         self.transposed = op.lhs_transposed, not op.rhs_transposed
 
-    def k_tiles(self, depth: int) -> KTiles:
-        return KTiles(depth, self.inner)
+    def k_tiles(self, depth: int, dtype: DType = INDEX) -> KTiles:
+        role = "inner" if self.part is None else "part"
+        return KTiles(depth, self.inner, dtype, role)
 
     def operands(
         self, writer: GridWriter, batch: Sequence[Expr], k_tiles: KTiles
@@ -184,9 +163,9 @@ class _Gemm(Geometry):
         """The steps along k: all of them, or with split-K those of the block's part."""
         inner = writer.size(self.gemm.inner, "inner")
         if self.part is None:
-            return _Steps(0, inner, inner)
+            return _Steps(0, inner, inner, self.gemm.inner)
         length = writer.size(self.part, "part")
-        return _Steps(batch[0] * length, length, inner)
+        return _Steps(batch[0] * length, length, inner, _whole_parts(self.part, self.gemm.inner))
 
     def domain_index(
         self, writer: GridWriter, batch: Sequence[Expr], row: Expr, column: Expr
@@ -196,11 +175,23 @@ class _Gemm(Geometry):
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps along k, or channels, of a block: `length` from `begin` on, below `inner`."""
+    """The steps along k, or channels, of a block: `length` from `begin` on, below `inner`.
+
+    `multiple` is a size of whose divisors the number of steps of every block is a multiple.
+    """
 
     begin: Index
     length: Expr
     inner: Expr
+    multiple: Size
+
+    def limit(self, depth: int) -> Expr | None:
+        """The number of steps; None where all blocks have whole k-tiles of `depth`."""
+        if divides(depth, self.multiple):
+            return None
+        if isinstance(self.begin, int):
+            return self.length
+        return minimum(self.length, self.inner - self.begin)
 
     def locate(self, step: Expr) -> tuple[Expr, Expr]:
         """The number of one of these steps among all, and whether it is in bounds."""
@@ -209,6 +200,12 @@ class _Steps:
             return step, within
         number = self.begin + step
         return number, within & (number < self.inner)
+
+
+def _whole_parts(part: Size, inner: Size) -> Size:
+    """A size of whose divisors the steps of each part are multiples; the last part may be shorter."""
+    fits = isinstance(part, int) and divides(part, inner)
+    return part if fits else 1
 
 
 class _Matrix(Operand):
@@ -237,10 +234,21 @@ class _Matrix(Operand):
         self.limit, self.steps = limit, steps
 
     def locate(self, position: KPosition, side: Expr, k: Index) -> tuple[Expr, Expr]:
-        step, within = self.steps.locate(position[0] + k)
-        index = (step, side) if self.transposed else (side, step)
-        offset = self.writer.offset(self.view, [*self.batch, *index])
-        return offset, (side < self.limit) & within
+        step, within = self.steps.locate(position[0].cast(INDEX) + k)
+        return self._offset(side, step), (side < self.limit) & within
+
+    def walk(self, k_tiles: KTiles, first: Expr, units: Sequence[TileUnit]) -> Walk:
+        starts = [
+            self.array + self._offset(side, unit.k + self.steps.begin)
+            for side, unit in zip(self._sides(first, units, self.limit), units, strict=True)
+        ]
+        axis = len(self.batch) + (0 if self.transposed else 1)
+        step = index(self.writer.emit, self.writer.stride(self.view, axis)) * k_tiles.depth
+        return StraightWalk(starts, units, step, self.steps.limit(k_tiles.depth))
+
+    def _offset(self, side: Expr, step: Expr) -> Expr:
+        place = (step, side) if self.transposed else (side, step)
+        return self.writer.offset(self.view, [*self.batch, *place])
 
 
 # Convolutions.
@@ -257,9 +265,9 @@ class _Conv(Geometry):
         inner = product(op.window) * (self.part or self.inputs)
         super().__init__(op, (*parts, op.groups), pixels, outputs // op.groups, inner)
 
-    def k_tiles(self, depth: int) -> KTiles:
+    def k_tiles(self, depth: int, dtype: DType = INDEX) -> KTiles:
         if self.part is not None:
-            return _TapTiles(depth, self.conv, self.part)
+            return TapTiles(depth, self.conv, self.part, dtype)
         whole = ceil_divide(self.inputs, depth) * depth
         is_wasteful = (
             isinstance(whole, int)
@@ -267,7 +275,9 @@ class _Conv(Geometry):
             and whole > (1 + WASTE) * self.inputs
         )
         return (
-            KTiles(depth, self.inner) if is_wasteful else _TapTiles(depth, self.conv, self.inputs)
+            KTiles(depth, self.inner, dtype)
+            if is_wasteful
+            else TapTiles(depth, self.conv, self.inputs, dtype)
         )
 
     def operands(
@@ -293,21 +303,22 @@ class _Window:
     def __init__(self, geometry: _Conv, writer: GridWriter, k_tiles: KTiles, begin: Index) -> None:
         self.conv = geometry.conv
         self.writer = writer
-        self.by_taps = isinstance(k_tiles, _TapTiles)
+        self.by_taps = isinstance(k_tiles, TapTiles)
         self.inputs = writer.size(geometry.inputs, "inputs")
         self.inner = writer.size(geometry.inner, "inner")
         part = geometry.part
         length = self.inputs if part is None else writer.size(part, "part")
-        self.steps = _Steps(begin, length, self.inputs)
+        multiple = geometry.inputs if part is None else _whole_parts(part, geometry.inputs)
+        self.steps = _Steps(begin, length, self.inputs, multiple)
 
     def at(self, position: KPosition, k: Index) -> tuple[list[Index], Expr]:
         """Tap and channel of element `k` of a k-tile, and whether they are in bounds."""
         height, width = self.conv.window
         if self.by_taps:
-            row, column, first = position
+            row, column, first = (place.cast(INDEX) for place in position)
             channel, within = self.steps.locate(first + k)
             return [row, column, channel], (row < height) & within
-        step = position[0] + k
+        step = position[0].cast(INDEX) + k
         tap, channel = unravel(step, [self.inputs] * 2)
         return [*unravel(tap, [width] * 2), channel], step < self.inner
 
@@ -322,18 +333,57 @@ class _Pixels(Operand):
         self.geometry, self.group, self.window = geometry, group, window
 
     def locate(self, position: KPosition, side: Expr, k: Index) -> tuple[Expr, Expr]:
-        geometry, writer, conv = self.geometry, self.writer, self.geometry.conv
-        sizes = (geometry.picture[0], *conv.extents)
-        pixels = [writer.size(size, "pixels", axis) for axis, size in enumerate(sizes)]
-        image, *pixel = unravel(side, pixels)
+        image, *pixel = self._pixel(side)
         (*taps, channel), within = self.window.at(position, k)
-        inside = (side < writer.size(geometry.rows, "m")) & within
+        inside = (side < self._rows) & within
         coordinates = [self._source_coordinate(axis, pixel[axis], taps[axis]) for axis in range(2)]
-        for axis, coordinate in enumerate(coordinates):
-            size = writer.size(geometry.picture[1 + axis], "size", axis)
+        for coordinate, size in zip(coordinates, self._sizes(), strict=True):
             inside = inside & (coordinate >= 0) & (coordinate < size)
-        source_channel = self.group * self.window.inputs + channel
-        return writer.offset(0, [image, *coordinates, source_channel]), inside
+        return self.writer.offset(0, [image, *coordinates, self._channel(channel)]), inside
+
+    @property
+    def walks(self) -> bool:
+        narrow = all(self.writer.fits(size, MOST_NARROW) for size in self.geometry.picture[1:3])
+        return self.whole and self.window.by_taps and narrow
+
+    def walk(self, k_tiles: KTiles, first: Expr, units: Sequence[TileUnit]) -> Walk:
+        assert isinstance(k_tiles, TapTiles)
+        writer, conv = self.writer, self.geometry.conv
+        starts: list[Pointer] = []
+        pixels: list[tuple[Expr, Expr]] = []
+        for side, unit in zip(self._sides(first, units, self._rows), units, strict=True):
+            image, *pixel = self._pixel(side)
+            y, x = (self._source_coordinate(axis, pixel[axis], 0) for axis in range(2))
+            channel = self._channel(unit.k + self.window.steps.begin)
+            starts.append(self.array + writer.offset(0, [image, y, x, channel]))
+            pixels.append((y.cast(U32), x.cast(U32)))
+        height, width = (size.cast(U32) for size in self._sizes())
+        picture = Picture(pixels, (height, width), conv.dilations)
+        row, column, channel = (index(writer.emit, writer.stride(0, axis)) for axis in (1, 2, 3))
+        steps = TapSteps.of(
+            k_tiles, writer, (row * conv.dilations[0], column * conv.dilations[1], channel)
+        )
+        limit = self.window.steps.limit(k_tiles.depth)
+        return WindowWalk(starts, units, k_tiles, steps, limit, picture)
+
+    @property
+    def _rows(self) -> Expr:
+        return self.writer.size(self.geometry.rows, "m")
+
+    def _pixel(self, side: Expr) -> list[Expr]:
+        """The picture, row and column of the result with this number; it may be past the last one."""
+        geometry, writer = self.geometry, self.writer
+        sizes = (geometry.picture[0], *geometry.conv.extents)
+        pixels = [writer.size(size, "pixels", axis) for axis, size in enumerate(sizes)]
+        return writer.unravel(side, pixels, geometry.rows + MOST_ROWS)
+
+    def _sizes(self) -> list[Expr]:
+        picture = self.geometry.picture
+        return [self.writer.size(picture[1 + axis], "size", axis) for axis in range(2)]
+
+    def _channel(self, channel: Index) -> Expr:
+        """The channel of the picture, from that of the group."""
+        return self.group * self.window.inputs + channel
 
     def _source_coordinate(self, axis: int, coordinate: Expr, tap: Index) -> Expr:
         """The picture's coordinate along an axis that a tap reads for a pixel of the result.
@@ -359,3 +409,20 @@ class _Weights(Operand):
         output = geometry.output(writer, self.group, side)
         inside = (side < writer.size(geometry.columns, "n")) & within
         return writer.offset(1, [*tap_and_channel, output]), inside
+
+    @property
+    def walks(self) -> bool:
+        return self.whole and self.window.by_taps
+
+    def walk(self, k_tiles: KTiles, first: Expr, units: Sequence[TileUnit]) -> Walk:
+        assert isinstance(k_tiles, TapTiles)
+        geometry, writer = self.geometry, self.writer
+        sides = self._sides(first, units, writer.size(geometry.columns, "n"))
+        starts: list[Pointer] = []
+        for side, unit in zip(sides, units, strict=True):
+            output = geometry.output(writer, self.group, side)
+            channel = unit.k + self.window.steps.begin
+            starts.append(self.array + writer.offset(1, [0, 0, channel, output]))
+        row, column, channel = (index(writer.emit, writer.stride(1, axis)) for axis in range(3))
+        steps = TapSteps.of(k_tiles, writer, (row, column, channel))
+        return WindowWalk(starts, units, k_tiles, steps, self.window.steps.limit(k_tiles.depth))

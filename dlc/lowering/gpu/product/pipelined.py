@@ -10,12 +10,15 @@ and its code is there once for a group of rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from dlc.dialects.expr import Expr, Index, Pointer, constant, select
 from dlc.ir.dims import ceil_divide, divides, product
-from dlc.ir.types import F32
-from dlc.lowering.gpu.product.k_tiles import K_TILE_BYTES, KTile
-from dlc.lowering.gpu.product.operands import Geometry, KTiles
+from dlc.ir.types import F32, INDEX, U32
+from dlc.lowering.gpu.product.k_positions import KTiles
+from dlc.lowering.gpu.product.k_tiles import K_TILE_BYTES, KTile, KTileLoader
+from dlc.lowering.gpu.product.operands import Geometry
 from dlc.lowering.gpu.product.results import TOGETHER, write_results, written_together
 from dlc.lowering.gpu.product.warp_products import (
     GROUP_ROWS,
@@ -57,15 +60,17 @@ class PipelinedProduct:
         across = ceil_divide(geometry.columns, tiling.columns)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(geometry.batch)]
         counts += [writer.size(down, "down"), writer.size(across, "across")]
-        *batch, i, j = unravel(writer.tile, counts)
+        *batch, i, j = writer.unravel_tile(counts)
         self._tile(batch, (i * tiling.rows, j * tiling.columns))
         work = tiling.rows * tiling.columns * geometry.inner * self.product_ps
         return writer.finish(product(geometry.batch) * down * across, nanoseconds(work))
 
     def _tile(self, batch: Sequence[Expr], first: tuple[Expr, Expr]) -> None:
         tiling, writer = self.tiling, self.writer
-        k_tiles = self.geometry.k_tiles(K_TILE_BYTES // writer.views[0].dtype.bytes)
-        left, right = self.geometry.operands(writer, batch, k_tiles)
+        geometry = self.geometry
+        depth = K_TILE_BYTES // writer.views[0].dtype.bytes
+        k_tiles = geometry.k_tiles(depth, geometry.position_dtype(writer))
+        left, right = geometry.operands(writer, batch, k_tiles)
         lhs = KTile(writer, left, tiling.rows, self.warp_product.swizzle(left, of_rows=True))
         rhs = KTile(writer, right, tiling.columns, self.warp_product.swizzle(right, of_rows=False))
         buffer = writer.shared(self._shared_bytes(lhs, rhs) // F32.bytes, F32)
@@ -127,7 +132,11 @@ class PipelinedProduct:
 
 
 class _Pipeline:
-    """The main loop along k: copies of k-tiles run ahead of the one that is multiplied."""
+    """The main loop along k: copies of k-tiles run ahead of the one that is multiplied.
+
+    A stage is known by its distance in bytes from the first one. An iteration fills the stage that the one
+    before has read.
+    """
 
     def __init__(
         self,
@@ -139,47 +148,85 @@ class _Pipeline:
         k_tiles: KTiles,
     ) -> None:
         self.writer = writer
-        self.stages = stages
-        self.tiles = tiles
-        self.first = first
+        self.ahead = stages - 1
         self.k_tiles = k_tiles
-        self.buffers = buffer, buffer.skip(stages * tiles[0].bytes)
+        lhs, rhs = tiles
+        self.buffer = buffer
+        self.loaders = [
+            KTileLoader(lhs, k_tiles, first[0], buffer),
+            KTileLoader(rhs, k_tiles, first[1], buffer.skip(lhs.bytes)),
+        ]
+        self.stage_bytes = lhs.bytes + rhs.bytes
+        self.end = stages * self.stage_bytes
 
     def run(self, warps: WarpProduct) -> list[Expr]:
         """The finished sums of the thread. All copies are done; the last stage may still be read."""
-        writer, ahead = self.writer, self.stages - 1
-        position = iterate(writer.emit, 0, ahead, self.k_tiles.start(), self._load_k_tile)
+        writer, ahead = self.writer, self.ahead
+        place = _Place(self.k_tiles.start(writer), [loader.start() for loader in self.loaders])
+
+        def fill(_: Expr, carried: list[Expr]) -> list[Index]:
+            stage, *rest = carried
+            return [self._next(stage), *self._load_k_tiles(stage, place.like(rest)).values]
+
+        writing, *rest = iterate(writer.emit, 0, ahead, [self._stage(0), *place.values], fill)
+        place = place.like(rest)
 
         def k_tile(_: Expr, carried: list[Expr]) -> list[Index]:
             reading, writing, *rest = carried
-            position, sums = rest[: -warps.count], rest[-warps.count :]
+            now, sums = place.like(rest[: -warps.count]), rest[-warps.count :]
             writer.wait(ahead - 1)
             writer.barrier()
-            advance = self._load_k_tile(writing, position)
-            sums = warps.multiply(*self._stage(reading), sums)
-            return [self._next(reading), self._next(writing), *advance, *sums]
+            after = self._load_k_tiles(writing, now)
+            sums = warps.multiply(self.buffer, reading.cast(INDEX), sums)
+            return [self._next(reading), reading, *after.values, *sums]
 
         count = writer.size(self.k_tiles.count, "strips")
         sums = [constant(writer.emit, 0, F32)] * warps.count
-        carried = iterate(writer.emit, 0, count, [0, ahead, *position, *sums], k_tile)
+        start = [self._stage(0), writing, *place.values, *sums]
+        carried = iterate(writer.emit, 0, count, start, k_tile)
         writer.wait()
         return carried[-warps.count :]
 
-    def _load_k_tile(self, stage: Expr, position: list[Expr]) -> list[Index]:
-        """Start to copy the k-tiles at a position into a stage; returns the position after it."""
-        for tile, buffer, first in zip(self.tiles, self._stage(stage), self.first, strict=True):
-            tile.load_tile(buffer, first, position)
+    def _load_k_tiles(self, stage: Expr, place: _Place) -> _Place:
+        """Start to copy the k-tiles at a place into a stage, if there are any; returns the next place."""
+        position, skip = place.position, stage.cast(INDEX)
+        with when(self.k_tiles.exists(self.writer, position)):
+            for loader, addresses in zip(self.loaders, place.addresses, strict=True):
+                loader.load(skip, position, addresses)
         self.writer.commit()
-        return self.k_tiles.advance(self.writer, position)
-
-    def _stage(self, stage: Expr) -> tuple[Pointer, Pointer]:
-        """The buffers of a stage."""
-        lhs, rhs = (
-            buffer.skip(stage * tile.bytes)
-            for tile, buffer in zip(self.tiles, self.buffers, strict=True)
+        return _Place(
+            self.k_tiles.advance(self.writer, position),
+            [
+                loader.advance(position, addresses)
+                for loader, addresses in zip(self.loaders, place.addresses, strict=True)
+            ],
         )
-        return lhs, rhs
+
+    def _stage(self, bytes: int) -> Expr:
+        return constant(self.writer.emit, bytes, U32)
 
     def _next(self, stage: Expr) -> Expr:
-        advance = stage + 1
-        return select(advance.equals(self.stages), 0, advance)
+        after = stage + self.stage_bytes
+        return select(after.equals(self.end), self._stage(0), after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a k-tile begins: its position along k, and where a thread's units of each operand are."""
+
+    position: Sequence[Expr]
+    addresses: Sequence[Sequence[Expr]]
+
+    @property
+    def values(self) -> list[Expr]:
+        """All of them, as a loop carries them."""
+        return [*self.position, *[each for own in self.addresses for each in own]]
+
+    def like(self, values: Sequence[Expr]) -> _Place:
+        """A place from what a loop carries."""
+        counts = [len(self.position), *map(len, self.addresses)]
+        ends = list(accumulate(counts))
+        position, *addresses = (
+            values[end - count : end] for end, count in zip(ends, counts, strict=True)
+        )
+        return _Place(position, addresses)

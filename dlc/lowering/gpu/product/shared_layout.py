@@ -8,14 +8,14 @@ are read together lie in different banks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from dlc.dialects import simt
-from dlc.dialects.expr import Expr, Index, Pointer, constant, exprs
+from dlc.dialects.expr import Condition, Expr, Index, Pointer, constant, exprs, index
 from dlc.dialects.simt import WIDE
-from dlc.ir.types import F32, DType
+from dlc.ir.types import BOOL, F32, DType
 from dlc.lowering.gpu.writer import GridWriter
 from dlc.lowering.kernel_code.words import either, for_each, unravel
 
@@ -76,6 +76,11 @@ class SharedLayout:
         """The offset of a unit in elements. `low` is the line's number, of which only `% 8` matters."""
         return (line * self.units + self._swizzled(unit, low)) * self.each
 
+    @property
+    def _period(self) -> int:
+        """After so many lines units are permuted in the same way again."""
+        return {Swizzle.NONE: 1, Swizzle.ELEMENTS: 4, Swizzle.UNITS: BANK_UNITS}[self.swizzle]
+
     def _swizzled(self, unit: Expr, low: Expr) -> Expr:
         match self.swizzle:
             case Swizzle.NONE:
@@ -86,6 +91,13 @@ class SharedLayout:
                 return unit ^ low // (BANK_UNITS // self.units) % self.units
             case Swizzle.UNITS:
                 return unit ^ low % BANK_UNITS
+
+    def units_of_thread(self, writer: GridWriter) -> ThreadUnits:
+        """The units that a thread copies: the same one of several lines."""
+        count, down = self.lines * self.units // writer.threads, writer.threads // self.units
+        assert count and down % self._period == 0, "units are permuted alike in a thread's lines"
+        line, unit = unravel(writer.thread, [self.units] * 2)
+        return ThreadUnits(self, line, unit, [part * down for part in range(count)])
 
     def load(self, writer: GridWriter, buffer: Pointer, locate: Locate, *, whole: bool) -> None:
         """Start to copy all lines to a buffer (`cp.async`), with zeros for elements out of bounds.
@@ -127,6 +139,37 @@ class SharedLayout:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadUnits:
+    """The units that a thread copies: number `unit` of a first line, and of those `apart` lines further."""
+
+    layout: SharedLayout
+    line: Expr
+    unit: Expr
+    apart: Sequence[int]
+
+    def places(self) -> list[tuple[Expr, Expr]]:
+        """The line and the first element in it of each unit."""
+        element = self.unit * self.layout.each
+        return [(self.line + further, element) for further in self.apart]
+
+    def target(self, buffer: Pointer) -> Pointer:
+        """The address of the first unit; the others are a constant further."""
+        return _row(self.layout, buffer, (self.line, self.unit, self.line), 0)
+
+    def copy(
+        self, sources: Sequence[Pointer], target: Pointer, conditions: Sequence[Condition]
+    ) -> None:
+        """Start to copy the units from these addresses, or zeros where a condition does not hold."""
+        emit, layout = target.emit, self.layout
+        start = index(emit, 0).value
+        for source, further, within in zip(sources, self.apart, conditions, strict=True):
+            beyond = index(emit, further * layout.elements).value
+            predicate = within if isinstance(within, Expr) else constant(emit, within, BOOL)
+            operands = source.value, start, target.value, beyond, predicate.value
+            emit.place(simt.Copy(*operands, layout.dtype, layout.each))
+
+
 def load_fragment(
     layout: SharedLayout,
     buffer: Pointer,
@@ -136,27 +179,42 @@ def load_fragment(
     *,
     along_k: bool,
     of_rows: bool,
+    skip: Index = 0,
 ) -> list[Expr]:
     """A fragment of `simt.mma`: four matrices of 8 x 16 bytes, 16 along the side and 32 bytes along k.
 
-    It begins at `base + at[0]` along the side and `at[1]` steps of 32 bytes along k. For lhs (`of_rows`)
-    the matrices of the upper and lower rows come first, for rhs those of the halves of k.
+    It begins at `base + at[0]` along the side and `at[1]` steps of 32 bytes along k, in the tile that is
+    `skip` bytes into the buffer. For lhs (`of_rows`) the matrices of the upper and lower rows come first,
+    for rhs those of the halves of k.
     """
     first, step = at
     if layout.dtype is F32 and not along_k:
-        return _load_f32_fragment(layout, buffer, lane, base, at, of_rows=of_rows)
+        return _load_f32_fragment(layout, buffer, lane, base, at, of_rows=of_rows, skip=skip)
     which, low = unravel(lane, [8] * 2)
     halves = unravel(which, [2] * 2)
     of_k, of_side = halves if of_rows else reversed(halves)
     if along_k:
-        line = base + (of_side * 8 + low) + first
-        unit = of_k + 2 * step
+        line = base + (of_side * 8 + low)
+        unit, lines = of_k + 2 * step, first
     else:
-        line = of_k * 8 + low + 16 * step
-        unit = base // 8 + of_side + first // 8
-    emit, offset = lane.emit, layout.offset(line, unit, low)
-    load = simt.LoadMatrix(buffer.value, offset.value, layout.dtype, not along_k)
+        line = of_k * 8 + low
+        unit, lines = base // 8 + of_side + first // 8, 16 * step
+    emit, row = lane.emit, _row(layout, buffer, (line, unit, low), skip)
+    beyond = index(emit, lines * layout.elements)
+    load = simt.LoadMatrix(row.value, beyond.value, layout.dtype, not along_k)
     return exprs(emit, emit.all(load))
+
+
+def _row(
+    layout: SharedLayout, buffer: Pointer, place: tuple[Expr, Expr, Expr], skip: Index
+) -> Pointer:
+    """A unit of a buffer that begins `skip` bytes further. What is the same in all k-tiles is added first.
+
+    So it is computed once before a loop, and neighbours are a constant further: multiples of eight lines
+    are, since they do not change how a line's units are permuted.
+    """
+    start = buffer.of(layout.dtype) + layout.offset(*place)
+    return start if skip == 0 else start.skip(skip)
 
 
 def _load_f32_fragment(
@@ -167,6 +225,7 @@ def _load_f32_fragment(
     at: tuple[int, int],
     *,
     of_rows: bool,
+    skip: Index,
 ) -> list[Expr]:
     """`load_fragment` of f32 that lies along the side: `ldmatrix` transposes 16-bit elements only."""
     first, step = at
@@ -174,10 +233,10 @@ def _load_f32_fragment(
     elements: list[Expr] = []
     for register in range(4):
         of_k, of_side = divmod(register, 2) if of_rows else reversed(divmod(register, 2))
-        line = part + (8 * step + 4 * of_k)
         side = base + group + (first + 8 * of_side)
         unit, rest = unravel(side, [layout.each] * 2)
-        elements.append(buffer.of(F32)[layout.offset(line, unit, part) + rest])
+        row = _row(layout, buffer, (part, unit, part), skip) + rest
+        elements.append(row[(8 * step + 4 * of_k) * layout.elements])
     return elements
 
 

@@ -101,7 +101,7 @@ class VectorProduct:
     def lower(self) -> Lowered:
         geometry, writer = self.geometry, self.writer
         counts = [writer.size(size, "batch", k) for k, size in enumerate(geometry.batch)]
-        block, *batch = unravel(writer.tile, [0, *counts])
+        block, *batch = writer.unravel_tile([0, *counts])
         operands = geometry.operands(writer, batch, geometry.k_tiles(1))
         every, long = product(geometry.batch), self.sides[1 - self.few]
         blocks = self.gpu.occupancy.blocks

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from dlc.dialects.expr import Expr, Index, Pointer, constant, fma
 from dlc.ir.dims import ceil_divide, product
-from dlc.lowering.gpu.product.operands import Geometry, KPosition, Operand
+from dlc.lowering.gpu.product.k_positions import KPosition
+from dlc.lowering.gpu.product.operands import Geometry, Operand
 from dlc.lowering.gpu.product.results import write_results
 from dlc.lowering.gpu.product.shared_layout import load_if
 from dlc.lowering.gpu.writer import GridWriter
@@ -48,7 +49,7 @@ class SmallProduct:
         down, across = ceil_divide(geometry.rows, SIDE), ceil_divide(geometry.columns, SIDE)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(geometry.batch)]
         counts += [writer.size(down, "down"), writer.size(across, "across")]
-        *batch, i, j = unravel(writer.tile, counts)
+        *batch, i, j = writer.unravel_tile(counts)
         first = i * SIDE, j * SIDE
         y, x = unravel(writer.thread, [ACROSS] * 2)
         sums = self._sums(batch, first, (y, x))
@@ -79,7 +80,7 @@ class SmallProduct:
 
         zeros = [constant(writer.emit, 0, self.dtype)] * (SUMS_PER_SIDE * SUMS_PER_SIDE)
         count = writer.size(k_tiles.count, "strips")
-        start = [*k_tiles.start(), *zeros]
+        start = [*k_tiles.start(writer), *zeros]
         return iterate(writer.emit, 0, count, start, k_tile)[-len(zeros) :]
 
     def _load_k_tile(

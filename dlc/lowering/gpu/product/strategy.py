@@ -7,11 +7,9 @@ rows or columns (GEMV) are bound by memory bandwidth and have a lowering of thei
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel.product_schedule import SplitK
-from dlc.dialects.kernel.products import Conv, Gemm, Product
+from dlc.dialects.kernel.products import Gemm, Product
 from dlc.dialects.measured import upper_bound
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.intervals import interval
@@ -27,10 +25,8 @@ from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
 
-WIDE = Tiling(rows=128, columns=128, down=2, across=4, stages=3, blocks=2)
+WIDE = Tiling(rows=128, columns=128, down=2, across=2, stages=3, blocks=2)
 """Tiles of a large product by matrix instructions; the stages take the 48 KiB that every GPU has."""
-ROOMY = replace(WIDE, blocks=1)
-"""The same with more registers for a thread: f32 and the indices of a convolution need them."""
 NARROW = Tiling(rows=64, columns=64, down=2, across=2, stages=4)
 """Tiles of a small product by matrix instructions."""
 EXACT = Tiling(rows=128, columns=128, down=4, across=2, stages=3)
@@ -56,8 +52,7 @@ def _lower(geometry: Geometry, gpu: GpuTarget, precision: str) -> Lowered:
     large = is_large(geometry, gpu.occupancy.wide_tiles)
     pipelines = lhs is rhs and gpu.copies_async
     if pipelines and gpu.has_matrix_instructions(lhs, precision):
-        wide = ROOMY if isinstance(op, Conv) or lhs is F32 else WIDE
-        tiling, cost = wide if large else NARROW, gpu.costs.matrix_product
+        tiling, cost = WIDE if large else NARROW, gpu.costs.matrix_product
         return PipelinedProduct(geometry, tiling, MatrixProduct, cost).lower()
     if pipelines and lhs is F32:
         tiling, cost = EXACT if large else SMALL, gpu.costs.product

@@ -82,8 +82,8 @@ class WarpProduct:
         """Sums of a thread."""
         return self.tiling.warp_rows * self.tiling.warp_columns // WARP
 
-    def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
-        """The sums, with the product of the k-tiles in these buffers added."""
+    def multiply(self, buffer: Pointer, stage: Expr, sums: Sequence[Expr]) -> list[Expr]:
+        """The sums, with the product of the k-tiles of a stage added, `stage` bytes into the buffer."""
         raise NotImplementedError
 
     def sum_vectors(self, group: int, sums: Sequence[Expr]) -> list[SumVector]:
@@ -99,11 +99,13 @@ class MatrixProduct(WarpProduct):
         by_elements = operand.dtype is F32 and not operand.along_k
         return Swizzle.ELEMENTS if by_elements else Swizzle.UNITS
 
-    def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
+    def multiply(self, buffer: Pointer, stage: Expr, sums: Sequence[Expr]) -> list[Expr]:
         sums = list(sums)
+        lhs, rhs = buffer, buffer.skip(self.lhs.bytes)
+        tiling = self.tiling
         for step in range(2):
-            left = self._fragments(self.lhs, lhs, self.row, self.tiling.warp_rows, step)
-            right = self._fragments(self.rhs, rhs, self.column, self.tiling.warp_columns, step)
+            left = self._fragments(self.lhs, lhs, self.row, (tiling.warp_rows, step), stage)
+            right = self._fragments(self.rhs, rhs, self.column, (tiling.warp_columns, step), stage)
             pairs = [(rows, two[k : k + 2]) for rows in left for two in right for k in (0, 2)]
             for k, (rows, columns) in enumerate(pairs):
                 accumulators = slice(4 * k, 4 * k + 4)
@@ -111,9 +113,10 @@ class MatrixProduct(WarpProduct):
         return sums
 
     def _fragments(
-        self, tile: KTile, buffer: Pointer, base: Expr, length: int, step: int
+        self, tile: KTile, buffer: Pointer, base: Expr, size: tuple[int, int], stage: Expr
     ) -> list[list[Expr]]:
-        """The fragments of a k-tile for one step along k: one for each 16 rows or columns."""
+        """The fragments of a k-tile, one for each 16 rows or columns; `size` is these and a step of k."""
+        length, step = size
         along_k, of_rows = tile.operand.along_k, tile is self.lhs
         return [
             load_fragment(
@@ -124,6 +127,7 @@ class MatrixProduct(WarpProduct):
                 (first, step),
                 along_k=along_k,
                 of_rows=of_rows,
+                skip=stage,
             )
             for first in range(0, length, 16)
         ]
@@ -153,7 +157,10 @@ class ScalarProduct(WarpProduct):
         # Eight threads have the same rows; only columns that lie along k are as many lines.
         return Swizzle.UNITS if operand.along_k and not of_rows else Swizzle.NONE
 
-    def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
+    def multiply(self, buffer: Pointer, stage: Expr, sums: Sequence[Expr]) -> list[Expr]:
+        lhs = buffer.skip(stage)
+        rhs = lhs.skip(self.lhs.bytes)
+
         def step(unit: Expr, sums: list[Expr]) -> list[Expr]:
             for half in range(2):
                 rows = self._factors(self.lhs, lhs, self.row, unit, half)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
@@ -39,6 +39,11 @@ def product(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
     return (emit(array.MatMul(x, y)),)
 
 
+def shared_kib(ops: Iterable[Op]) -> list[int]:
+    """The KiB of shared memory of each block, which tell tilings apart."""
+    return [op.elements * op.dtype.bytes // 1024 for op in ops if isinstance(op, simt.Shared)]
+
+
 def of_transposed(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
     last = range(len(array.tensor_type(x).shape) - 2)
     axes = (*last, len(last) + 1, len(last))
@@ -51,6 +56,7 @@ SHAPES = [
     pytest.param((5, 5), (5, 6), id="less-than-a-matrix"),
     pytest.param((24, 200), (200, 16), id="more-strips-than-stages"),
     pytest.param((70, 24), (24, 72), id="several-tiles"),
+    pytest.param((70, 160), (160, 40), id="whole-strips"),
     pytest.param((2, 9, 8), (2, 8, 16), id="several-products"),
 ]
 
@@ -85,7 +91,7 @@ def test_transposed_matrices_are_read_as_they_are_stored(
 def test_wide_tiles_give_the_same(program: Program) -> None:
     lhs, rhs = ((20, 136), (136, 40)) if program is product else ((136, 24), (40, 136))
     made = compiled(program, F16, lhs, rhs)
-    assert [op.threads for op in made.all(simt.Func) if isinstance(op, simt.Func)] == [256]
+    assert shared_kib(made.all(simt.Shared)) == [48]
     assert made.error() <= ROUNDING[F16]
 
 
@@ -95,9 +101,9 @@ def test_below_level_2_they_are_added_in_order() -> None:
     assert made.error() <= ROUNDING[F16]
 
 
-@pytest.mark.parametrize(("rows", "threads"), [((1, 64), 128), ((1, 4096), 256), ((1, None), 256)])
+@pytest.mark.parametrize(("rows", "kib"), [((1, 64), 32), ((1, 4096), 48), ((1, None), 48)])
 def test_tiles_are_as_wide_as_the_largest_call_keeps_busy(
-    rows: tuple[int, int | None], threads: int
+    rows: tuple[int, int | None], kib: int
 ) -> None:
     """A product of a few rows has more tiles where they are small."""
     many = symbol("B")
@@ -105,8 +111,7 @@ def test_tiles_are_as_wide_as_the_largest_call_keeps_busy(
     module, _ = function_of(product, types, {"B": rows})
     manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", "loop", 2, Device.CUDA))
-    (function,) = [op for op in module.body if isinstance(op, simt.Func)]
-    assert function.threads == threads
+    assert shared_kib(module.walk()) == [kib]
 
 
 # Few rows, or few columns.
@@ -251,6 +256,13 @@ CONVOLUTIONS = [
         (3, 2, 3, 5),
         id="few-channels",
     ),
+    pytest.param(
+        convolved(strides=(2, 1), padding=((2, 1), (1, 2)), dilations=(2, 1)),
+        (2, 6, 3, 56),
+        (3, 3, 56, 16),
+        id="several-strips-of-a-tap",
+    ),
+    pytest.param(convolved(strides=(2, 2)), (1, 5, 4, 64), (1, 1, 64, 8), id="one-tap"),
     pytest.param(convolved(groups=2, dilations=(1, 2)), (1, 4, 6, 32), (2, 2, 16, 16), id="groups"),
 ]
 

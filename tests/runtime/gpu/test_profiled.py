@@ -1,0 +1,178 @@
+"""Profiles of calls on a GPU, which is the evaluator: its clock counts pieces of work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dlc
+from dlc.driver.compile.settings import Settings
+from dlc.driver.profile.data import profile_data
+from dlc.driver.profile.events import trace_text
+from dlc.driver.profile.flame import flame_svg
+from dlc.driver.profile.measured import ProfileRequest, profile_model
+from dlc.driver.report.questions.slow import answer
+from dlc.driver.run.calls import CallRequest
+from dlc.driver.run.request import CompileRequest
+from dlc.errors import CallError
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.profiling.table import WIDTH
+from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
+
+GPU = "cuda:sm_80"
+TEXT = """dlc 1
+import nn (Linear)
+dim B = 1..8
+
+module Net() {
+  use up = Linear(8, 16)
+  use down = Linear(16, 4)
+  export fn f(x: f32[B, 8]) -> f32[B, 4] = softmax(down(relu(up(x))))
+  export fn root(a: f32) -> f32 =
+    while abs(x * x - a) > 1e-5 with x = a limit 100 { next x = (x + a / x) / 2 }
+  export fn added(inout s: f32[8], x: f32[8]) -> f32[8] {
+    set s = s + x
+    return s
+  }
+}
+"""
+LINE = Path(__file__).parents[2] / "gpu/line.dlm"
+X = np.random.default_rng(0).standard_normal((2, 8), np.float32)
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[FakeGpu]:
+    with fake_gpu() as fake:
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def model(gpu: FakeGpu) -> dlc.Model:
+    return dlc.compile(text=TEXT, weights="init:0", target=GPU)
+
+
+@pytest.fixture(scope="module")
+def entry(model: dlc.Model) -> EntryPoint:
+    return model.entry_points["f"]
+
+
+@pytest.fixture(scope="module")
+def found(entry: EntryPoint) -> Profile:
+    return entry.profile(X, rounds=2)
+
+
+def uploads(gpu: FakeGpu, before: int) -> int:
+    """Copies of some bytes to the GPU since there were `before` copies."""
+    return sum(way == "up" and size > 0 for way, size in gpu.transfers[before:])
+
+
+def test_each_kernel_has_the_time_between_its_events(found: Profile) -> None:
+    """The clock of the evaluator ticks once for a kernel, and once for an event, which is taken off."""
+    assert {row.busy_ms for row in found.rows} == {1.0}
+    assert [row.title for row in found.rows[:2]] == [
+        "up · matmul 2×8×16 + relu",
+        "down · matmul 2×16×4",
+    ]
+    assert all(row.place and row.line for row in found.rows)
+
+
+def test_the_parts_of_a_call_add_up(found: Profile) -> None:
+    parts = found.kernels_ms + found.between_ms + found.transfers_ms + found.python_ms
+    assert parts == pytest.approx(found.call_ms)
+
+
+def test_rows_have_the_roof_of_the_architecture(found: Profile) -> None:
+    product = found.rows[0]
+    assert product.operations >= 2 * 2 * 8 * 16
+    assert product.floor.ms >= product.operations / 19_500 / 1e6
+    assert {row.floor.bound for row in found.rows} <= {"arithmetic", "L2", "memory"}
+
+
+def test_matrix_instructions_have_a_roof_of_their_own(gpu: FakeGpu) -> None:
+    text = "dlc 1\nexport fn f(x: f16[64, 64], y: f16[64, 64]) -> f16[64, 64] = x @ y\n"
+    point = dlc.compile(text=text, target=GPU).entry_points["f"]
+    x = np.ones((64, 64), np.float16)
+    (row,) = point.profile(x, x, rounds=1).rows
+    assert row.floor.ms < row.operations / 19_500 / 1e6
+
+
+def test_rounds_on_the_device_are_counted(gpu: FakeGpu, model: dlc.Model) -> None:
+    """Their kernels are launched round by round, since no event is recorded in a condition."""
+    found = model.entry_points["root"].profile(np.float32(9), rounds=1)
+    assert max(row.runs for row in found.rows) > 2
+
+
+def test_profiling_changes_no_bit_of_the_results(entry: EntryPoint) -> None:
+    before = np.asarray(entry(X))
+    entry.profile(X, rounds=1)
+    assert np.array_equal(np.asarray(entry(X)), before)
+
+
+def test_what_an_entry_point_changes_is_changed_in_copies(gpu: FakeGpu, model: dlc.Model) -> None:
+    ones = np.ones(8, np.float32)
+    for state in (np.zeros(8, np.float32), Tensor(np.zeros(8, np.float32)).to("cuda")):
+        model.entry_points["added"].profile(state, ones, rounds=2)
+        assert not np.asarray(Tensor(state).numpy() if isinstance(state, Tensor) else state).any()
+
+
+def test_arguments_that_lie_on_the_gpu_stay_there(gpu: FakeGpu, entry: EntryPoint) -> None:
+    there = Tensor(X).to("cuda")
+    before = len(gpu.transfers)
+    entry.profile(there, rounds=1)
+    assert uploads(gpu, before) == 0
+
+
+def test_events_are_given_back(gpu: FakeGpu, entry: EntryPoint) -> None:
+    before = gpu.events
+    entry.profile(X, rounds=1)
+    assert gpu.events == before
+
+
+def test_a_kernel_that_fails_is_reported_with_its_line(gpu: FakeGpu, entry: EntryPoint) -> None:
+    names = [row.kernel for row in entry.profile(X, rounds=1).rows]
+    gpu.refuses = names[-1]
+    try:
+        with pytest.raises(CallError, match="as told"):
+            entry.profile(X, rounds=1)
+    finally:
+        gpu.refuses = None
+    assert np.isfinite(np.asarray(entry(X))).all()
+
+
+def test_a_step_of_training_has_its_weights_on_the_gpu(gpu: FakeGpu) -> None:
+    request = CompileRequest(str(LINE), settings=Settings(target=GPU))
+    counts: list[int] = []
+    for rounds in (1, 3):
+        before = len(gpu.transfers)
+        call = CallRequest(str(LINE), dims={"B": 3}, seed=0)
+        found = profile_model(ProfileRequest(request, call, rounds=rounds, train=True))
+        assert any("gradient" in row.title for row in found.rows)
+        counts.append(uploads(gpu, before))
+    assert counts[0] == counts[1] > 0, "weights and examples are brought once"
+
+
+def test_a_profile_of_a_gpu_is_a_table_a_trace_a_picture_and_data(found: Profile) -> None:
+    table = found.table()
+    assert max(map(len, table.splitlines())) <= WIDTH
+    assert "ms on cuda:sm_80, B = 2" in table
+    assert "copies between host and GPU" in table
+    assert "cuda:sm_80" in trace_text(found)
+    assert "matmul" in flame_svg(found)
+    data = profile_data(found)
+    assert isinstance(data, dict)
+    assert data["device"] == GPU
+    assert data["transfers_ms"] == round(found.transfers_ms, 7)
+    assert "1. " in answer(found).text
+
+
+def test_a_program_for_a_processor_and_a_gpu_has_no_profile(gpu: FakeGpu) -> None:
+    text = "dlc 1\nexport fn f(x: f32[4]) -> f32[4] {\n  let y = on cuda:0 { exp(x) }\n  return y + x\n}\n"
+    point = dlc.compile(text=text, target="cpu+" + GPU).entry_points["f"]
+    with pytest.raises(CallError, match="no common clock") as told:
+        point.profile(np.ones(4, np.float32))
+    assert told.value.diagnostics[0].code == "D0826"

@@ -1,0 +1,218 @@
+"""Training and calls by the stages of a pipeline of simulated ranks: as one process computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dlc.driver.compile.compile import Report
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.request import CompileRequest, make_artifact
+from dlc.driver.run.train import plan_training
+from dlc.errors import CallError, DlcError, Unsupported
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.model import Model
+from dlc.runtime.ranks.mesh import Mesh
+from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
+from dlc.runtime.training.trainer import Trainer
+from tests.runtime.ranks.trainings import EXAMPLES, LSTM, batches_of, losses
+
+TIED = """\
+dlc 1
+import nn (BatchNorm, Dropout)
+dim B = 1..64
+mesh stage = 3
+
+module Tied(H = 8) {
+  param w: f32[H, H] = normal(0.3)
+  use norm = BatchNorm(H)
+  use drop = Dropout(0.2)
+  export fn predict(x: f32[B, 8]) -> f32[B, 8] {
+    let h = on stage 0 { tanh(x @ w) }
+    let g = on stage 1 { drop(norm(h @ w + h)) }
+    return on stage 2 { g @ transpose(w) + h }
+  }
+}
+
+train Tied {
+  data = npz("data.npz", x="x", y="y", test=0.25)
+  loss(x: f32[B, 8], y: f32[B, 8]) = mean((predict(x) - y) ** 2) + 0.01 * sum(w ** 2)
+  metric error(x: f32[B, 8], y: f32[B, 8]) = mean(abs(predict(x) - y))
+  optimizer = adam(lr=0.01, clip_norm=1)
+  average = ema(decay=0.9)
+  batch = 8
+  accumulate = 4
+}
+"""
+
+
+def text_of(name: str) -> str:
+    """The text of a model whose parts are on two stages, with four microbatches; one of them on three."""
+    if name == "tied":
+        return TIED
+    text = LSTM if name == "lstm" else (EXAMPLES / f"{name}.dlm").read_text()
+    text = text.replace("\ndim B", "\nmesh stage = 2\ndim B", 1)
+    match name:
+        case "lstm":
+            changes = {
+                "head(lstm(x)[0][:, -1])": "on stage 1 { head(on stage 0 { lstm(x)[0][:, -1] }) }"
+            }
+        case "digits_mlp":
+            changes = {
+                "use net = chain(flatten, Linear(64, hidden), relu, Linear(hidden, 10))": (
+                    "use low = chain(flatten, Linear(64, hidden), relu) on stage 0\n"
+                    "  use high = Linear(hidden, 10) on stage 1"
+                ),
+                "net(f32(image) / 16)": "f32(image) / 16 |> low |> high",
+            }
+        case "digits_cnn":
+            changes = {
+                "max_pool2d(2))\n  use head": "max_pool2d(2)) on stage 0\n  use head",
+                "Linear(256, 10))": "Linear(256, 10)) on stage 1",
+            }
+        case _:
+            changes = {
+                "use blocks = L * Block(D, H)": (
+                    "use low = Block(D, H) on stage 0\n  use high = Block(D, H) on stage 1"
+                ),
+                "scan block in blocks with h = emb[ids] + place[:T] { next h = block(h) }": (
+                    "high(low(on stage 0 { emb[ids] + place[:T] }))"
+                ),
+            }
+    for old, new in {**changes, "\n  batch = ": "\n  accumulate = 4\n  batch = "}.items():
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    return text
+
+
+def trains(text: str, ranks: int = 1) -> Artifact:
+    """The artifact that trains a model, by so many stages."""
+    return plan_training(CompileRequest(path="", text=text)).artifact(Report(), ranks)
+
+
+@pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn", "char_gpt", "lstm", "tied"])
+def test_the_losses_are_those_of_one_process(name: str) -> None:
+    text = text_of(name)
+    batches = batches_of(text)
+    alone = losses(trains(text), batches, None)
+    stages = 3 if name == "tied" else 2
+    made = trains(text, stages)
+    found = [train(made, stages, batches) for _ in range(2)]
+    assert found[0] == found[1]
+    assert all(own == found[0][0] for own in found[0])
+    np.testing.assert_allclose(found[0][0], alone, rtol=1e-6 if name != "digits_cnn" else 1e-5)
+
+
+def train(
+    made: Artifact, stages: int, batches: list[Mapping[str, NDArray[Any]]]
+) -> list[list[float]]:
+    """The losses by rank."""
+    return run_simulated(Mesh({"stage": stages}), lambda at: losses(made, batches, at))
+
+
+def test_a_stage_holds_its_own_weights_and_the_first_rank_writes_all() -> None:
+    made, alone = trains(TIED, 3), Trainer(trains(TIED), threads=1)
+
+    def work(at: SimulatedRanks) -> tuple[set[str], dict[str, NDArray[np.generic]]]:
+        trainer = Trainer(made, threads=1, comm=at)
+        return set(trainer.weights), trainer.trained()
+
+    by_rank = run_simulated(Mesh({"stage": 3}), work)
+    names = [own for own, _ in by_rank]
+    assert "w" in names[0]
+    assert {"norm.scale", "norm.shift", "$optimizer.norm.scale.m"} < names[1]
+    assert not names[2]
+    assert sorted([*names[0], *names[1]]) == sorted(alone.weights)
+    first, *others = [trained for _, trained in by_rank]
+    assert first.keys() == alone.trained().keys()
+    for name, array in alone.trained().items():
+        np.testing.assert_array_equal(first[name], array)
+    assert not any(others)
+
+
+def calls(text: str) -> Artifact:
+    """The artifact with the entry points of a model, by three stages."""
+    return make_artifact(CompileRequest(path="", text=text, weights="init:3", ranks=3)).artifact
+
+
+def test_stages_call_an_entry_point_as_one_process() -> None:
+    made = calls(TIED)
+    x = np.random.default_rng(1).standard_normal((5, 8), np.float32)
+    alone = make_artifact(CompileRequest(path="", text=TIED, weights="init:3")).artifact
+    expected = np.asarray(Model(alone).predict(x))
+    for found in run_simulated(Mesh({"stage": 3}), lambda at: Model(made, comm=at).predict(x)):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+
+
+def errors_of(make: Callable[[Model, SimulatedRanks], object]) -> list[str]:
+    """What a call raises, by rank."""
+    made = calls(TIED)
+
+    def work(at: SimulatedRanks) -> str:
+        model = Model(made, comm=at)
+        with pytest.raises(CallError) as error:
+            make(model, at)
+        return str(error.value)
+
+    return run_simulated(Mesh({"stage": 3}), work)
+
+
+def test_a_rank_with_other_sizes_ends_the_call_on_all_of_them() -> None:
+    x = np.zeros((6, 8), np.float32)
+    for error in errors_of(lambda model, at: model.predict(x[: 2 + at.rank // 2])):
+        assert "D0824" in error
+        assert "rank 0 calls predict(B=2), and rank 2 calls predict(B=3)" in error
+
+
+def test_a_rank_that_refuses_its_arguments_ends_the_call_on_all_of_them() -> None:
+    x = np.zeros((6, 8), np.float32)
+    first, *others = errors_of(lambda model, at: model.predict(x if at.rank else x[:, :3]))
+    assert "D0803" in first
+    for error in others:
+        assert "D0824" in error
+        assert "rank 0 failed" in error
+
+
+WRONG = {
+    "values go back": (
+        "on stage 2 { g @ transpose(w) + h }",
+        "on stage 0 { on stage 2 { g @ transpose(w) + h } + g }",
+        "stage 0 cannot use f32[B, 8], which stage 2 computes",
+    ),
+    "a loop is on two": (
+        "return on stage 2 { g @ transpose(w) + h }",
+        "return scan i in 0..2 with u = g { next u = on stage 2 { 3 * h } + on stage 1 { 2 * u } }",
+        "a loop or a choice is on one stage",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_divided_is_refused_at_its_line(what: str) -> None:
+    old, new, message = WRONG[what]
+    text = TIED.replace(old, new)
+    assert text != TIED
+    with pytest.raises(DlcError) as error:
+        trains(text, 3)
+    assert "D0383" in str(error.value)
+    assert message in str(error.value)
+    assert ":13:" in str(error.value)
+
+
+def test_another_number_of_ranks_than_stages_is_refused() -> None:
+    with pytest.raises(DlcError, match="D0936"):
+        trains(TIED, 2)
+
+
+def test_stages_on_a_gpu_are_refused() -> None:
+    request = CompileRequest(path="", text=TIED, settings=Settings(target="cuda:sm_90"))
+    with pytest.raises(Unsupported, match="D0701"):
+        plan_training(request).artifact(Report(), 3)
+
+
+def test_one_process_computes_all_stages() -> None:
+    assert not trains(TIED).manifest.staged
