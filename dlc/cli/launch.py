@@ -30,6 +30,8 @@ from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
 
 FINALIZING = 5.0
 """Seconds that MPI may take after all ranks have ended: it waits for ever for one that was killed then."""
+SIGNALS = 128
+"""Exit codes above are those of processes that a signal ended: of a rank after its work, while MPI ends."""
 LOOK = 0.2
 """Seconds between two looks at the ranks."""
 _SHELL = """\
@@ -148,7 +150,7 @@ class _Run:
             )
         try:
             with _interrupts() as asked:
-                code = self._watch(process, watcher, asked)
+                code = self.watch(process, watcher, asked)
         finally:
             self._end_all(process, watcher)
             os.close(held)
@@ -156,7 +158,7 @@ class _Run:
             print(output.read_text(errors="replace"), end="")
         return code
 
-    def _watch(self, process: subprocess.Popen[bytes], watcher: Watcher, asked: list[int]) -> int:
+    def watch(self, process: subprocess.Popen[bytes], watcher: Watcher, asked: list[int]) -> int:
         """Wait for the end of all, or for the loss of one."""
         ended: float | None = None
         while True:
@@ -164,10 +166,12 @@ class _Run:
             self.lost = watcher.look()
             if self.lost is not None:
                 return failure_of(self.folder, self.lost.rank).tell() if self.lost.failed else 1
-            if code is not None:
-                return code
             pulses = watcher.pulses.values()
-            if len(pulses) == self.ranks and all(pulse.state == ENDED for pulse in pulses):
+            done = len(pulses) == self.ranks and all(pulse.state == ENDED for pulse in pulses)
+            if code is not None:
+                was_killed = code > SIGNALS and code != INTERRUPTED
+                return code if not (done and was_killed) else INTERRUPTED if asked else 0
+            if done:
                 ended = ended or time.monotonic()
                 if time.monotonic() - ended > FINALIZING:
                     return INTERRUPTED if asked else 0

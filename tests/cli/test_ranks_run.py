@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,13 @@ def test_numpy_does_not_share(folder: Path) -> None:
     done = run(folder, *text)
     assert done.returncode == 2
     assert "leave out --ranks" in done.stderr
+
+
+def test_a_profile_of_ranks_has_one_trace_of_all(folder: Path) -> None:
+    command = ("profile", "net.dlm", "--weights", "init:0", "--dim", "B=8", "--rounds", "2")
+    found = printed(folder, *command, "--ranks", "2", "--trace", "trace.json", "--json")
+    assert json.loads(found)["entry"] == "predict"
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert names == ["net.dlm: predict, rank 0", "net.dlm: predict, rank 1"]
+    assert {event["pid"] for event in events if event["ph"] == "X"} == {1, 2}

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.run.calls import CallRequest
+from dlc.driver.run.calls import Arguments, CallRequest
 from dlc.driver.run.request import CompileRequest, prepare_call
 from dlc.errors import UsageError
 from dlc.runtime.arrays.tensor import Tensor
@@ -18,6 +18,8 @@ from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.model import Model
 from dlc.runtime.profiling.profile import Profile
+from dlc.runtime.ranks.agreement import made_once
+from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.system.device_names import CPU
 
 Array = NDArray[np.generic]
@@ -34,8 +36,10 @@ class ProfileRequest:
     train: bool = False
 
 
-def profile_model(asked: ProfileRequest) -> Profile:
+def profile_model(asked: ProfileRequest, comm: object = None) -> Profile:
     """Compile a model, or open an artifact, and measure calls of an entry point.
+
+    `comm` is the communicator of the ranks that share the calls: each measures its own part.
 
     What a step of training takes lies on the GPU that it runs on, as a trainer has it. Raises UsageError
     as `dlc run` does for inputs; CallError (D0826) where the code is for a processor and a GPU.
@@ -50,8 +54,8 @@ def profile_model(asked: ProfileRequest) -> Profile:
                 help="leave one of them out",
             )
         call, request = replace(call, entry=STEP), replace(request, to_train=True)
-    artifact, arguments = prepare_call(request, call)
-    with Model(artifact, threads=asked.threads, device=request.device) as model:
+    artifact, arguments = _prepared(request, call, comm)
+    with Model(artifact, threads=asked.threads, device=request.device, comm=comm) as model:
         if request.is_compiled and request.weights is not None:
             model = model.with_weights(request.weights)
         point = model.entry_points[arguments.entry]
@@ -60,6 +64,19 @@ def profile_model(asked: ProfileRequest) -> Profile:
             named = {name: _moved(value, model.device) for name, value in named.items()}
         found = point.profile(rounds=asked.rounds, **named)
     return replace(found, decisions=_decisions(artifact))
+
+
+def _prepared(
+    request: CompileRequest, call: CallRequest, comm: object
+) -> tuple[Artifact, Arguments]:
+    """The artifact and the arguments of a call of it; the first of several ranks compiles."""
+    if comm is None:
+        return prepare_call(request, call)
+    request = replace(request, ranks=ranks_of(comm))
+    artifact = made_once(comm, lambda: prepare_call(request, call)[0])
+    if request.is_compiled:
+        return artifact, call.arguments(artifact.manifest.called)
+    return artifact, request.arguments_for(request.open(), call)
 
 
 def _moved(value: object, device: str) -> object:
