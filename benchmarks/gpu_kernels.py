@@ -135,12 +135,12 @@ def _open(path: Path, settings: Settings) -> SourceModel:
     return open_model(path, settings=settings)
 
 
-def lowered(opened: SourceModel) -> list[simt.Func]:
+def lowered(opened: SourceModel, options: Options = OPTIONS) -> list[simt.Func]:
     """The distinct kernels of a model; its module calls them afterwards."""
     settle_interfaces(opened.module)
-    opened.context.options = OPTIONS
+    opened.context.options = options
     Manager(opened.context).run(
-        opened.module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA)
+        opened.module, pipeline("graph", "loop", options.level, Device.CUDA)
     )
     return [op for op in opened.module.body if isinstance(op, simt.Func)]
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from dlc.runtime.arrays.tensor import Tensor
+    from dlc.runtime.cpu.pinning import pin_threads
     from dlc.runtime.cuda.memory_limit import gpu_memory, limit_gpu_memory
     from dlc.runtime.cuda.pinned import pinned
     from dlc.runtime.data.buckets import buckets
@@ -54,6 +55,7 @@ __all__ = [
     "gpu_memory",
     "limit_gpu_memory",
     "load",
+    "pin_threads",
     "pinned",
     "plan",
     "to_jax",
@@ -106,6 +108,8 @@ def _home(name: str) -> ModuleType:
             import dlc.runtime.data.buckets as home
         case "gpu_memory" | "limit_gpu_memory":
             import dlc.runtime.cuda.memory_limit as home
+        case "pin_threads":
+            import dlc.runtime.cpu.pinning as home
         case "pinned":
             import dlc.runtime.cuda.pinned as home
         case _:

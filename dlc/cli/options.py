@@ -14,6 +14,7 @@ from dlc import driver
 from dlc.cli.quick import PlainRun
 from dlc.cli.values import bounds, pairs, parameters
 from dlc.errors import UsageError
+from dlc.runtime.cpu.pinning import pin_threads
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.system.device_names import device_or_none
 from dlc.text.model import literals
@@ -42,6 +43,9 @@ Seed: TypeAlias = Annotated[
 ]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(help="The most threads of a call; results do not depend on it.")
+]
+Pin: TypeAlias = Annotated[
+    bool, typer.Option("--pin", help="Let each worker thread keep to a processor of its own.")
 ]
 Untrusted: TypeAlias = Annotated[
     bool,
@@ -115,6 +119,12 @@ Precision: TypeAlias = Annotated[
         help="How a GPU multiplies f32: ieee, or tf32 with factors of 10 bits of mantissa.",
     ),
 ]
+Accuracy: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="How a GPU computes functions of f32: default, or fast by approximate instructions."
+    ),
+]
 Disabled: TypeAlias = Annotated[
     list[str], typer.Option("--disable-pass", metavar="NAME", help="Leave out a pass.")
 ]
@@ -177,6 +187,21 @@ def memory(text: str | None, option: str = "--max-memory") -> int | None:
         ) from None
 
 
+def pin_workers(asked: bool, comm: object = None) -> None:
+    """Let each worker keep to a processor, where `--pin` asks for it.
+
+    Raises UsageError (D0901) for ranks, which would all take the same processors.
+    """
+    if asked and comm is not None:
+        raise UsageError(
+            "--pin is for one process, and ranks would all take the same processors",
+            code="D0901",
+            help="leave it out, and let MPI bind the processes: mpiexec --bind-to core",
+        )
+    if asked:
+        pin_threads()
+
+
 @dataclass(frozen=True, slots=True)
 class Compilation:
     """The options of a compilation from the command line; `compiling` names those that a verb has."""
@@ -189,6 +214,7 @@ class Compilation:
     conv: Conv = "auto"
     costs: Costs = None
     matmul_precision: Precision = "ieee"
+    accuracy: Accuracy = "default"
     disable_pass: Disabled = field(default_factory=list[str])
     chosen: Chosen = field(default_factory=list[str])
     module: Module = None
@@ -217,6 +243,7 @@ class Compilation:
             bounds(self.dims),
             plan_effort=self.plan_effort,
             matmul_precision=self.matmul_precision,
+            accuracy=self.accuracy,
             conv=self.conv,
             costs=None if self.costs is None else driver.cost_table(self.costs),
             bisect=self.bisect,

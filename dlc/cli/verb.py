@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from typing import cast, get_args
+from typing import Literal, cast, get_args, get_origin
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
@@ -51,6 +51,7 @@ class Verb(TyperCommand):
         if values.get("help"):
             return
         self._check_arguments(verb, values, rest)
+        self._check_choices(verb, values)
         numbers = self._numbers()
         for option in options:
             if not isinstance(option, TyperOption) or option.is_flag:
@@ -67,11 +68,14 @@ class Verb(TyperCommand):
 
     def _check_arguments(self, verb: str, values: dict[str, object], rest: list[str]) -> None:
         """Every argument is there, and no word beside them."""
-        for argument in self.params:
-            if isinstance(argument, TyperArgument) and argument.required:
+        arguments = [each for each in self.params if isinstance(each, TyperArgument)]
+        for argument in arguments:
+            if argument.required and values.get(argument.name) is None:
                 name = argument.name.upper()
-                if values.get(argument.name) is None:
-                    raise refused(f"the argument {name} is missing", f"write {verb} {name}")
+                raise refused(f"the argument {name} is missing", f"write {self._least(verb)}")
+        for option in self._options().values():
+            if option.required and values.get(option.name) is None:
+                raise refused(f"{option.opts[0]} is missing", f"write {self._least(verb)}")
         if rest:
             help = f"{verb} --help lists what there is"
             if "=" in rest[0] and "--input" in self._options():
@@ -79,6 +83,38 @@ class Verb(TyperCommand):
             elif rest[0].isidentifier() and "--entry" in self._options():
                 help = f"an entry point is named by --entry {rest[0]}"
             raise refused(f"{rest[0]!r} is more than {verb} takes", help)
+
+    def _least(self, verb: str) -> str:
+        """The verb with all that it needs."""
+        arguments = [each for each in self.params if isinstance(each, TyperArgument)]
+        words = [each.name.upper() for each in arguments if each.required]
+        for option in dict.fromkeys(self._options().values()):
+            if option.required:
+                words.append(f"{option.opts[0]} {option.metavar or option.name.upper()}")
+        return " ".join([verb, *words])
+
+    def _check_choices(self, verb: str, values: dict[str, object]) -> None:
+        """Every word that is one of a few is one of them."""
+        names = {each.name: each.opts[0] for each in self._options().values()}
+        for name, choices in self._choices().items():
+            given = values.get(name)
+            if not isinstance(given, str) or given in choices:
+                continue
+            several = f"{', '.join(choices[:-1])} or {choices[-1]}"
+            if name in names:
+                found = f"{names[name]} is {given!r}, where {several} is expected"
+                help = f"write {names[name]} {choices[0]}"
+            else:
+                found = f"{verb} has no {name} {given!r}"
+                help = f"it has {', '.join(choices[:-1])} and {choices[-1]}"
+            raise refused(found, did_you_mean(given, choices) or help)
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        """The words that an argument or option takes, where they are few."""
+        assert self.callback is not None
+        parameters = inspect.signature(self.callback, eval_str=True).parameters
+        found = {name: _literals(each.annotation) for name, each in parameters.items()}
+        return {name: choices for name, choices in found.items() if choices}
 
     def _numbers(self) -> dict[str, tuple[type[int | float], OptionInfo]]:
         """The options that are numbers, each with its bounds."""
@@ -90,6 +126,19 @@ class Verb(TyperCommand):
                 if kind in (type, *get_args(type)) and isinstance(facts[0], OptionInfo):
                     found[name] = (kind, facts[0])
         return found
+
+
+def _literals(annotation: object) -> tuple[str, ...]:
+    """The texts of the first `Literal` in an annotation; none without one.
+
+    >>> _literals(Literal["a", "b"] | None), _literals(int)
+    (('a', 'b'), ())
+    """
+    parts: tuple[object, ...] = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return tuple([part for part in parts if isinstance(part, str)])
+    found = [_literals(part) for part in parts]
+    return next((choices for choices in found if choices), ())
 
 
 def _check_number(name: str, text: str, kind: type[int | float], bounds: OptionInfo) -> None:

@@ -19,7 +19,7 @@ LIMITS = ("memory", "deterministic", "exact", "fast_narrow")
 """The names of the limits; only `memory` takes a number, of bytes."""
 
 _ATTRIBUTE = "dlc.limits"
-_WRITTEN = re.compile(r"(\w+)(?: ([0-9]{1,20}))? at (.+):([0-9]{1,10}):([0-9]{1,10})-([0-9]{1,10})")
+_WRITTEN = re.compile(r"(\w+)(?: ([0-9]{1,20}))? at (.*):([0-9]{1,10}):([0-9]{1,10})-([0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True)

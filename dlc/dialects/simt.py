@@ -27,13 +27,17 @@ __all__ = [
     "Barrier",
     "Commit",
     "Copy",
+    "Divide",
+    "Exp2",
     "Func",
     "Join",
     "Load",
     "LoadMatrix",
     "Mma",
+    "Rsqrt",
     "Shared",
     "ShuffleXor",
+    "Sqrt",
     "Store",
     "Wait",
     "register_of",
@@ -109,23 +113,59 @@ class ShuffleXor(Op):
         return inputs[0][np.arange(WARP) ^ self.distance]
 
 
+class Approximation(Op):
+    """A function of f32 by the special function unit, of numbers or registers of them."""
+
+    def infer(self) -> Type:
+        (type,) = {operand.type for operand in self.operands}
+        if (type.dtype if isinstance(type, VectorType) else type) is not F32:
+            raise self.fail(f"{self.name} takes f32, not {type}")
+        return type
+
+
 @op("simt.exp2")
-class Exp2(Op):
-    """2 to the power of an f32, by the special function unit: `ex2.approx.ftz.f32`.
+class Exp2(Approximation):
+    """2 to the power of an f32: `ex2.approx.ftz.f32`.
 
     Its relative error is at most 2**-22 (PTX ISA, "ex2"); results below 2**-126 are 0.
     """
 
     value: Value = operand()
 
-    def infer(self) -> Type:
-        if self.value.type is not F32:
-            raise self.fail(f"{self.name} takes f32, not {self.value.type}")
-        return F32
-
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         powers = np.exp2(inputs[0])
         return np.where(powers < np.float32(2**-126), np.float32(0), powers)
+
+
+@op("simt.divide")
+class Divide(Approximation):
+    """The quotient of two f32: `div.full.f32`, which is off by two units in the last place at most."""
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.divide(*inputs)
+
+
+@op("simt.sqrt")
+class Sqrt(Approximation):
+    """The square root of an f32: `sqrt.approx.f32`, with a relative error of 2**-23 at most."""
+
+    value: Value = operand()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.sqrt(inputs[0])
+
+
+@op("simt.rsqrt")
+class Rsqrt(Approximation):
+    """One over the square root of an f32: `rsqrt.approx.f32`, with a relative error below 2**-22."""
+
+    value: Value = operand()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.reciprocal(np.sqrt(inputs[0]))
 
 
 # Vectorized accesses.

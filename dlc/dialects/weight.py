@@ -51,6 +51,9 @@ class Source(Op):
     splits: tuple[str, ...] = attribute(
         default=(), doc="for ranks: axes of the mesh, each with the axis that it splits, `model 1`"
     )
+    whole: TensorType | None = attribute(
+        default=None, doc="as files have it, where each rank of a mesh has a part of this `type`"
+    )
 
     pure = False
 

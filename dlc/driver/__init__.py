@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from dlc.driver.scale.report import scaling_data, scaling_text
     from dlc.driver.source.importing import Imported, import_model
     from dlc.driver.source.new import new_model
-    from dlc.driver.tune.tune import tune
+    from dlc.driver.tune.tune import tune_costs
 
 
 if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
@@ -232,7 +232,7 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.source.importing as home
         case "new_model":
             import dlc.driver.source.new as home
-        case "tune":
+        case "tune_costs":
             import dlc.driver.tune.tune as home
         case _:
             return None

@@ -38,6 +38,7 @@ from dlc.runtime.system.device_names import device_or_none
 from dlc.runtime.training.trainer import Trainer
 
 PRECISION = '"ieee" or "tf32"'
+ACCURACY = '"default" or "fast"'
 TARGET = 'what to compile for, such as "cpu" or "cuda"'
 DEVICE = 'what to run on, such as "cuda:1"'
 
@@ -59,6 +60,7 @@ def compile(
     conv: str = "auto",
     matmul_precision: str = "ieee",
     costs: str | os.PathLike[str] | None = None,
+    accuracy: str = "default",
     disable: Iterable[str] = (),
     verify_each: bool = False,
     threads: int | None = None,
@@ -76,7 +78,8 @@ def compile(
     `device` which GPU runs it (`cuda:1`; without it the first one), `matmul` is `blas`, `generated` or
     `auto`, `conv` the form of 3 x 3 convolutions on processors (`direct`, `winograd` or `auto`),
     `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
-    mantissa), `costs` the table of costs by which passes decide (`default`, `tuned`, rows such as
+    mantissa), `accuracy` how it computes functions of f32 (`default`, or `fast` by approximate
+    instructions), `costs` the table of costs by which passes decide (`default`, `tuned`, rows such as
     `product=6`, or a file of `dlc tune`), `disable` names passes to leave out. `max_memory` is the most
     bytes that a call may need, as `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1,
     64)}`; `places` puts submodules on devices, such as `{"head": "cpu:1"}`; `kernels` has files with
@@ -103,6 +106,7 @@ def compile(
             None if max_memory is None else whole("max_memory", max_memory),
             bounds_of(dims),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
+            accuracy=of_kind("accuracy", accuracy, str, ACCURACY),
             conv=of_kind("conv", conv, str, CONV),
             costs=costs_of(costs),
             kernels=read_kernels(paths_of("kernels", kernels)),
@@ -130,6 +134,7 @@ def trainer(
     conv: str = "auto",
     matmul_precision: str = "ieee",
     costs: str | os.PathLike[str] | None = None,
+    accuracy: str = "default",
     threads: int | None = None,
     comm: object = None,
     shard: Shard | None = None,
@@ -155,7 +160,17 @@ def trainer(
             model_path(path, text, "dlc.trainer"),
             or_none("block", block, str, "the name of a train block"),
             _Choices(
-                text, weights, module, level, target, device, matmul, conv, matmul_precision, costs
+                text,
+                weights,
+                module,
+                level,
+                target,
+                device,
+                matmul,
+                conv,
+                matmul_precision,
+                costs,
+                accuracy,
             ),
             settings,
         )
@@ -183,6 +198,7 @@ def trainers(
     conv: str = "auto",
     matmul_precision: str = "ieee",
     costs: str | os.PathLike[str] | None = None,
+    accuracy: str = "default",
     threads: int | None = None,
     **settings: Setting,
 ) -> dict[str, Trainer]:
@@ -195,7 +211,17 @@ def trainers(
         model_path(path, text, "dlc.trainers"),
         None,
         _Choices(
-            text, weights, module, level, target, device, matmul, conv, matmul_precision, costs
+            text,
+            weights,
+            module,
+            level,
+            target,
+            device,
+            matmul,
+            conv,
+            matmul_precision,
+            costs,
+            accuracy,
         ),
         settings,
     )
@@ -234,6 +260,7 @@ class _Choices(NamedTuple):
     conv: str
     matmul_precision: str
     costs: str | os.PathLike[str] | None
+    accuracy: str
 
 
 def _training_request(
@@ -253,6 +280,7 @@ def _training_request(
             target=of_kind("target", choices.target, str, TARGET),
             matmul=of_kind("matmul", choices.matmul, str, '"blas", "generated" or "auto"'),
             matmul_precision=of_kind("matmul_precision", choices.matmul_precision, str, PRECISION),
+            accuracy=of_kind("accuracy", choices.accuracy, str, ACCURACY),
             conv=of_kind("conv", choices.conv, str, CONV),
             costs=costs_of(choices.costs),
         ),

@@ -38,7 +38,7 @@ SMALLEST = {"f64": 1e-300, "f32": 2.0**-120, "f16": 2.0**-20, "bf16": 2.0**-120}
 """Differences that never count, of numbers so small that they have fewer digits."""
 _SUMS = (
     *(kernel.Product, kernel.Attention, kernel.CachedAttention, kernel.AttentionGradient),
-    *(kernel.PrefixScan, kernel.Scatter, kernel.WinogradGradient),
+    *(kernel.PrefixScan, kernel.Scatter, kernel.WinogradGradient, kernel.WinogradKernel),
 )
 """Kernels that sum what they load."""
 _EXACT = (

@@ -46,6 +46,8 @@ class Options:
     """`direct`, `winograd` or `auto`."""
     matmul_precision: str = "ieee"
     """The precision of f32 products on GPUs: `ieee`, or `tf32`, whose factors have 10 bits of mantissa."""
+    accuracy: str = "default"
+    """How exact functions of f32 are on GPUs: `default`, or `fast`, by approximate instructions."""
     disabled: frozenset[str] = frozenset()
     fast_narrow: bool = False
     """Whether 16-bit values inside a kernel may stay in f32: `limit fast_narrow`."""

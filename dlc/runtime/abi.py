@@ -87,6 +87,8 @@ GRAIN = 1000
 """Cost of a wave, in nanoseconds, that employs one more thread."""
 POOL_BYTES = MAX_THREADS * 256
 """Size of the pool's state: zero to begin with, zero again in a forked child, 64-byte aligned."""
+MAX_CPUS = 1024
+"""Processors to which workers may be pinned: as many bits as the system's usual sets of them have."""
 COPY = 1 << 40
 """In place of a kernel: copy from the first argument to the second as many bytes as the third says, from
 the memory of one device to that of another."""
@@ -94,6 +96,16 @@ ON_GPU = COPY + 1
 """In programs for a processor and a GPU, what the numbers of kernels on the GPU count from."""
 THREAD = 1000
 """As an argument's counter: the number of the thread that runs the step."""
+
+
+class WorkerWord(IntEnum):
+    """The words of a worker's row in the pool that the loader shares with the engine.
+
+    Row k, of 256 bytes, is that of the k-th worker; row 0 is the engine's own.
+    """
+
+    CPU = 3  # the processor to which it is pinned, plus 1, or 0; the loader writes it
+    SYSTEM_THREAD = 4  # its number in the system, or 0 before it runs; the worker writes it
 
 
 class CallWord(IntEnum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from math import prod
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
@@ -20,6 +19,7 @@ from dlc.errors.suggest import did_you_mean
 from dlc.runtime import model_repr
 from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import DATA
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.shared_entry import RankEntryPoint, SharedEntryPoint, shared_entries
@@ -28,6 +28,7 @@ from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.ranks.agreement import check_same, digest_of, made_by_all
 from dlc.runtime.ranks.links import Links
+from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.session import Session, SessionArrays, saved_arrays
 from dlc.runtime.system.buffers import as_bytes
 from dlc.runtime.system.device_names import device_or_none
@@ -36,6 +37,7 @@ from dlc.runtime.system.mapped_files import check_path
 from dlc.runtime.weights import model_weights as weight_tables
 from dlc.runtime.weights.files import open_weights
 from dlc.runtime.weights.model_weights import WeightViews
+from dlc.runtime.weights.rank_weights import weights_on_rank
 
 if TYPE_CHECKING:
     from dlc.runtime.cuda.driver import Driver
@@ -81,7 +83,7 @@ class Model:
         self._max_memory = max_memory
         self._wanted_device = device_or_none(device)
         self._loaded = _shared or load_code(artifact, untrusted, self._wanted_device, comm)
-        self._sources = as_bytes(artifact.section("weights"))
+        self._table, self._sources = weights_on_rank(artifact, self.rank)
         self._store = self._loaded.weight_store(artifact, self._sources, self._threads)
         entries = self._entries()
         self._entry_points = MappingProxyType(entries)
@@ -148,7 +150,9 @@ class Model:
             return staged_entries(staged, entries, links)
         if not shares or links is None:
             return entries
-        return shared_entries(entries, links.rank, prod(axis.ranks for axis in mesh))
+        axes = Mesh({axis.name: axis.ranks for axis in mesh})
+        part = axes.coordinates(links.rank).get(DATA, 0)
+        return shared_entries(entries, part, axes.axes.get(DATA, 1))
 
     def _room(self) -> int | None:
         """What the artifact's promise leaves to a call besides the weights."""
@@ -174,8 +178,8 @@ class Model:
 
     @property
     def weights(self) -> WeightViews:
-        """The weights by path, as read-only views on the model's memory."""
-        return WeightViews(self._artifact.manifest.weights, self._sources)
+        """The weights by path, as read-only views on the model's memory; a rank's parts if it has parts."""
+        return WeightViews(self._table, self._sources)
 
     @property
     def parameters(self) -> int:
@@ -242,7 +246,7 @@ class Model:
             find = weight_tables.from_file(
                 open_weights(path.removeprefix("narrow:")), narrow=narrow
             )
-        own = self.weights
+        own = WeightViews(manifest.weights, as_bytes(self._artifact.section("weights")))
         block = weight_tables.fill(
             manifest.weights, lambda row: own.tensor(row.name) if row.constant else find(row)
         )

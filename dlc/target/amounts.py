@@ -15,6 +15,7 @@ from dlc.dialects.kernel.product_schedule import SplitK, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.kernel.winograd import WINDOW
 from dlc.dialects.kernel.winograd_gradient import WinogradGradient
+from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size, floor_divide, minimum, product, total
@@ -30,6 +31,8 @@ def operations(op: kernel.Kernel, costs: ElementCosts) -> Size:
             return 2 * _products(op) + product(op.domain) * block_operations(op.formula, costs)
         case WinogradGradient(grid=grid, channels=channels):
             return 2 * (op.tile + WINDOW - 1) ** 2 * product((*grid, *channels))
+        case WinogradKernel(places=places, channels=channels):
+            return places * product(channels)
         case Attention(width=width):
             depth = kernel.array_type(op.query).shape[-1]
             return _scores(op, op.count) * (2 * (depth + width) + costs.function)

@@ -14,12 +14,14 @@ from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.kernel.winograd import WINDOW
 from dlc.dialects.kernel.winograd_gradient import WinogradGradient
+from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, count, evaluate, product
 from dlc.target.amounts import block_operations
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.gpu import GpuTarget
 from dlc.target.gpu_costs import GpuCosts
+from dlc.target.work import transform_picoseconds
 
 _ROW = 16
 """Fewer neighbours than this are read one by one in any case."""
@@ -51,6 +53,8 @@ def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int
             products = costs.kernel_product * channels * outputs
             transforms = costs.winograd_element * (channels + outputs)
             return (op.tile + WINDOW - 1) ** 2 * count(grid, sizes) * (products + transforms)
+        case WinogradKernel(places=places, channels=channels):
+            return transform_picoseconds(costs) * places * count(channels, sizes)
         case Attention(width=width):
             depth = evaluate(kernel.array_type(op.query).shape[-1], sizes)
             return (

@@ -6,10 +6,11 @@ Estimates are integers of picoseconds made from the kernel and a target's table;
 from __future__ import annotations
 
 from dlc.dialects import kernel, scalar
+from dlc.dialects.kernel.winograd import WINDOW
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
-from dlc.ir.types import DType
+from dlc.ir.types import F32, DType
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.products import ProductBlocking
 from dlc.target.table import ElementCosts
@@ -70,6 +71,11 @@ def winograd_picoseconds(places: Size, channels: Size, columns: Size, costs: Cpu
     """A Winograd convolution: transforming so many places of tiles, multiplying, and transforming back."""
     transforms = (channels + columns) * costs.winograd_element
     return places * (channels * columns * costs.product + transforms)
+
+
+def transform_picoseconds(costs: CpuCosts) -> int:
+    """An element of a kernel that is transformed: its sums, and writing it to memory it was not in."""
+    return WINDOW**2 * costs.product + 2 * F32.bytes * costs.memory_byte
 
 
 def gradient_picoseconds(

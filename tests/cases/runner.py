@@ -6,11 +6,11 @@ import ast
 from collections.abc import Mapping
 from dataclasses import fields
 
-from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.pipelines import PIPELINE
+from dlc.driver.compile.run_passes import passed
 from dlc.driver.source.open import read_ir
 from dlc.ir.log import Decision
-from dlc.ir.passes import PASSES, Context, Manager, Options, parse_passes
+from dlc.ir.passes import PASSES, Context, Options, parse_passes
 from dlc.target import Target
 from dlc.target.cpu import CpuTarget
 from dlc.target.gpu import GpuTarget
@@ -21,11 +21,10 @@ assert PIPELINE and PASSES, "the modules that define the passes are loaded"
 
 
 def run_case(case: Case) -> str:
-    """The IR after the passes, then a line for each refusal; raises DlcError as `dlc opt` does."""
+    """The IR after the passes, as `dlc opt --verify-each` runs them, then a line for each refusal."""
     module = read_ir(case.text, "case.dlir")
     context = Context(options_of(case.options))
-    check = EachPass()
-    Manager(context, before=check.before, after=check.after).run(module, parse_passes(case.passes))
+    passed(module, context, parse_passes(case.passes), verify_each=True)
     refusals = [_line(decision) for decision in context.log if decision.kind == "refused"]
     return print_short(module) + "".join(refusals)
 

@@ -65,7 +65,9 @@ def fcn_resnet() -> Network:
 @network
 def ssdlite_mobilenet() -> Network:
     """SSDlite: anchors, and suppression of boxes that overlap."""
-    made = vision.models.detection.ssdlite320_mobilenet_v3_large(num_classes=5, **PLAIN)
+    few = {"topk_candidates": 20, "detections_per_img": 20}  # of many, scores would be nearly equal
+    made = vision.models.detection.ssdlite320_mobilenet_v3_large(num_classes=5, **few, **PLAIN)
+    _normalize(made)
     return Network(_One(made), {"image": unit(3, "height", "width")}, DETECTION)
 
 
@@ -74,7 +76,7 @@ def retinanet() -> Network:
     """RetinaNet over a pyramid of features."""
     models = vision.models
     made = models.detection.RetinaNet(
-        _pyramid(), num_classes=5, anchor_generator=_anchors(), min_size=96, max_size=160
+        _pyramid(), num_classes=5, anchor_generator=_anchors(), score_thresh=0.005, **PICTURE
     )
     return Network(_One(made), {"image": unit(3, "height", "width")}, DETECTION)
 
@@ -82,10 +84,30 @@ def retinanet() -> Network:
 @network
 def faster_rcnn() -> Network:
     """Faster R-CNN: proposals, regions of interest, and their classes."""
-    made = vision.models.detection.FasterRCNN(_pyramid(), num_classes=5, min_size=96, max_size=160)
+    made = vision.models.detection.FasterRCNN(_pyramid(), num_classes=5, **PICTURE)
     return Network(_One(made), {"image": unit(3, "height", "width")}, DETECTION)
 
 
+@network
+def mask_rcnn() -> Network:
+    """Mask R-CNN: a mask for each box beside it."""
+    few = {"box_detections_per_img": 10}
+    made = vision.models.detection.MaskRCNN(_pyramid(), num_classes=5, **few, **PICTURE)
+    return Network(_One(made, "masks"), {"image": unit(3, "height", "width")}, DETECTION)
+
+
+@network
+def fcos() -> Network:
+    """FCOS: boxes from distances to their sides, without anchors of several shapes."""
+    models = vision.models
+    few = {"topk_candidates": 20, "detections_per_img": 20, "score_thresh": 0.05}
+    made = models.detection.FCOS(
+        _pyramid(), num_classes=5, anchor_generator=_squares(), **few, **PICTURE
+    )
+    return Network(_One(made), {"image": unit(3, "height", "width")}, DETECTION)
+
+
+PICTURE = {"min_size": 96, "max_size": 160}
 DETECTION = {"height": (96, 120, 160), "width": (128, 160, 160)}
 
 
@@ -106,16 +128,36 @@ def _anchors() -> Model:
     return generator(sizes, ((0.5, 1.0, 2.0),) * len(sizes))
 
 
-class _One(Module):
-    """A detector of torchvision takes a list of pictures; this takes one."""
+def _normalize(detector: Model) -> None:
+    """Give batch norms the statistics of a picture: as they are made, all scores would be alike."""
+    norms = [part for part in detector.modules() if isinstance(part, nn.BatchNorm2d)]
+    momenta = [norm.momentum for norm in norms]
+    detector.train()
+    for norm in norms:
+        norm.momentum = 1.0
+    with torch.no_grad():
+        features = detector.backbone(torch.rand(2, 3, 320, 320))
+        detector.head(list(features.values()))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
 
-    def __init__(self, detector: Model) -> None:
+
+def _squares() -> Model:
+    generator = vision.models.detection.anchor_utils.AnchorGenerator
+    return generator(tuple([(8 * 2**k,) for k in range(5)]), ((1.0,),) * 5)
+
+
+class _One(Module):
+    """A detector of torchvision takes a list of pictures; this takes one, and gives no dictionary."""
+
+    def __init__(self, detector: Model, *more: str) -> None:
         super().__init__()
         self.detector = detector
+        self.results = ("boxes", "scores", "labels", *more)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         (found,) = self.detector([image])
-        return found["boxes"], found["scores"], found["labels"]
+        return tuple([found[name] for name in self.results])
 
 
 class Pyramid(Module):

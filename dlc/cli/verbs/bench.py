@@ -22,6 +22,7 @@ from dlc.cli.report import print_json, progress
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "chosen",
@@ -36,6 +37,7 @@ def command(
     model: options.Model,
     *,
     call: options.Call,
+    pin: options.Pin = False,
     seconds: Annotated[float, typer.Option(min=0.0, help="Seconds of calls to time.")] = 1.0,
     ops: Annotated[bool, typer.Option("--ops", help="Print the time of each kernel.")] = False,
     roofline: Annotated[
@@ -49,6 +51,7 @@ def command(
 
     With --ops or --roofline time its kernels; dlc profile says more about them.
     """
+    options.pin_workers(pin)
     if ops or roofline:
         _print_kernels(compilation.of(model), call, roofline=roofline, as_json=as_json)
         return

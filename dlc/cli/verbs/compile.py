@@ -24,6 +24,7 @@ from dlc.runtime.system.counts import counted
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "bisect",

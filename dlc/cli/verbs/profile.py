@@ -24,6 +24,7 @@ from dlc.runtime.system.atomic_write import check_writable, write_file
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "chosen",
     "module",
@@ -59,6 +60,7 @@ def command(
         str | None,
         typer.Option(metavar="OLD.json", help="Say what changed since a profile with --json."),
     ] = None,
+    pin: options.Pin = False,
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
@@ -72,6 +74,7 @@ def command(
     check_kept(files, [model])
     for path in files:
         check_writable(path)
+    options.pin_workers(pin)
     asked = driver.ProfileRequest(compilation.of(model), call_request, call.threads, rounds, train)
     with progress(f"profiling {model}"):
         found = driver.profile_model(asked)

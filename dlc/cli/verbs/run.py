@@ -77,6 +77,7 @@ Top: TypeAlias = Annotated[
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "kernel",
     "bisect",
@@ -102,6 +103,7 @@ def command(
         typer.Option(metavar="N", help="Run as N processes that share the batch, by MPI."),
     ] = None,
     threads: options.Threads = None,
+    pin: options.Pin = False,
     max_memory: options.Memory = None,
     resize: Resize = False,
     interpret: Interpret = False,
@@ -137,10 +139,12 @@ def command(
     only_device = Compilation(device=compilation.device)
     is_plain = model.endswith(".dlc") and not any(others) and compilation == only_device
     if is_plain and not started_by_mpi():
+        options.pin_workers(pin)
         plain.do()  # without the modules that compile, which take a second to load
         return 0
     with together(ranks) as member:
         comm = member.comm
+        options.pin_workers(pin, comm)
         call_request = plain.request()
         _check_values_file(values, output_values, call_request)
         names = None if labels is None else driver.read_labels(labels)

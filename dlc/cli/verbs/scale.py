@@ -20,6 +20,7 @@ from dlc.target.network import HERE, Network, network_named
     "target",
     "matmul",
     "conv",
+    "costs",
     "disable_pass",
     "chosen",
     "module",

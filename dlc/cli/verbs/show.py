@@ -20,6 +20,7 @@ from dlc.errors import UsageError
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "disable_pass",
     "bisect",
     "chosen",

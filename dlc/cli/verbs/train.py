@@ -50,6 +50,7 @@ class Stopped(Exception):
     "conv",
     "costs",
     "matmul_precision",
+    "accuracy",
     "chosen",
     "module",
     "block",
@@ -99,6 +100,7 @@ def command(
         ),
     ] = LIMIT,
     threads: options.Threads = None,
+    pin: options.Pin = False,
     *,
     compilation: options.Compilation,
     json: options.Json = False,
@@ -117,6 +119,7 @@ def command(
         check_kept(written, [model, data, compilation.weights])
         _check_files(out, plot, checkpoint, history)
         check_threads(threads)
+        options.pin_workers(pin, comm)
         request = compilation.of(model, trains=True).to_run_here()
         planned = driver.plan_training(request, None if resume is None else str(resume))
         check_kept(written, planned.files)

@@ -28,7 +28,7 @@ def command(
     """Measure what work costs on this machine, for the decisions of passes."""
     del cpu  # there is no other table to measure
     with progress("measuring costs"):
-        tuned = driver.tune(out, quick=quick)
+        tuned = driver.tune_costs(out, quick=quick)
     if as_json:
         print_json(tuned.data)
         return

@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from dlc.codegen.engine.decisions import WalkWord
+from dlc.runtime.abi import MAX_CPUS, WorkerWord
 from dlc.target.waits import X86_64
 
 ROW_WORDS = 32
@@ -28,7 +29,10 @@ class PoolWord(IntEnum):
 
 
 class RowWord(IntEnum):
-    """The words of a row: a cache line for the worker's state, and one for its queue."""
+    """The words of a row: a cache line for the worker's state, and one for its queue.
+
+    `WorkerWord` has two more, which the loader knows.
+    """
 
     STATE = 0  # `AWAKE` or `ASLEEP`
     POOL = 1
@@ -40,6 +44,8 @@ AWAKE = 0
 ASLEEP = 1
 
 _FUTEX = 202
+_THREAD_NUMBER = 186
+_SET_AFFINITY = 203
 _WAIT_PRIVATE = 128
 _WAKE_PRIVATE = 129
 _SET_MASK = 2
@@ -281,6 +287,7 @@ entry:
   %pool = call ptr @pointer(ptr %row, i64 {RowWord.POOL})
   %thread = call i64 @get(ptr %row, i64 {RowWord.THREAD})
   call void @put(ptr %walk, i64 {WalkWord.THREAD}, i64 %thread)
+  call void @settle(ptr %row)
   %birth = call i64 @cycles()
   br label %again
 
@@ -292,6 +299,34 @@ again:
   %now = call i64 @cycles()
   %moment = select i1 %worked, i64 %now, i64 %start
   br label %again
+}}
+
+; Says which thread of the system a worker is, then keeps to the processor that it was given by then: who
+; gives it one later finds the number.
+define internal void @settle(ptr %row) {{
+entry:
+  %cpus = alloca [{MAX_CPUS // 64} x i64], align 8
+  %number = call i64 (i64, ...) @syscall(i64 {_THREAD_NUMBER})
+  %told = call ptr @at(ptr %row, i64 {WorkerWord.SYSTEM_THREAD})
+  store atomic i64 %number, ptr %told seq_cst, align 8
+  %given = call ptr @at(ptr %row, i64 {WorkerWord.CPU})
+  %after = load atomic i64, ptr %given seq_cst, align 8
+  %is_free = icmp eq i64 %after, 0
+  br i1 %is_free, label %done, label %keep
+
+keep:
+  call void @llvm.memset.p0.i64(ptr align 8 %cpus, i8 0, i64 {MAX_CPUS // 8}, i1 false)
+  %cpu = sub i64 %after, 1
+  %bit = and i64 %cpu, 63
+  %mask = shl i64 1, %bit
+  %far = lshr i64 %cpu, 6
+  %word = and i64 %far, {MAX_CPUS // 64 - 1}
+  call void @put(ptr %cpus, i64 %word, i64 %mask)
+  %ignored = call i64 (i64, ...) @syscall(i64 {_SET_AFFINITY}, i64 0, i64 {MAX_CPUS // 8}, ptr %cpus)
+  br label %done
+
+done:
+  ret void
 }}
 
 ; Waits until another wave than the last is published, and returns its number; sleeps if the worker has had

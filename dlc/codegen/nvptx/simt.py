@@ -6,12 +6,14 @@ it writes a failure. A block of threads computes the tile with the number of the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dlc.codegen.llvm.loop import write_block
 from dlc.codegen.llvm.text import FunctionText, llvm_type, memory_type, writes
 from dlc.codegen.nvptx.fragments import SHARED
 from dlc.dialects import simt
 from dlc.ir.core import Op
-from dlc.ir.types import DType
+from dlc.ir.types import DType, VectorType
 
 ALL = -1
 """The mask of all threads of a warp."""
@@ -58,10 +60,28 @@ def _barrier(op: Op, text: FunctionText) -> tuple[str, ...]:
     return ()
 
 
-@writes(simt.Exp2)
-def _exp2(op: simt.Exp2, text: FunctionText) -> tuple[str, ...]:
-    given = "float", text.name(op.value)
-    return (text.intrinsic("float", "llvm.nvvm.ex2.approx.ftz.f", given),)
+APPROXIMATIONS: Mapping[type[Op], str] = {
+    simt.Exp2: "llvm.nvvm.ex2.approx.ftz.f",
+    simt.Divide: "llvm.nvvm.div.full",
+    simt.Sqrt: "llvm.nvvm.sqrt.approx.f",
+    simt.Rsqrt: "llvm.nvvm.rsqrt.approx.f",
+}
+"""The intrinsics of functions by the special function unit."""
+
+
+@writes(*APPROXIMATIONS)
+def _approximation(op: Op, text: FunctionText) -> tuple[str, ...]:
+    """The intrinsic of a number, or of each lane of a register."""
+    intrinsic, type = APPROXIMATIONS[op.__class__], op.result.type
+    names = [text.name(operand) for operand in op.operands]
+    if not isinstance(type, VectorType):
+        return (text.intrinsic("float", intrinsic, *[("float", name) for name in names]),)
+    spelled, whole = llvm_type(type), "poison"
+    for lane in range(type.lanes):
+        parts = [text.assign(f"extractelement {spelled} {name}, i64 {lane}") for name in names]
+        one = text.intrinsic("float", intrinsic, *[("float", part) for part in parts])
+        whole = text.assign(f"insertelement {spelled} {whole}, float {one}, i64 {lane}")
+    return (whole,)
 
 
 @writes(simt.ShuffleXor)

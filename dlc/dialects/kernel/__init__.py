@@ -7,3 +7,4 @@ from dlc.dialects.kernel.pieces import *  # noqa: F403
 from dlc.dialects.kernel.product_schedule import *  # noqa: F403
 from dlc.dialects.kernel.products import *  # noqa: F403
 from dlc.dialects.kernel.winograd_gradient import *  # noqa: F403
+from dlc.dialects.kernel.winograd_kernel import *  # noqa: F403

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dlc.codegen.program.step_table import CompiledEntry, RootOffset, compile_program
-from dlc.dialects import func, mem
+from dlc.dialects import func, mem, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import is_gpu
 from dlc.dialects.measured import measuring, upper_bounds
@@ -34,6 +34,8 @@ from dlc.runtime.artifact.kernel_records import (
     kernel_records_bytes,
     kernels_section,
 )
+from dlc.runtime.artifact.weight_splits import SECTION as SPLITS
+from dlc.runtime.artifact.weight_splits import WeightSplits, rank_table, splits_bytes
 
 EntryPoint: TypeAlias = func.Func | mem.Program
 """An entry point, before or after it has a plan."""
@@ -83,7 +85,8 @@ def build_artifact(
     """
     check_programs(module, sources.texts)
     made = code.make(module)
-    places, derived = weight_places(module, weights.table)
+    mesh, splits = read_mesh(module), _splits(module)
+    places, derived = weight_places(module, rank_table(weights.table, mesh, splits))
     target = _Target(made.name)
     prepare: manifest.Prepare | None = None
     for op in module.body:
@@ -104,6 +107,7 @@ def build_artifact(
         "graph": sources.graph.encode(),
         "plan": sources.plan.encode(),
         decisions.SECTION: _decisions(sources),
+        SPLITS: splits_bytes(splits),
         "constants": _constants(module),
         "weights": weights.data,
         **made.sections,
@@ -121,10 +125,17 @@ def build_artifact(
         weights.table,
         sources.layers,
         sources.training,
-        mesh=tuple([manifest.MeshAxis(*axis) for axis in read_mesh(module).items()]),
+        mesh=tuple([manifest.MeshAxis(*axis) for axis in mesh.items()]),
         staged=sources.staged,
     )
     return Artifact.of(facts, {name: data for name, data in sections.items() if len(data)})
+
+
+def _splits(module: Module) -> WeightSplits:
+    """Of which weights each rank of a mesh reads a part."""
+    divided = [op for op in module.body if isinstance(op, weight.Source) and op.whole is not None]
+    pairs = {op.sym_name: [text.split() for text in op.splits] for op in divided}
+    return {name: {by: int(axis) for by, axis in own} for name, own in pairs.items()}
 
 
 @dataclass(frozen=True, slots=True)

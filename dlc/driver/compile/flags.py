@@ -36,6 +36,8 @@ def settings_of_flags(flags: Iterable[str]) -> Settings:
                 found = replace(found, plan_effort=number)
             case "--matmul-precision":
                 found = replace(found, matmul_precision=text)
+            case "--accuracy":
+                found = replace(found, accuracy=text)
             case "--bisect":
                 found = replace(found, bisect=number)
             case "--conv":

@@ -13,15 +13,36 @@ from math import prod
 from dlc.dialects import func
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
-from dlc.dialects.text_mesh import STAGES
+from dlc.dialects.text_mesh import STAGES, read_text_mesh
 from dlc.driver.compile.shard import shard
 from dlc.driver.compile.stage_programs import divide_stages
 from dlc.driver.source.source_model import SourceModel
+from dlc.errors import Diagnostic, ModelError
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Builder
 from dlc.passes.sharding.partition import Splits, set_mesh
 from dlc.runtime.artifact.manifest import DATA, EVALUATE, OF_RANK, STEP, Training
 from dlc.runtime.ranks.parts import Shard
+
+
+def mesh_of_ranks(model: SourceModel, ranks: int) -> Mapping[str, int]:
+    """The mesh that the text declares; without one the ranks divide batches.
+
+    Raises ModelError (D0936) where that has another number of ranks.
+    """
+    declared = read_text_mesh(model.module)
+    if declared is None:
+        return {DATA: ranks}
+    if declared.size != ranks:
+        shape = ", ".join(f"{name} = {size}" for name, size in declared.axes.items())
+        diagnostic = Diagnostic(
+            "D0936",
+            f"the mesh {shape} has {declared.size} ranks, and {ranks} run",
+            declared.place,
+            help=f"write --ranks {declared.size}, or change the mesh",
+        )
+        raise ModelError([diagnostic], sources=model.texts)
+    return declared.axes
 
 
 def compile_for_mesh(

@@ -118,10 +118,26 @@ def _after(
     ready: Callable[[str, Op], None] | None = None,
     counts: OpCounts | None = None,
 ) -> Op:
-    """The module after the passes, verified."""
+    """The module after the passes, verified; they are told what the settings say."""
     context.options = settings.options()
     context.compiler = machine_code
-    check = EachPass() if settings.verify_each else None
+    return passed(module, context, passes, settings.verify_each, ready, counts)
+
+
+def passed(
+    module: Op,
+    context: Context,
+    passes: Pipeline,
+    verify_each: bool,
+    ready: Callable[[str, Op], None] | None = None,
+    counts: OpCounts | None = None,
+) -> Op:
+    """The module after the passes, verified, with `verify_each` evaluated after each.
+
+    `ready` sees the module before each pass, `counts` what is in it after each. Raises what the passes
+    refuse, NumbersDiffer for one that changes what is computed.
+    """
+    check = EachPass() if verify_each else None
 
     def before(name: str, module: Op) -> None:
         if ready is not None:

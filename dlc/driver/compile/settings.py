@@ -26,6 +26,8 @@ CONV = ("direct", "winograd", "auto")
 """The forms of convolutions on a processor."""
 PRECISIONS = ("ieee", "tf32")
 """The precisions of f32 products on GPUs."""
+ACCURACIES = ("default", "fast")
+"""How exact functions of f32 are on GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Settings:
     `plan_effort` is how many times as long as usual to search for a good memory plan. `matmul_precision` is
     how GPUs multiply f32: `ieee`, or `tf32` with factors that are rounded to 10 bits of mantissa. `conv` is
     the form of 3 x 3 convolutions on processors: `direct`, `winograd`, which makes fewer products and
-    rounds otherwise, or `auto`.
+    rounds otherwise, or `auto`. `accuracy` is how GPUs compute exponentials, quotients and roots of f32:
+    `default`, or `fast`, by approximate instructions; then 16-bit values stay f32 within a kernel, too.
     """
 
     level: int = 2
@@ -58,6 +61,7 @@ class Settings:
     plan_effort: int = 1
     matmul_precision: str = "ieee"
     conv: str = "auto"
+    accuracy: str = "default"
     bisect: int | None = None
     """The last optional rewrite that is done, counted over all passes; None for all."""
     kernels: tuple[OwnKernel, ...] = ()
@@ -97,11 +101,28 @@ class Settings:
                 code="D0902",
                 help=f"leave {option('costs')} out, or compile for a processor: {option('target', 'cpu')}",
             )
+        self._check_gpu_choices()
+        for name in sorted(self.disabled):
+            if name not in PASSES:
+                raise unknown_pass(name)
+            if PASSES[name].required:
+                raise UsageError(
+                    f"the pass {name} cannot be left out: what follows needs it", code="D0902"
+                )
+
+    def _check_gpu_choices(self) -> None:
+        """Raises UsageError (D0902) for a kind of arithmetic on GPUs that is unknown, or without a GPU."""
         if self.matmul_precision not in PRECISIONS:
             raise UsageError(
                 f"{option('matmul_precision')} is {self.matmul_precision!r}",
                 code="D0902",
                 help=f"use {option('matmul_precision', *PRECISIONS)}",
+            )
+        if self.accuracy not in ACCURACIES:
+            raise UsageError(
+                f"{option('accuracy')} is {self.accuracy!r}",
+                code="D0902",
+                help=f"use {option('accuracy', *ACCURACIES)}",
             )
         without = self.target.startswith("cpu") and "cuda" not in self.target
         if self.matmul_precision == "tf32" and without:
@@ -111,13 +132,13 @@ class Settings:
                 help=f"leave {option('matmul_precision')} out, "
                 f"or compile for a GPU: {option('target', 'cuda')}",
             )
-        for name in sorted(self.disabled):
-            if name not in PASSES:
-                raise unknown_pass(name)
-            if PASSES[name].required:
-                raise UsageError(
-                    f"the pass {name} cannot be left out: what follows needs it", code="D0902"
-                )
+        if self.accuracy == "fast" and without:
+            raise UsageError(
+                f"the target {self.target} has no approximate instructions for functions of f32",
+                code="D0902",
+                help=f"leave {option('accuracy')} out, "
+                f"or compile for a GPU: {option('target', 'cuda')}",
+            )
 
     def _check_target(self) -> None:
         """Raises UsageError (D0902, D0920) for a target that there is not, before any work."""
@@ -187,6 +208,8 @@ class Settings:
             further.append(f"--plan-effort={self.plan_effort}")
         if self.matmul_precision != "ieee":
             further.append(f"--matmul-precision={self.matmul_precision}")
+        if self.accuracy != "default":
+            further.append(f"--accuracy={self.accuracy}")
         if self.bisect is not None:
             further.append(f"--bisect={self.bisect}")
         if self.conv != "auto":
@@ -220,6 +243,9 @@ class Settings:
                         why = "that rounds factors"
                         other = option("matmul_precision", "tf32")
                         raise UsageError([_contradiction(limit, other, why)])
+                    if self.accuracy == "fast":
+                        why = "that changes bits"
+                        raise UsageError([_contradiction(limit, option("accuracy", "fast"), why)])
                     if self.conv == "winograd":
                         why = "that rounds otherwise"
                         raise UsageError([_contradiction(limit, option("conv", "winograd"), why)])
@@ -238,7 +264,8 @@ class Settings:
             matmul=self.matmul,
             conv=self.conv,
             disabled=self.disabled,
-            fast_narrow=self.fast_narrow,
+            fast_narrow=self.fast_narrow or (self.accuracy == "fast" and self.kind == "cuda"),
+            accuracy=self.accuracy,
             plan_effort=self.plan_effort,
             recompute=self.recompute,
             matmul_precision=self.matmul_precision,

@@ -2,12 +2,14 @@
 
 The batch is the first named size of the inputs, where that is nothing but the first axis of inputs. A rank
 is given its part of these and computes whole results, so that what the function says about the batch as a
-whole holds. The entry points stay as they are, for batches without equal parts.
+whole holds. The entry points stay beside them, for batches without equal parts.
 """
 
 from __future__ import annotations
 
-from dlc.dialects import func
+from collections.abc import Mapping
+
+from dlc.dialects import func, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.entries import entry_functions
@@ -17,19 +19,27 @@ from dlc.passes.sharding.partition import MESH, Splits, set_mesh
 from dlc.runtime.artifact.manifest import DATA
 
 
-def share_calls(module: Module, ranks: int) -> None:
-    """Add the programs of `ranks` ranks that each take a part of a call."""
-    module.attributes[MESH] = (f"{DATA} = {ranks}",)
+def share_calls(module: Module, mesh: Mapping[str, int]) -> None:
+    """Add the programs of the ranks of a mesh that each take a part of a call.
+
+    Weights that the text splits are read in parts, by the entry points themselves, too.
+    """
+    module.attributes[MESH] = tuple([f"{name} = {ranks}" for name, ranks in mesh.items()])
+    divided = [op for op in module.body if isinstance(op, weight.Source) and op.splits]
+    for source in divided:
+        source.attributes["whole"] = source.type
     for function in entry_functions(module):
         batch = _batch(function)
-        if batch is None or function.updates:
-            continue
-        copy = program_of_rank(module, function)
-        splits: list[Splits] = [
-            {DATA: 0} if batch in map(str, tensor_type(value).shape[:1]) else {}
-            for value in copy.body.arguments
-        ]
-        set_mesh(copy, {DATA: ranks}, [*splits, *[{} for _ in copy.results_returned]])
+        if batch is not None and not function.updates and DATA in mesh:
+            copy = program_of_rank(module, function)
+            splits: list[Splits] = [
+                {DATA: 0} if batch in map(str, tensor_type(value).shape[:1]) else {}
+                for value in copy.body.arguments
+            ]
+            set_mesh(copy, mesh, [*splits, *[{} for _ in copy.results_returned]])
+        if divided:
+            arguments = function.body.arguments
+            set_mesh(function, mesh, [{} for _ in (*arguments, *function.results_returned)])
 
 
 def _batch(function: func.Func) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest, prepare_call
@@ -17,6 +19,8 @@ from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.model import Model
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.device_names import CPU
+
+Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,9 @@ def profile_model(asked: ProfileRequest) -> Profile:
 
 def _moved(value: object, device: str) -> object:
     """An array on a device; what is none stays as it is."""
-    return Tensor(value).to(device) if isinstance(value, np.ndarray | Tensor) else value
+    if isinstance(value, np.ndarray):
+        value = Tensor(cast(Array, value))
+    return value.to(device) if isinstance(value, Tensor) else value
 
 
 def _decisions(artifact: Artifact) -> dict[str, tuple[str, ...]]:

@@ -18,7 +18,7 @@ export fn crossed(x: f32[256, 64], y: f32[64, 256], z: f32[64, 64]) -> f32[64, 6
   transpose(x) @ transpose(y) + z
 export fn halves(x: f16[128, 64], w: f16[64, 128]) -> f16[128, 128] = x @ w
 export fn pictures(x: f32[B, 8, 8, 4], w: f32[3, 3, 4, 8]) -> f32[B, 6, 6, 8] = conv(x, w)
-fn filtered(x: f32[B, 8, 8, 16], w: f32[3, 3, 16, 32]) -> f32[B, 6, 6, 32] = conv(x, w)
+export fn filtered(x: f32[B, 8, 8, 16], w: f32[3, 3, 16, 32]) -> f32[B, 6, 6, 32] = conv(x, w)
 export fn filters(x: f32[B, 8, 8, 16], w: f32[3, 3, 16, 32], dy: f32[B, 6, 6, 32]) -> f32[3, 3, 16, 32] =
   vjp(filtered, wrt=w)(x, w, dy=dy)
 export fn taps(x: f32[B, 8, 8, 4], w: f32[3, 3, 1, 4], dy: f32[B, 6, 6, 4]) -> f32[3, 3, 1, 4] =

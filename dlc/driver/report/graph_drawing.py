@@ -132,10 +132,10 @@ class _Reader:
     def _derived(self, op: Op) -> Line:
         """The small print of what is computed from parameters: the weights among them."""
         lines = [self.parameters[value] for value in op.operands]
-        texts = [line.text.removeprefix("from ") for line in lines if line.kind == "weight"]
+        texts = [line.text for line in lines if line.kind == "weight"]
         if not texts:
             return Line("constant", _label(op))
-        names = list(dict.fromkeys(name.partition(":")[0] for t in texts for name in t.split(", ")))
+        names = list(dict.fromkeys(name for text in texts for name in _weights_in(text)))
         more = ["…"] if len(names) > NAMED else []
         return Line("weight", f"from {', '.join(names[:NAMED] + more)}")
 
@@ -147,6 +147,16 @@ class _Reader:
     def origin(self, value: Value) -> Value:
         """The value whose numbers it has."""
         return self.same.get(value, value)
+
+
+def _weights_in(text: str) -> list[str]:
+    """The names in the small print of a weight, or of what is computed from some.
+
+    >>> _weights_in("w: f32[3, 4]"), _weights_in("from w, net.b")
+    (['w'], ['w', 'net.b'])
+    """
+    several = text.removeprefix("from ")
+    return several.split(", ") if several != text else [text.partition(":")[0]]
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from dlc.driver.compile.gradient_entry import add_gradient, gradient_function
 from dlc.driver.compile.host_target import placed_here, to_run_here
 from dlc.driver.compile.op_counts import BEFORE, OpCounts
 from dlc.driver.compile.pipelines import STAGES
+from dlc.driver.compile.rank_programs import mesh_of_ranks
 from dlc.driver.compile.settings import AUTO, Settings
 from dlc.driver.compile.shared_calls import share_calls
 from dlc.driver.compile.stage_programs import divide_stages, has_stages
@@ -205,7 +206,7 @@ def prepare_call(request: CompileRequest, call_request: CallRequest) -> tuple[Ar
     """
     if request.is_compiled:
         artifact = Artifact.read(request.path)
-        return artifact, call_request.arguments(artifact.manifest.called)
+        return artifact, call_request.arguments(artifact.manifest.interfaces)
     model = request.open()
     arguments = request.arguments_for(model, call_request)
     return _compiled(request.with_gpu_for(model), model).artifact, arguments
@@ -299,7 +300,7 @@ def _compiled(
     if request.ranks > 1 and has_stages(model.module):
         divide_stages(model, request.ranks)
     elif request.ranks > 1:
-        share_calls(model.module, request.ranks)
+        share_calls(model.module, mesh_of_ranks(model, request.ranks))
     artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
     report.notes = (*model.remarks, *report.notes)
     return CompileResult(artifact, report, model.context.seconds)

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.dialects.text_mesh import read_text_mesh
 from dlc.driver.compile.compile import Report, compile_model
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
-from dlc.driver.compile.rank_programs import compile_for_mesh
+from dlc.driver.compile.rank_programs import compile_for_mesh, mesh_of_ranks
 from dlc.driver.compile.settings import Settings
 from dlc.driver.compile.stage_programs import has_stages
 from dlc.driver.run.calls import Arguments
@@ -24,7 +23,7 @@ from dlc.driver.run.watch import Watch
 from dlc.driver.source.open import open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import Weights
-from dlc.errors import CallError, Diagnostic, ModelError, UsageError
+from dlc.errors import CallError, UsageError
 from dlc.errors.options import option
 from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training.blocks import BlockName
@@ -345,25 +344,15 @@ def _mesh(model: SourceModel, ranks: int, split: Shard | None) -> Mapping[str, i
     Raises ModelError (D0936) where that has another number of ranks, UsageError (D0901) where no axis is
     there to split along.
     """
-    declared = read_text_mesh(model.module)
-    if declared is None:
-        return {DATA: ranks}
-    shape = ", ".join(f"{name} = {size}" for name, size in declared.axes.items())
-    if declared.size != ranks:
-        diagnostic = Diagnostic(
-            "D0936",
-            f"the mesh {shape} has {declared.size} ranks, and {ranks} run",
-            declared.place,
-            help=f"write --ranks {declared.size}, or change the mesh",
-        )
-        raise ModelError([diagnostic], sources=model.texts)
-    if split is not None and DATA not in declared.axes:
+    axes = mesh_of_ranks(model, ranks)
+    if split is not None and DATA not in axes:
+        shape = ", ".join(f"{name} = {size}" for name, size in axes.items())
         raise UsageError(
             f"{option('shard')} splits along the axis {DATA} of the mesh, which is {shape}",
             code="D0901",
             help=f"write mesh {DATA} = 2, {shape}, or split the weights in the text",
         )
-    return declared.axes
+    return axes
 
 
 def _is_compiled(request: CompileRequest, name: str) -> UsageError:

@@ -86,14 +86,20 @@ def gather(
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
-    if names is None:
-        notes += [_unread(file) for file in opened if file.unread]
+    used = _names_of(module)
+    unread = [(file, [name for name in file.unread if name not in used]) for file in opened]
+    notes += [_unread(file, names) for file, names in unread if names]
     return Weights(tuple(table), block.data, tuple(notes))
 
 
-def _unread(file: WeightFile) -> str:
+def _names_of(module: Module) -> set[str]:
+    """What files may call the weights of a model, those included that no compiled function reads."""
+    sources = [op for op in module.body if isinstance(op, weight.Source)]
+    return {name for op in sources for name in (op.sym_name, op.key, *op.parts)}
+
+
+def _unread(file: WeightFile, names: Sequence[str]) -> str:
     """A note about the arrays of a file that the model does not use."""
-    names = file.unread
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{file.path}: the model does not use {', '.join(names[:MOST_NAMED])}{more}"
 
@@ -110,7 +116,7 @@ def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
 
 def _row(source: weight.Source, offset: int) -> manifest.Weight:
     """The row of the artifact's table for a weight."""
-    type = source.type
+    type = source.whole or source.type
     shape = tuple([size for size in type.shape if isinstance(size, int)])
     return manifest.Weight(
         source.sym_name,
@@ -221,7 +227,8 @@ def _initial(source: weight.Source, seed: int) -> Array:
             help=f"give the weights with {option('weights', 'FILE')}, "
             "or write = normal(0.02) behind its type",
         )
-    return initial(source.sym_name, source.type, source.init, seed, source.stacked)
+    type = source.whole or source.type
+    return initial(source.sym_name, type, source.init, seed, source.stacked)
 
 
 def _from_file(file: WeightFile, *, narrow: bool = False) -> Finder:

@@ -44,7 +44,7 @@ class Tuned:
         return {"out": str(self.path), "processor": self.processor, "rows": rows}
 
 
-def tune(out: Path | None = None, *, quick: bool = False) -> Tuned:
+def tune_costs(out: Path | None = None, *, quick: bool = False) -> Tuned:
     """Measure the table of this machine and write it to a file; None is the one in the cache.
 
     Rows that are not measured are left out: they are those of the compiler, whichever it will be. Raises

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from dlc.errors import DlcError, Unsupported
@@ -19,6 +20,7 @@ from dlc.importers.torch.decompositions import before_autograd, decompositions
 from dlc.importers.torch.exporting import Exported, quiet
 from dlc.importers.torch.facts import Graph, Input, Result
 from dlc.importers.torch.reading import Reader, constants_of, outputs_of
+from dlc.ir.dims import names, symbol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,8 +93,9 @@ class Backward:
             made = self._results(inputs)
             names = list(self._values)
             wanted = {k: inputs[names.index(self._graph.inputs[k].name)] for k in self.wrt}
+            counted = [_counted(each, made[k]) for each, k in zip(cotangents, given, strict=True)]
             found = torch.autograd.grad(
-                [made[k] for k in given], [*wanted.values()], [*cotangents], allow_unused=True
+                [made[k] for k in given], [*wanted.values()], counted, allow_unused=True
             )
         by_number = {k: each for k, each in zip(wanted, found, strict=True) if each is not None}
         results = [*made.values(), *by_number.values()]
@@ -139,10 +142,18 @@ class Backward:
         nodes = dict(zip(self._values, taken, strict=False))
         called = Identifiers("x", taken=(each.label for each in forward.inputs))
         cotangents: list[Input] = []
+        lengths = Identifiers("size", taken=(*forward.bounds, *self._graph_names()))
+        bounds = {**forward.bounds}
         for node, number in zip(taken[len(nodes) :], given, strict=True):
             type = reader.type(node.meta["val"])
             assert type is not None
             label = called.of(f"d_{forward.results[number].label}")
+            shape = [*type.shape]
+            for axis, size in enumerate(shape):
+                if names(size) - forward.bounds.keys():  # counted in the forward pass
+                    length = lengths.of(f"{label}_{axis}")
+                    shape[axis], bounds[length] = symbol(length), (0, None)
+            type = type.with_shape(tuple(shape))
             cotangents.append(Input(node.name, label, type, tuple(range(type.rank))))
         made = outputs_of(traced)
         results = [
@@ -161,8 +172,37 @@ class Backward:
             (*weights, *constants_of(traced, reader)),
             reader.nodes(traced),
             tuple(results),
-            forward.bounds,
+            bounds,
         )
+
+    def _graph_names(self) -> list[str]:
+        """What inputs and results of the graph are called."""
+        graph = self._graph
+        return [*[each.label for each in graph.inputs], *[each.label for each in graph.results]]
+
+
+def _counted(cotangent: Tensor, result: Tensor) -> Tensor:
+    """The cotangent in the sizes of a result that were counted on the way to it, here once more."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return part_operator()(cotangent, result) if free_unbacked_symbols(result) else cotangent
+
+
+@cache
+def part_operator() -> Callable[[Tensor, Tensor], Tensor]:
+    """The operator `dlc.counted_part`: the first elements of a tensor, as many as another one has."""
+    import torch
+
+    def computed(source: Tensor, like: Tensor) -> Tensor:
+        raise NotImplementedError("only graphs have this operator")
+
+    def shaped(source: Tensor, like: Tensor) -> Tensor:
+        return source.new_empty(like.shape)
+
+    schema = "(Tensor source, Tensor like) -> Tensor"
+    made = torch.library.custom_op("dlc::counted_part", computed, mutates_args=(), schema=schema)
+    made.register_fake(shaped)
+    return cast("Callable[[Tensor, Tensor], Tensor]", torch.ops.dlc.counted_part.default)
 
 
 def _placeholders(read: Exported) -> dict[str, Tensor]:

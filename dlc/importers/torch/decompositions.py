@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from dlc.importers.torch.detectors import roi_align
 from dlc.importers.torch.importing import importer_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ def before_autograd() -> dict[object, Callable[..., object]]:
         op.default: decomposition_table[op.default] for op in whole
     }
     table[aten.grid_sampler.default] = _grid_sampler
+    if "torchvision" in sys.modules:
+        table[torch.ops.torchvision.roi_align.default] = roi_align
     return table
 
 

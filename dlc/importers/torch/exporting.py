@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from dlc.errors import DlcError, Unsupported, UsageError
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.torch.decompositions import before_autograd
+from dlc.importers.torch.detectors import any_number_of_boxes
 from dlc.importers.torch.dynamic import Dynamic, dynamic_shapes
 from dlc.importers.torch.facts import Graph, Input, Result, Weight
 from dlc.importers.torch.importing import GRADIENTS, TorchModel, import_graph, importer_of
@@ -87,7 +88,12 @@ def exported(
 
     chosen = dynamic_shapes(dynamic, module, args, kwargs)
     try:
-        with quiet(), whole_layers(), refusing_own_derivatives() if gradients else nullcontext():
+        with (
+            quiet(),
+            whole_layers(),
+            any_number_of_boxes(),
+            refusing_own_derivatives() if gradients else nullcontext(),
+        ):
             return torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=chosen, strict=False
             )

@@ -32,6 +32,7 @@ from dlc.importers.torch.operators import (
     activations,
     constants,
     control,
+    detection,
     elementwise,
     gradients,
     normalization,
@@ -48,6 +49,7 @@ from dlc.importers.torch.operators import (
 from dlc.ir.attributes import INLINE_BYTES, Dense, Symbol
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Dim, Size, substitute
+from dlc.ir.intervals import interval
 from dlc.ir.location import FileLocation, Location
 from dlc.ir.types import I64, U64, TensorType, Type
 from dlc.text.model.words import NEVER_NAMES
@@ -67,6 +69,7 @@ IMPORTERS: dict[str, Importer] = {
     **activations.IMPORTERS,
     **constants.IMPORTERS,
     **control.IMPORTERS,
+    **detection.IMPORTERS,
     **elementwise.IMPORTERS,
     **gradients.IMPORTERS,
     **normalization.IMPORTERS,
@@ -205,7 +208,7 @@ class _Import:
         self._weights = {each.name: each for each in graph.weights}
         self._seed: Value | None = None
         self._drawn = 0
-        self._counted: set[str] = set()
+        self.counted: dict[str, tuple[int, int | None]] = {}
         self._places: dict[Value, Value] = {}
         self._alike: dict[str, Size] = {}
         """Dims that are others by another name."""
@@ -263,11 +266,12 @@ class _Import:
         known = self._places.get(mask)
         if known is not None and known.block in (emit.block, self._top):
             count = tensor_type(known).shape[0]
-            self._alike.update({name: count for name in names if name not in self._counted})
+            self._alike.update({name: count for name in names if name not in self.counted})
             return known
-        free = [name for name in names if name not in self._counted]
-        name = free[0] if free else f"count_{len(self._counted)}"
-        self._counted.add(name)
+        free = [name for name in names if name not in self.counted]
+        name = free[0] if free else f"count_{len(self.counted)}"
+        most = interval(tensor_type(mask).size, {**self.bounds, **self.counted})[1]
+        self.counted[name] = 0, most
         self._places[mask], _ = emit.all(array.NonZero(mask, name))
         return self._places[mask]
 

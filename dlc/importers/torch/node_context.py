@@ -27,6 +27,11 @@ class Regions(Protocol):
         """Lowest and highest values of the sizes that inputs have."""
         ...
 
+    @property
+    def counted(self) -> Bounds:
+        """Those of the sizes that have been counted."""
+        ...
+
     def operand(self, name: str) -> Operand:
         """What a node or an input made."""
         ...

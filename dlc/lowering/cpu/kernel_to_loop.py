@@ -9,6 +9,7 @@ from dlc.dialects.kernel.pieces import Concatenate
 from dlc.dialects.kernel.product_schedule import Blas, Packed, PackInline, SplitK, Winograd
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.dialects.kernel.winograd_gradient import WinogradGradient
+from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.errors import Diagnostic, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
@@ -30,6 +31,7 @@ from dlc.lowering.cpu.sort import lower_sort
 from dlc.lowering.cpu.update import lower_update
 from dlc.lowering.cpu.winograd import lower_winograd
 from dlc.lowering.cpu.winograd_gradient import lower_winograd_gradient
+from dlc.lowering.cpu.winograd_kernel import lower_winograd_kernel
 from dlc.lowering.kernel_code.lower_kernels import Lowering, lower_kernels
 from dlc.lowering.kernel_code.writer import Lowered
 
@@ -78,6 +80,7 @@ LOWERINGS: dict[type[Op], Lowering] = {
     kernel.Sort: lower_sort,
     kernel.Update: lower_update,
     WinogradGradient: lower_winograd_gradient,
+    WinogradKernel: lower_winograd_kernel,
 }
 """How each kind of kernel is written as loops."""
 

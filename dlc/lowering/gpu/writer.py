@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, mem, simt
@@ -16,9 +15,9 @@ from dlc.lowering.kernel_code.alignment import align_registers, start_of
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.words import empty, unravel, when
 from dlc.lowering.kernel_code.writer import KernelWriter, Lowered
+from dlc.lowering.math import special_functions
 from dlc.target.gpu import ACCESS
 
-LOG2_E = math.log2(math.e)
 MOST_IN_32_BITS = (1 << 32) - 1
 
 
@@ -148,8 +147,7 @@ def exponential(value: Expr, rounded_to: DType) -> Expr:
     """
     if rounded_to.bits > 16:
         return value.exp()
-    power = value * LOG2_E
-    return power.apply(simt.Exp2(power.value))
+    return special_functions.exponential(value)
 
 
 def load_several(source: Pointer, offset: Index, count: int) -> list[Expr]:

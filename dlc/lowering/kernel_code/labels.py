@@ -16,6 +16,7 @@ from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.dialects.kernel.winograd import WINDOW
 from dlc.dialects.kernel.winograd_gradient import WinogradGradient
+from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.ir.core import Op
 from dlc.ir.dims import Size, floor_divide
 from dlc.ir.location import GRADIENT, Location, fuse, parts_of
@@ -65,6 +66,8 @@ def _kind(op: kernel.Kernel) -> str:
         case WinogradGradient(inputs=(picture, *_), channels=(channels, outputs)):
             window, (_, *extents, _) = times((WINDOW, WINDOW)), kernel.array_type(picture).shape
             return f"winograd conv kernel {window}, {channels}→{outputs}, {times(extents)}"
+        case WinogradKernel(channels=(channels, outputs)):
+            return f"winograd transform of kernel, {channels}→{outputs}"
         case Attention():
             return f"attention {_sizes(op)}"
         case AttentionGradient(by_keys=by_keys):

@@ -21,8 +21,10 @@ from dlc.lowering.kernel_code.alignment import start_of
 from dlc.lowering.kernel_code.expand import expand, expansions_for
 from dlc.lowering.kernel_code.labels import label, whole_location
 from dlc.lowering.kernel_code.tidy import tidy
+from dlc.lowering.kernel_code.tolerance import tolerates_approximations
 from dlc.lowering.kernel_code.writer import Function, Lowered
 from dlc.lowering.math import Expansion
+from dlc.lowering.math.special_functions import with_approximations
 from dlc.planning.overwriting import in_place_operands
 from dlc.target import cpu_of
 from dlc.target.amounts import bytes_moved, operations
@@ -62,6 +64,8 @@ class _Functions:
             loop.Func: expansions_for(cpu_of(context.options)),
             simt.Func: expansions_for(THREAD),
         }
+        self._approximate = with_approximations(self._tables[simt.Func])
+        self._options = context.options
         self._as_written: dict[tuple[object, ...], str] = {}
         self._names: dict[tuple[object, ...], str] = {}
 
@@ -80,11 +84,20 @@ class _Functions:
         if key not in self._names:
             name = f"{op.name.partition('.')[2]}_{len(self._names)}"
             self._names[key] = name
-            _finish(function, name, self._tables[type(function)])
+            _finish(function, name, self._table(function, op))
             Builder(self._module.body, op.location).place(function)
             if self._tell is not None:
                 self._tell(function)
         return self._names[key]
+
+    def _table(self, function: Function, op: kernel.Kernel) -> dict[type[Op], Expansion]:
+        """The formulas for the function of a kernel; on a GPU approximations where they are allowed."""
+        options = self._options
+        if isinstance(function, simt.Func) and (
+            options.accuracy == "fast" or (options.level >= 2 and tolerates_approximations(op))
+        ):
+            return self._approximate
+        return self._tables[type(function)]
 
 
 def _all_said(op: kernel.Kernel) -> tuple[object, ...]:

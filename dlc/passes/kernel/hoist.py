@@ -55,7 +55,7 @@ def _may_leave(op: Op, context: Context) -> bool:
     match op:
         case array.Reshape() | array.Constant():
             return True
-        case kernel.Generic() | Product() if op.operands and not op.outs:
+        case kernel.Generic() | kernel.WinogradKernel() | Product() if op.operands and not op.outs:
             reason = _why_stay(op)
             if reason:
                 context.log.refused(reason, op)
@@ -64,7 +64,7 @@ def _may_leave(op: Op, context: Context) -> bool:
             return False
 
 
-def _why_stay(op: kernel.Generic | Product) -> str:
+def _why_stay(op: kernel.Generic | kernel.WinogradKernel | Product) -> str:
     """Why an invariant kernel stays in the loop; empty if it may leave."""
     if any(isinstance(inner, kernel.CheckIndex) for inner in op.walk()):
         return "it may fail, and the loop may have no iterations"

@@ -22,6 +22,7 @@ from dlc.dialects.kernel.product_schedule import (
     Winograd,
 )
 from dlc.dialects.kernel.products import Conv, Gemm, Product, panel_count
+from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Dim, Size, product
@@ -33,7 +34,7 @@ from dlc.passes.kernel.fold_bf16 import in_pairs
 from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
 from dlc.passes.kernel.panel_width import panel_columns
-from dlc.passes.kernel.winograd import transformed_kernel, winograd_columns, winograd_tile
+from dlc.passes.kernel.winograd import winograd_columns, winograd_tile
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 
@@ -271,7 +272,7 @@ def _panels(emit: Builder, op: Gemm | Conv, value: Value, schedule: Packed | Win
     """The right operand of a product in panels, that of Winograd's form transformed before."""
     columns = schedule.columns
     if isinstance(schedule, Winograd):
-        return panels_of(emit, transformed_kernel(emit, value, schedule.tile), columns, False)
+        return emit(WinogradKernel((value,), (), schedule.tile, columns))
     if isinstance(schedule, PackedPairs):
         return _in_pairs(emit, _panels(emit, op, value, Packed(columns)))
     if isinstance(op, Gemm):

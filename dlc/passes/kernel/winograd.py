@@ -9,20 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlc.dialects import array, kernel
-from dlc.dialects.expr import Expr
-from dlc.dialects.formulas import Array, generic, reduce
 from dlc.dialects.kernel.products import Conv
-from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW, transforms
-from dlc.ir.attributes import Dense
-from dlc.ir.core import Builder, Value
+from dlc.dialects.kernel.winograd import ERROR, POINTS, WINDOW
+from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, count, names, product
 from dlc.ir.passes import Context
-from dlc.ir.types import F32, F64
+from dlc.ir.types import F32
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.cpu_costs import CpuCosts
-from dlc.target.work import winograd_block, winograd_picoseconds
+from dlc.target.work import transform_picoseconds, winograd_block, winograd_picoseconds
 
 LEVEL = 2
 """The lowest `-O` level that rounds otherwise."""
@@ -30,11 +27,6 @@ MOST_ERROR = 4.0
 """Times the error of the direct sum that `-O2` allows."""
 FEWEST_CHANNELS = 16
 """With fewer a transform has nothing to spread over, and its error is less well known."""
-PASSES = 4
-"""Over a transformed kernel that is made in a call: over rows, over columns, and into panels."""
-COMPUTED = 4
-"""Times as long for a kernel that is computed: `fuse` has the first sums read it where it comes from, and
-that of a gradient is transposed."""
 USUAL_SIZE = 16
 """What a size is taken for that only a call knows, but in training, where it is the batch."""
 
@@ -81,39 +73,6 @@ def winograd_columns(op: Conv, m: int, cpu: CpuTarget) -> int:
     return panel_columns(F32, block, op.columns, channels, cpu)
 
 
-def transformed_kernel(emit: Builder, value: Value, m: int) -> Value:
-    """G w Gᵀ of each channel and output of a kernel w `[3, 3, c, o]`: a matrix `[c, o]` for each place.
-
-    It is computed in f64 and rounded once, since all sums of a place share the error of its factors.
-    """
-    *_, channels, outputs = kernel.array_type(value).shape
-    # The factors are transposed: loops with an inner index along memory would take no registers.
-    matrix = emit(array.Constant(Dense.of(transforms(m).kernel.T, F64)))
-    n = m + WINDOW - 1
-
-    def over_rows(indices: list[Expr], arrays: list[Array]) -> Expr:
-        (i, w, channel, output), (factors, weights) = indices, arrays
-
-        def product_of(taps: list[Expr]) -> Expr:
-            (h,) = taps
-            return factors[[h, i]] * weights[[h, w, channel, output]].cast(F64)
-
-        return reduce(emit, (WINDOW,), "add", product_of)
-
-    def over_columns(indices: list[Expr], arrays: list[Array]) -> Expr:
-        (i, j, channel, output), (factors, rows) = indices, arrays
-
-        def product_of(taps: list[Expr]) -> Expr:
-            (w,) = taps
-            return factors[[w, j]] * rows[[i, w, channel, output]]
-
-        return reduce(emit, (WINDOW,), "add", product_of).cast(F32)
-
-    rows = generic(emit, (matrix, value), (n, WINDOW, channels, outputs), over_rows)
-    places = generic(emit, (matrix, rows), (n, n, channels, outputs), over_columns)
-    return emit(array.Reshape(places, (n * n, channels, outputs)))
-
-
 def _why_not(op: Conv, context: Context) -> str:
     """Why a convolution that has the form is computed directly whatever the cost; empty if it is not."""
     channels, outputs = kernel.array_type(op.lhs).shape[-1], op.columns
@@ -158,11 +117,11 @@ class _Estimate:
         return work + places * self.matrix * F32.bytes * costs.memory_byte
 
     def kernel_transform(self, m: int) -> int:
-        """Transforming the kernel in a call: sums, and passes over memory."""
-        costs = self.costs
-        each = WINDOW**2 * costs.product + PASSES * F32.bytes * costs.memory_byte
-        computed = COMPUTED if _is_computed(self.op.rhs) else 1
-        return (m + WINDOW - 1) ** 2 * self.matrix * each * computed
+        """Transforming the kernel in a call, and before that making it where a formula does: that of a
+        gradient is transposed."""
+        places = (m + WINDOW - 1) ** 2
+        computed = WINDOW**2 * self.costs.strided_element if _is_computed(self.op.rhs) else 0
+        return self.matrix * (places * transform_picoseconds(self.costs) + computed)
 
     def _at_usual(self, *sizes: Size) -> int:
         """The product of sizes."""

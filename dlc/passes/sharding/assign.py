@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from dlc.dialects import array, flow
+from dlc.dialects import array, flow, weight
 from dlc.dialects.array.elementwise import is_number
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
@@ -92,6 +92,10 @@ class _Search:
 
     def _choices(self, op: Op) -> list[tuple[Strategy, float]]:
         """The strategies of an operation that its types allow, with the time of its work."""
+        if isinstance(op, weight.Get) and op.symbol.name in self.costs.splits:
+            part = Shard(self.costs.splits[op.symbol.name])
+            self.choices[op] = [(Strategy((), (part,), True), 0)]
+            return self.choices[op]
         rule, ranks = rule_of(op), self.costs.ranks
         work = self.costs.work(op, rule)
         found: list[tuple[Strategy, float]] = []

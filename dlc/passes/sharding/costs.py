@@ -8,7 +8,7 @@ twice as many in an all-reduce, and 1 / n of that in an all-to-all (Thakur, Rabe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, prod
 
 from dlc.dialects import array, nn
@@ -45,6 +45,8 @@ class Costs:
     ranks: int
     cpu: CpuCosts
     bounds: Mapping[str, tuple[int, int | None]]
+    splits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Of weights that a rank reads a part of, by name: the axis that this axis of the mesh splits."""
 
     def work(self, op: Op, rule: ShardingRule | None) -> float:
         """The time of an operation on one rank that does all of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dlc.dialects import array
+from dlc.dialects import array, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.attributes import Attribute
 from dlc.ir.core import Op
@@ -35,7 +35,7 @@ def rule_of(op: Op) -> ShardingRule | None:
 def local_attributes(op: Op, results: Sequence[TensorType]) -> dict[str, Attribute]:
     """The attributes of the operation that a rank does, whose results have these types."""
     match op:
-        case array.Fill():
+        case array.Fill() | weight.Get():
             return {"type": results[0]}
         case array.Iota() | array.Broadcast() | array.Reshape():
             return {"shape": results[0].shape}

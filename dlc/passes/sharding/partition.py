@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TypeAlias
 
-from dlc.dialects import array, flow, func
+from dlc.dialects import array, flow, func, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.interface import bounds_attribute
@@ -50,6 +50,10 @@ Splits: TypeAlias = Mapping[str, int]
 @define_pass("partition", required=True)
 def partition(module: Op, context: Context) -> None:
     """Make functions that have a mesh the programs of its ranks."""
+    read = {
+        source.sym_name: {name: int(axis) for name, axis in map(str.split, source.splits)}
+        for source in _divided(module)
+    }
     for function in [op for op in module.walk(formulas=False) if isinstance(op, func.Func)]:
         if MESH not in function.attributes:
             continue
@@ -59,7 +63,19 @@ def partition(module: Op, context: Context) -> None:
         module.attributes[MESH] = tuple([f"{name} = {ranks}" for name, ranks in mesh.items()])
         for name, ranks in mesh.items():
             along = [_placement(axes, name) for axes in splits]
-            Partition(function, Axis(name, ranks), context).run(along)
+            held = {key: axes[name] for key, axes in read.items() if name in axes}
+            Partition(function, Axis(name, ranks), context, held).run(along)
+    mesh = read_mesh(module)
+    for source in _divided(module):
+        for text in source.splits:
+            name, _, axis = text.partition(" ")
+            source.attributes["type"] = local_type(source.type, Shard(int(axis)), mesh[name])
+
+
+def _divided(module: Op) -> list[weight.Source]:
+    """The weights that functions read, of which each rank has a part."""
+    ops = module.regions[0]
+    return [op for op in ops if isinstance(op, weight.Source) and op.whole is op.type]
 
 
 def has_mesh(module: Op) -> bool:
@@ -117,8 +133,12 @@ def _simplify(function: func.Func, context: Context) -> None:
 class Partition:
     """The partition of one function along one axis of the mesh."""
 
-    def __init__(self, function: func.Func, axis: Axis, context: Context) -> None:
+    def __init__(
+        self, function: func.Func, axis: Axis, context: Context, held: Mapping[str, int]
+    ) -> None:
+        """`held` are the weights of which the ranks along the axis have parts, with the axis of each."""
         self.function, self.axis, self.context = function, axis, context
+        self.held = held
         self.passing = set[Value]()
         """Weights and states, and slices of them. Of those that are split the rank has the whole only where
         it is used, not from the forward to the backward pass: it is gathered for each operation."""
@@ -128,10 +148,14 @@ class Partition:
         function = self.function
         count = len(function.body.arguments)
         self._divide_dims(splits[:count])
-        self.costs = Costs(self.axis.ranks, cpu_of(self.context.options).costs, function.bounds)
+        cpu = cpu_of(self.context.options).costs
+        self.costs = Costs(self.axis.ranks, cpu, function.bounds, self.held)
         body = function.body
         updated = [body.arguments[index] for index in function.updates.values()]
         self.passing.update(updated)
+        for op in function.walk():
+            if isinstance(op, weight.Get) and op.symbol.name in self.held:
+                self.passing.add(op.result)
         local = self.block(body, assign(body, splits[:count], splits[count:], self.costs))
         for old, new in zip(body.arguments, local.arguments, strict=True):
             self._follow(old, new, old.type is new.type)

@@ -36,6 +36,7 @@ KINDS = (
     "graph",
     "plan",
     "decisions",
+    "splits",
     "code",
     "engine",
     "program",

@@ -22,7 +22,7 @@ from dlc.runtime.abi import TraceWord
 from dlc.runtime.calling.profiled_rows import Subject, rows_of
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.profiling.rows import Interval, Row
-from dlc.runtime.profiling.timeline import timeline
+from dlc.runtime.profiling.timeline import Timeline, timeline
 
 Result = TypeVar("Result")
 Words: TypeAlias = NDArray[np.int64]
@@ -95,24 +95,13 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     done = _rounds(measured, np.zeros((capacity, TraceWord.COUNT), np.int64), least)
     cycles_per_ms = 1e6 * _cycles_per_nanosecond(done)
     lines = [timeline(each.records, len(subject.ops), subject.threads) for each in done]
-    traced_ns = np.array([each.times.traced for each in done])
-    idle_ms = traced_ns / 1e6 - np.array([line.covered for line in lines]) / cycles_per_ms
-    mean = quiet
-    if quiet(traced_ns) < SHORT_NS:
-        # Of the same runs all, the times add up.
-        mean = partial(np.mean, axis=0)
-        chosen = np.argsort(traced_ns, kind="stable")[: max(1, len(done) // QUARTER)]
-        lines, idle_ms = [lines[k] for k in chosen], idle_ms[chosen]
-    wall, busy = (
-        mean(np.array(times)) / cycles_per_ms
-        for times in zip(*[(line.wall, line.busy) for line in lines], strict=True)
-    )
-    rows = rows_of(subject, runs, wall, busy)
+    wall, busy_ms, idle = _of_traced_runs(done, lines, cycles_per_ms)
+    rows = rows_of(subject, runs, wall, busy_ms)
     call, processor, plain, long, untraced, traced = (
         float(quiet(np.array(times))) / 1e6
         for times in zip(*[each.times for each in done], strict=True)
     )
-    between, rows = _without_trace(max(0.0, long - plain), float(mean(idle_ms)), rows)
+    between, rows = _without_trace(max(0.0, long - plain), idle, rows)
     kernels = sum(row.ms for row in rows.values())
     python = max(0.0, call - plain)
     spans = sum(line.span for line in lines)
@@ -136,6 +125,31 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
         _intervals(quietest.records, cycles_per_ms),
         rows,
     )
+
+
+def _of_traced_runs(
+    done: Sequence[_Round], lines: Sequence[Timeline], cycles_per_ms: float
+) -> tuple[Times, Times, float]:
+    """Milliseconds of each op, of the call and of all threads, and those while no thread is in a kernel.
+
+    Of short runs the quickest count, for all ops the same ones, so that the times add up; long ones are all
+    interrupted somewhere, and there the smallest quarter of each op's times counts.
+    """
+    traced = [each.times.traced for each in done]
+    idle = [
+        time / 1e6 - line.covered / cycles_per_ms for time, line in zip(traced, lines, strict=True)
+    ]
+    mean: Callable[[Times], Times] = quiet
+    if quiet(np.array(traced)) < SHORT_NS:
+        chosen = sorted(range(len(done)), key=traced.__getitem__)[: max(1, len(done) // QUARTER)]
+        lines, idle, mean = [lines[k] for k in chosen], [idle[k] for k in chosen], _mean
+    wall = mean(np.array([line.wall for line in lines])) / cycles_per_ms
+    busy = mean(np.array([line.busy for line in lines])) / cycles_per_ms
+    return wall, busy, float(mean(np.array(idle)))
+
+
+def _mean(times: Times) -> Times:
+    return np.mean(times, axis=0)
 
 
 def _without_trace(

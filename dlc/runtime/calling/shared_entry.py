@@ -97,9 +97,9 @@ class SharedEntryPoint(RankEntryPoint):
 
     _of_rank: EntryPoint | None = None
 
-    def share(self, of_rank: EntryPoint, rank: int, ranks: int) -> None:
-        """Let `of_rank` do the part of this rank where the ranks can share a batch equally."""
-        self._of_rank, self._rank, self._ranks = of_rank, rank, ranks
+    def share(self, of_rank: EntryPoint, part: int, parts: int) -> None:
+        """Let `of_rank` do this rank's part of a batch, where it has so many equal ones."""
+        self._of_rank, self._own, self._parts_of_all = of_rank, part, parts
         batch = batch_of(self.inputs)
         self._divided = [bool(item.shape) and str(item.shape[0]) == batch for item in self.inputs]
 
@@ -161,8 +161,8 @@ class SharedEntryPoint(RankEntryPoint):
         if not isinstance(value, np.ndarray | list) or np.ndim(cast("Array", value)) == 0:
             return None
         rows = cast("Array", value)
-        size, rest = divmod(len(rows), self._ranks)
-        return None if rest or not size else rows[self._rank * size : (self._rank + 1) * size]
+        size, rest = divmod(len(rows), self._parts_of_all)
+        return None if rest or not size else rows[self._own * size : (self._own + 1) * size]
 
 
 def batch_of(inputs: Sequence[Input]) -> str | None:
@@ -172,13 +172,13 @@ def batch_of(inputs: Sequence[Input]) -> str | None:
 
 
 def shared_entries(
-    entries: Mapping[str, EntryPoint], rank: int, ranks: int
+    entries: Mapping[str, EntryPoint], part: int, parts: int
 ) -> dict[str, EntryPoint]:
-    """The entry points of a model as its callers see them: without the programs of ranks."""
+    """The entry points as callers see them, without the programs of ranks, for one of so many parts."""
     for name, entry in entries.items():
         of_rank = entries.get(name + OF_RANK)
         if of_rank is not None and isinstance(entry, SharedEntryPoint):
-            entry.share(of_rank, rank, ranks)
+            entry.share(of_rank, part, parts)
     return {
         name: entry
         for name, entry in entries.items()

@@ -20,6 +20,7 @@ from dlc.runtime.artifact.manifest import Entry, Program, Target
 from dlc.runtime.artifact.plan import Plan, Use
 from dlc.runtime.artifact.program_check import BadProgram, ProgramTable, Surroundings, Words
 from dlc.runtime.artifact.update_check import UpdateCheck
+from dlc.runtime.artifact.weight_splits import source_bytes
 from dlc.runtime.calling.device_partition import partition_program
 from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.system.buffers import Bytes, address, aligned_copy
@@ -47,7 +48,7 @@ class CompiledProgram:
         self.program = program
         # A copy: the file under a mapping could change after the check.
         self.words: Bytes = aligned_copy(artifact.section(program.section))
-        sources = len(artifact.section("weights"))
+        sources = source_bytes(artifact)
         self._fixed = {
             Root.WEIGHTS: sources if target.prepare is None else target.prepare.bytes,
             Root.SOURCES: sources,

@@ -37,6 +37,12 @@ def _check_part(facts: Training, entry: Entry, data: Dataset, count: int, what: 
     most = facts.batch * microbatches
     whole, last = min(most, count), count % most if count > most else 0
     whole, last = whole - whole % microbatches, last - last % microbatches
+    if not whole:
+        raise UsageError(
+            f"{what} with {count:,} examples makes no step of {microbatches} batches",
+            code="D0553",
+            help=f"write accumulate = {count} or less",
+        )
     for size, which in ((whole, "batches"), (last, "a last batch")):
         told = _refusal(facts, entry, data, size) if size else None
         if told is not None:

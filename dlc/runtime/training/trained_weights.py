@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.container import padded
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Weight
+from dlc.runtime.artifact.weight_splits import rank_table
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.ranks.parts import ALONE, Parts
@@ -42,7 +42,8 @@ class TrainedWeights:
         self.declared: Mapping[str, Weight] = rows
         """The dtypes and shapes of the whole weights."""
         self.parts = parts
-        self.table = _placed([_part_of(row, parts) for row in rows.values() if parts.has(row.name)])
+        present = [row for row in rows.values() if parts.has(row.name)]
+        self.table = rank_table(present, parts.mesh.axes, parts.splits)
         """The weights with their places in the block."""
         self._block = aligned_bytes(padded(sum(padded(row.bytes) for row in self.table)))
         views = WeightViews(self.table, self._block)
@@ -177,22 +178,6 @@ def averages(tensors: Mapping[str, Tensor], block: str) -> dict[str, NDArray[np.
 def section(tensors: Mapping[str, Tensor], table: Sequence[Weight]) -> memoryview:
     """Whole weights as the section of an artifact that has this table."""
     return fill(table, lambda row: tensors[row.name]).data
-
-
-def _part_of(row: Weight, parts: Parts) -> Weight:
-    """The row of the part of a weight that a rank has."""
-    shape = parts.shape(row.name, row.shape)
-    return row._replace(shape=shape, bytes=prod(shape) * DTYPES[row.dtype].bytes)
-
-
-def _placed(rows: Sequence[Weight]) -> tuple[Weight, ...]:
-    """The rows one after the other at aligned places."""
-    placed: list[Weight] = []
-    end = 0
-    for row in rows:
-        placed.append(row._replace(offset=end))
-        end = padded(end + row.bytes)
-    return tuple(placed)
 
 
 def _on_device(block: DeviceArray, row: Weight) -> Tensor:

@@ -109,6 +109,13 @@ class StatementParser(TypeParser):
         meant = suggest(self.texts[self.at - 1], ("scan", "while"))
         return meant and f"did you mean `{meant}`?"
 
+    def _let_meant(self, context: Context) -> str | None:
+        """The suggestion where a name is given a value as in other languages, `{ y = x`."""
+        is_given = self.kinds[self.at] == NAME and self.peek() == "="
+        if context.kind != "statement" or not is_given:
+            return None
+        return f"to name a value write let {self.text} = ..."
+
     def not_an_element(self, context: Context, read: Callable[[], T | None]) -> T | None:
         """Say why no element of `context` begins here; read it if it is plain what was meant."""
         text = self.text
@@ -121,7 +128,7 @@ class StatementParser(TypeParser):
         meant = suggest(text, context.words) if is_name else None
         is_misspelt = meant is not None and self._fits(meant)
         if not self.begins_line(self.at) and text not in FOREIGN_WORDS and not is_misspelt:
-            help = VALUE_HINTS.get(text) or self._loop_meant()
+            help = VALUE_HINTS.get(text) or self._loop_meant() or self._let_meant(context)
             self.unexpected(f"an operator or the next {context.kind}", help=help)
         if not is_name:
             self.unexpected(context.what, apart=True)

@@ -40,6 +40,11 @@ def loops(cubin: bytes) -> list[Loop]:
     Such a tile takes the branches forward, which skip what is done at the edges. Those that skip copies to
     shared memory it does not take: copies end a few k-tiles before the loop does.
     """
+    return loops_of(disassembled(cubin))
+
+
+def disassembled(cubin: bytes) -> str:
+    """Machine code as text."""
     program = nvdisasm()
     assert program is not None, "there is no nvdisasm"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -48,7 +53,12 @@ def loops(cubin: bytes) -> list[Loop]:
         text = subprocess.run(
             [program, "-c", file.name], check=True, capture_output=True, text=True
         )
-    return loops_of(text.stdout)
+    return text.stdout
+
+
+def instructions_of(text: str) -> list[str]:
+    """The instructions of a kernel that `nvdisasm` has written, in order."""
+    return [found[1] for line in text.splitlines() if (found := _INSTRUCTION.match(line))]
 
 
 def loops_of(text: str) -> list[Loop]:

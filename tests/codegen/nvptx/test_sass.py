@@ -11,8 +11,9 @@ from benchmarks.gpu_kernels import lowered
 from benchmarks.gpu_shapes import attention, convolutions, products
 from dlc.codegen.nvptx.ptx import assemble, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
+from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
-from tests.codegen.nvptx.sass import Loop, loops_of, nvdisasm
+from tests.codegen.nvptx.sass import Loop, disassembled, instructions_of, loops_of, nvdisasm
 from tests.codegen.nvptx.sass import loops as loops_of_code
 
 ARCHITECTURE = "sm_90a"
@@ -32,6 +33,14 @@ MOST = {
     "attention attention_gradient_4096x128": [(64, 410), (64, 342), (48, 239)],
 }
 """Matrix instructions of the main loop of each kernel that has some, and all instructions at most."""
+
+ROWS = {
+    "softmax bf16": ("softmax(x)", "default", 4096 // 128, 14),
+    "softmax f32": ("softmax(x)", "fast", 4096 // 128, 12),
+    "gelu bf16": ("gelu(x)", "default", 8, 45),
+    "gelu bf16 fast": ("gelu(x)", "fast", 24, 36),
+}
+"""Formulas of [4096, 4096], their accuracy, elements of a thread, and the most instructions for each."""
 
 TEXT = """
         .L_x_0:
@@ -69,6 +78,27 @@ def kernels(case: GpuCase) -> list[Sequence[Loop]]:
         code, _ = assemble(whole_ptx([text], ARCHITECTURE), ARCHITECTURE)
         found.append(loops_of_code(code))
     return found
+
+
+@pytest.mark.long
+@pytest.mark.skipif(nvdisasm() is None, reason="make test-all puts nvdisasm into .venv-cuda")
+@pytest.mark.parametrize("name", ROWS)
+def test_an_element_takes_few_instructions(name: str) -> None:
+    """All are counted from the first load to the last store; none of the registers is spilled."""
+    formula, accuracy, elements, most = ROWS[name]
+    dtype = name.split()[1]
+    type = f"{dtype}[4096, 4096]"
+    model = open_model("rows.dlm", text=f"dlc 1\nexport fn f(x: {type}) -> {type} = {formula}\n")
+    (function,) = lowered(
+        model, Settings(target=f"cuda:{ARCHITECTURE}", accuracy=accuracy).options()
+    )
+    text = kernel_ptx(kernel_text(function, "k"), ARCHITECTURE)
+    code, usage = assemble(whole_ptx([text], ARCHITECTURE), ARCHITECTURE)
+    assert usage["k"].spilled == 0
+    kernel = instructions_of(disassembled(code))
+    first = min(place for place, each in enumerate(kernel) if "LDG" in each)
+    last = max(place for place, each in enumerate(kernel) if "STG" in each)
+    assert (last + 1 - first) / elements <= most
 
 
 @pytest.mark.long

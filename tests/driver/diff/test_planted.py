@@ -32,6 +32,20 @@ QUICK = {
 }
 """The mistakes of the quick suite: one of each level."""
 MOST_LINES = 14
+QUICK_SEEDS = 3
+EXAMPLES = sorted((ROOT / "examples").glob("*.dlm"))
+QUICK_EXAMPLES = {"first", "matrices", "poly", "softmax"}
+LEVELS = [
+    pytest.param(
+        path,
+        level,
+        marks=[] if level == 2 and path.stem in QUICK_EXAMPLES else pytest.mark.long,
+        id=f"{path.stem}-O{level}",
+    )
+    for k, path in enumerate(EXAMPLES)
+    for level in (2, (0, 1, 3)[k % 3])
+]
+"""Each example at the usual level of optimization, and at one of the others."""
 
 
 def departed(text: str, folder: Path | None, *, seed: int = 0, target: str = "cpu") -> Departed:
@@ -74,8 +88,9 @@ def test_terms_that_cancel_are_no_fault() -> None:
     assert departed(text, None).fault is None
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(500))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(k, marks=[] if k < QUICK_SEEDS else pytest.mark.long) for k in range(500)]
+)
 def test_random_models_are_right_at_every_level(seed: int) -> None:
     case = random_case(seed)
     text = case.text(case.dtype)
@@ -89,11 +104,10 @@ def test_random_models_are_right_at_every_level(seed: int) -> None:
         assert found.fault is None, found.fault
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.dlm")), ids=lambda p: p.stem)
-def test_examples_are_right_at_every_level(path: Path) -> None:
+@pytest.mark.parametrize(("path", "level"), LEVELS)
+def test_examples_are_right_at_every_level(path: Path, level: int) -> None:
     for entry in entry_points(open_model(path).module):
-        request = CompileRequest(str(path), weights="init:0")
+        request = CompileRequest(str(path), weights="init:0", settings=Settings(level=level))
         call_request = CallRequest(str(path), entry.sym_name, seed=0)
         try:
             found = compare_levels(request, call_request, folder=None, reduce=False)

@@ -107,6 +107,7 @@ WRONG = [
         "D0553",
         block(takes="x: f32[16, 3], y: f32[16]", loss="mean((x @ w - y) ** 2)", more="batch = 16"),
     ),
+    ("accumulate more than all", "D0553", block(more="batch = 4\n  accumulate = 1000")),
     ("batch 0", "D0534", block(more="batch = 0")),
     ("batch float", "D0534", block(more="batch = 2.5")),
     ("batch text", "D0534", block(more='batch = "8"')),

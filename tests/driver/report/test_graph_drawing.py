@@ -54,6 +54,15 @@ export fn positive(x: f32[B, 8]) -> (rows: f32[_, 8], doubled: f32[B, 8]) {
 UPDATED = "dlc 1\nexport fn f(x: f32[4], inout n: f32[4]) -> f32[4] {\n  set n = n + x\n  return n * x\n}\n"
 
 
+def test_what_a_part_of_a_weight_comes_from_is_its_name_alone() -> None:
+    text = (
+        "dlc 1\ndim T = 1..8\nmodule M() {\n  param w: f32[8, 4] = zeros()\n"
+        "  export fn f(x: f32[T, 4]) -> f32[T, 4] = x + w[0:T]\n}\n"
+    )
+    boxes = drawn(text).boxes
+    assert [line.text for box in boxes for line in box.lines] == ["from w"]
+
+
 def test_what_is_written_over_an_argument_has_its_name() -> None:
     assert [box.title for box in drawn(UPDATED).boxes if box.kind == "result"] == ["f", "n"]
 

@@ -301,3 +301,18 @@ def test_elements_that_are_counted_in_a_call_have_gradients() -> None:
 
     (ours,), (theirs,) = of_pytorch(Masked(), torch.randn(5, 3))
     torch.testing.assert_close(ours, theirs)
+
+
+def test_results_whose_size_is_counted_have_gradients() -> None:
+    class Chosen(nn.Module):
+        def forward(self, x):
+            return (x * x)[x[:, 0] > 0], x.exp()[x[:, 1] > 0][:2]
+
+    x = torch.randn(6, 3, requires_grad=True)
+    compiled = dlc.from_torch(Chosen(), x, gradients=True)
+    for values in (x, torch.ones(6, 3), -torch.ones(6, 3)):
+        sides = [values.detach().clone().requires_grad_() for _ in range(2)]
+        for side, module in zip(sides, (compiled, Chosen()), strict=True):
+            squares, powers = module(side)
+            (squares.sin().sum() + 3 * powers.sum()).backward()
+        torch.testing.assert_close(sides[0].grad, sides[1].grad)

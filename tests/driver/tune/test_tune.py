@@ -14,7 +14,7 @@ from dlc.driver.tune import measure
 from dlc.driver.tune import tune as tuning
 from dlc.driver.tune.measure import QUICK, Effort, MeasuredRow, Measurement, host_rows
 from dlc.driver.tune.probes import Probe
-from dlc.driver.tune.tune import tune
+from dlc.driver.tune.tune import tune_costs
 from dlc.errors import UsageError
 
 NOW = {"product": 7.4, "function": -3.0, "barrier": 0.2, "tile": None, "load_byte": 1e9}
@@ -35,7 +35,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_the_table_is_kept_in_the_cache_and_found_again(measured: Path) -> None:
     assert tuned_here() is None
-    tuned = tune()
+    tuned = tune_costs()
     assert tuned.path == measured / "cache" / "costs.json"
     table = tuned_here()
     assert table is not None
@@ -43,7 +43,7 @@ def test_the_table_is_kept_in_the_cache_and_found_again(measured: Path) -> None:
 
 
 def test_rows_that_are_nothing_or_beyond_a_table_stay_as_they_are(measured: Path) -> None:
-    tuned = tune(measured / "own.json")
+    tuned = tune_costs(measured / "own.json")
     table = host_rows()
     values = {each.row.name: each.value for each in tuned.rows}
     assert values == {**{name: table[name].value for name in NOW}, "product": 7}
@@ -51,7 +51,7 @@ def test_rows_that_are_nothing_or_beyond_a_table_stay_as_they_are(measured: Path
 
 def test_a_named_file_is_written_and_the_cache_is_not(measured: Path) -> None:
     path = measured / "own.json"
-    tune(path)
+    tune_costs(path)
     assert parse_table(path.read_text(), "own.json").rows == {"product": 7}
     assert tuned_here() is None
 
@@ -66,7 +66,7 @@ def test_where_nothing_can_be_kept_nothing_is_measured(
     monkeypatch.setattr(tuning, "measure_rows", never)
     monkeypatch.setenv("DLC_CACHE", "")
     with pytest.raises(UsageError, match="D0502"):
-        tune(None if out is None else measured / out)
+        tune_costs(None if out is None else measured / out)
 
 
 def test_a_probe_is_timed_once_for_all_rows_that_ask_for_it(
@@ -85,7 +85,7 @@ def test_a_probe_is_timed_once_for_all_rows_that_ask_for_it(
 
 
 def test_what_programs_read_has_every_row(measured: Path) -> None:
-    data = cast("dict[str, object]", json.loads(json.dumps(tune().data)))
+    data = cast("dict[str, object]", json.loads(json.dumps(tune_costs().data)))
     rows = cast("list[dict[str, object]]", data["rows"])
     assert [row["cost"] for row in rows] == list(NOW)
     assert rows[0]["value"] == 7

@@ -67,6 +67,7 @@ MISTAKES = [
     ("return head(masked_fill(x, x > 0, 1))", "D0201", "masked_fill", "where(mask, value, x)"),
     ("return take(x, w[:, 0])", "D0308", "an index is made of whole numbers", "i32(...)"),
     ("return head(x[:, None] @ w)", "D0201", "nothing is called None", "x[:, new]"),
+    ("let a = x  b = a", "D0110", "the next statement, found `b`", "write let b = ..."),
     ("return x, w", "D0110", "the end of the result", "return (a, b)"),
     ("return head(cross_entropy(x, x[:, 0]))", "D0302", "are distributions", "i32(labels)"),
     ("set w = w + 1  return head(x @ w)", "D0223", "w is a param", "declare it: state w"),

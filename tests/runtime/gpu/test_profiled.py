@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -164,7 +163,8 @@ def test_a_profile_of_a_gpu_is_a_table_a_trace_a_picture_and_data(found: Profile
     assert "copies between host and GPU" in table
     assert "cuda:sm_80" in trace_text(found)
     assert "matmul" in flame_svg(found)
-    data = cast("dict[str, object]", profile_data(found))
+    data = profile_data(found)
+    assert isinstance(data, dict)
     assert data["device"] == GPU
     assert data["transfers_ms"] == round(found.transfers_ms, 7)
     assert "1. " in answer(found).text

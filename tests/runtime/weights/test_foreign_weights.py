@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dlc
+from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.driver.source.open import open_model
 from dlc.driver.source.weight_sources import gather
 from dlc.errors import DlcError, ModelError
@@ -97,6 +98,28 @@ def test_a_damaged_index_is_refused(tmp_path: Path, index: str, message: str) ->
     path.write_text(index)
     with pytest.raises(DlcError, match=message):
         dlc.compile(text=TEXT, weights=path)
+
+
+def test_arrays_that_nobody_uses_are_named_again_where_the_code_comes_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLC_CACHE", str(tmp_path / "cache"))
+    path = written(tmp_path, "f32")
+    # What no entry point reads is a weight of the model all the same.
+    text = TEXT.replace("  export", "  param c: f32[1] = ones()\n  export")
+    safetensors.write(
+        Path(path),
+        {
+            "w": Tensor(VALUES, "f32"),
+            "b": Tensor(np.ones(3), "f32"),
+            "c": Tensor(np.ones(1), "f32"),
+            "old": Tensor(np.zeros(1), "f32"),
+        },
+    )
+    for recalled in (False, True):
+        made = make_artifact(CompileRequest("net.dlm", text=text, weights=str(path)))
+        assert made.report.recalled == recalled
+        assert made.report.notes == (f"{path}: the model does not use old",)
 
 
 def test_arrays_that_nobody_uses_are_named_once(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ class _Inside:
         self._outer = outer
         self._source = source
         self.bounds = outer.bounds
+        self.counted = outer.counted
 
     def operand(self, name: str) -> Operand:
         return self._source if name == SOURCE else self._outer.operand(name)

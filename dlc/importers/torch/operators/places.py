@@ -153,6 +153,22 @@ def _nonzero(context: NodeContext) -> Operand:
     return context.regions.places(context.emit, context.value("self"), [name])
 
 
+def _where(context: NodeContext) -> Operand:
+    """The places where a tensor is not 0, one tensor for each axis."""
+    names = [str(type.shape[0]) for type in context.node.types if type is not None]
+    mask = context.value("condition")
+    return tuple(_columns(context.emit, context.regions.places(context.emit, mask, names[:1])))
+
+
+def _counted_part(context: NodeContext) -> Operand:
+    """As many elements as the call counts: fails where the tensor has fewer."""
+    emit, x = context.emit, context.value("source")
+    for axis, size in enumerate(context.type.shape):
+        if tensor_type(x).shape[axis] != size:
+            x = taken(emit, x, array.iota(emit, TensorType(I64, (size,)), 0), axis)
+    return x
+
+
 # Putting ------------------------------------------------------------------------------------------
 
 
@@ -326,4 +342,6 @@ IMPORTERS: dict[str, Importer] = {
     "aten.scatter": _scatter(),
     "aten.scatter_add": _scatter("add"),
     "aten.scatter_reduce": _scatter(),
+    "aten.where.default": _where,
+    "dlc.counted_part": _counted_part,
 }

@@ -1,0 +1,3 @@
+from torch import Tensor
+
+def free_unbacked_symbols(x: Tensor) -> set[object]: ...
