@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.serve import TARGET, serve
+from benchmarks.serve import COSTS, TARGET, serve
 
 # The peers' results are arrays of any dtype, and two of the three packages have no types.
 Array: TypeAlias = NDArray[Any]
@@ -32,16 +32,22 @@ Facts: TypeAlias = dict[str, float]
 
 
 def dlc(
-    path: Path, inputs: Mapping[str, Array], threads: int, conv: str = "auto"
+    path: Path,
+    inputs: Mapping[str, Array],
+    threads: int,
+    conv: str = "auto",
+    costs: str = "default",
 ) -> tuple[Run, Facts]:
     """Compiled twice (the second time from the cache), saved, and loaded from the file."""
     from dlc import load
+    from dlc.driver.compile.cost_table import cost_table
     from dlc.driver.compile.settings import Settings
     from dlc.driver.run.request import CompileRequest, make_artifact
 
     facts: Facts = {}
     artifact = None
-    settings = Settings(target=os.environ.get(TARGET, "cpu"), conv=conv)
+    target = os.environ.get(TARGET, "cpu")
+    settings = Settings(target=target, conv=conv, costs=cost_table(costs))
     for name in ("cold_compile_s", "second_compile_s"):
         begin = time.perf_counter()
         made = make_artifact(CompileRequest(str(path), settings=settings))
@@ -150,6 +156,7 @@ def torch_compile(path: Path, inputs: Mapping[str, Array], threads: int) -> tupl
 CONTENDERS = {
     "dlc": dlc,
     "dlc-direct": partial(dlc, conv="direct"),
+    "dlc-costs": partial(dlc, costs=os.environ.get(COSTS, "default")),
     "onnxruntime": onnxruntime,
     "openvino": openvino,
     "torch.compile": torch_compile,

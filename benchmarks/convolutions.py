@@ -1,10 +1,11 @@
-"""Direct convolutions beside Winograd's form: 3 x 3 layers of VGG-19 and ResNet-50, and whole networks.
+"""Direct convolutions beside Winograd's form: 3 x 3 layers, gradients of kernels, and whole networks.
 
     python -m benchmarks convolutions [NAME]... [--rounds 20]
 
-A name is a layer or a network of `benchmarks networks`; without one all layers and two networks are
-measured. A line has the processor time of one thread, the fastest of some calls in turns, for `--conv
-direct` and `--conv auto`; of a layer also the root mean square errors of both, against float64, by the
+A name is a layer of VGG-19 or ResNet-50, the gradient of a kernel in a step of ResNet-18 with 32 pictures,
+or a network of `benchmarks networks`; without one all layers and gradients and two networks are measured. A
+line has the processor time of one thread, the fastest of some calls in turns, for `--conv direct` and
+`--conv auto`; of a layer or gradient also the root mean square errors of both, against float64, by the
 largest result.
 """
 
@@ -47,6 +48,14 @@ LAYERS: Mapping[str, Layer] = {
     "resnet-14": Layer(14, 256, 256),
     "resnet-7": Layer(7, 512, 512),
 }
+GRADIENTS: Mapping[str, Layer] = {
+    "gradient-32": Layer(32, 64, 64),
+    "gradient-16": Layer(16, 128, 128),
+    "gradient-8": Layer(8, 256, 256),
+    "gradient-4": Layer(4, 512, 512),
+}
+BATCH = 32
+"""Pictures of a gradient."""
 NETWORKS = ("vgg19", "resnet50")
 TEXT = """dlc 1
 module Layer {{
@@ -55,6 +64,15 @@ module Layer {{
   export fn f(x: f32[1, {size}, {size}, {channels}]) -> f32[1, {size}, {size}, {outputs}] =
     relu(conv(x, w, padding=1) + b)
 }}
+"""
+GRADIENT_TEXT = """dlc 1
+fn y(x: f32[{batch}, {size}, {size}, {channels}], w: f32[3, 3, {channels}, {outputs}])
+  -> f32[{batch}, {size}, {size}, {outputs}] = conv(x, w, padding=1)
+export fn f(
+  x: f32[{batch}, {size}, {size}, {channels}],
+  w: f32[3, 3, {channels}, {outputs}],
+  dy: f32[{batch}, {size}, {size}, {outputs}],
+) -> f32[3, 3, {channels}, {outputs}] = vjp(y, wrt=w)(x, w, dy=dy)
 """
 
 
@@ -67,20 +85,48 @@ def layer_line(name: str, rounds: int) -> str:
     x = np.maximum(random.standard_normal((1, layer.size, layer.size, layer.channels)), 0)
     x = x.astype(np.float32)
     exact = _exact(x, w)
-    runs: list[Run] = []
-    errors: list[float] = []
-    for conv in CONVS:
-        settings = Settings(conv=conv)
-        request = CompileRequest(
+    requests = [
+        CompileRequest(
             "layer.dlm",
             text=TEXT.format(**layer._asdict()),
             weights={"w": w, "b": b},
-            settings=settings,
+            settings=Settings(conv=conv),
         )
-        runs.append(_run(request, [x]))
-        found = cast("Floats", runs[-1]())
-        errors.append(float(np.sqrt(((found - exact) ** 2).mean()) / exact.max()))
-    work = 18 * layer.size**2 * layer.channels * layer.outputs
+        for conv in CONVS
+    ]
+    runs = [_run(request, [x]) for request in requests]
+    return _line(name, layer, 1, runs, exact, rounds)
+
+
+def gradient_line(name: str, rounds: int) -> str:
+    """What was measured of the gradient of a kernel."""
+    layer = GRADIENTS[name]
+    random = np.random.default_rng(0)
+    pixels = BATCH, layer.size, layer.size
+    x = np.maximum(random.standard_normal((*pixels, layer.channels), np.float32), 0)
+    dy = random.standard_normal((*pixels, layer.outputs), np.float32)
+    w = np.zeros((3, 3, layer.channels, layer.outputs), np.float32)
+    text = GRADIENT_TEXT.format(batch=BATCH, **layer._asdict())
+    requests = [
+        CompileRequest("gradient.dlm", text=text, settings=Settings(conv=conv)) for conv in CONVS
+    ]
+    runs = [_run(request, [x, w, dy]) for request in requests]
+    return _line(name, layer, BATCH, runs, _exact_gradient(x, dy), rounds)
+
+
+def _line(
+    name: str,
+    layer: Layer,
+    batch: int,
+    runs: list[Run],
+    exact: NDArray[np.float64],
+    rounds: int,
+) -> str:
+    """Times and errors of both forms."""
+    errors = [
+        float(np.sqrt(((cast("Floats", run()) - exact) ** 2).mean()) / exact.max()) for run in runs
+    ]
+    work = 18 * batch * layer.size**2 * layer.channels * layer.outputs
     direct, form = fastest(runs, rounds)
     return (
         f"{name:14} {direct * 1e3:8.3f} {form * 1e3:8.3f} ms  {direct / form:5.2f}  "
@@ -127,15 +173,29 @@ def _exact(x: Floats, w: Floats) -> NDArray[np.float64]:
     return np.maximum(total, 0)
 
 
+def _exact_gradient(x: Floats, dy: Floats) -> NDArray[np.float64]:
+    padded = np.pad(x.astype(np.float64), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    _, height, width, channels = x.shape
+    rows = dy.astype(np.float64).reshape(-1, dy.shape[-1])
+    windows = [
+        padded[:, h : h + height, v : v + width].reshape(-1, channels).T @ rows
+        for h in range(3)
+        for v in range(3)
+    ]
+    return np.reshape(windows, (3, 3, channels, -1))
+
+
 def main() -> None:
     """Measure what the command line names, everything if it names nothing."""
     parser = argparse.ArgumentParser("python -m benchmarks convolutions")
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*LAYERS, *names(), []])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", choices=[*LAYERS, *GRADIENTS, *names(), []]
+    )
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
-    for name in given.names or (*LAYERS, *NETWORKS):
-        line = layer_line if name in LAYERS else network_line
-        print(line(name, given.rounds), flush=True)
+    lines = dict.fromkeys(LAYERS, layer_line) | dict.fromkeys(GRADIENTS, gradient_line)
+    for name in given.names or (*LAYERS, *GRADIENTS, *NETWORKS):
+        print(lines.get(name, network_line)(name, given.rounds), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ The models are those of `examples/` and of `benchmarks/models`, each as it is an
 which a parameter is the dtype also in bf16, the face detector, and the light graphs of the onnx package. A
 kernel that several models have is assembled once. `by tiles` are kernels that have no form for GPUs yet and
 run the loops that they are on a CPU, a thread to a tile. Registers are those of a thread;
-`spilled` and `shared` are bytes, the most of any kernel. The exit code is 1 if a model could not be lowered
+`spilled` and `shared` are bytes, the most of any kernel. The last line counts the distinct kernels of each
+architecture. The exit code is 1 if a model could not be lowered
 or assembled.
 """
 
@@ -79,7 +80,8 @@ class Assembler:
 
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
-        self._known: dict[str, Usage] = {}
+        self.known: dict[str, Usage] = {}
+        """What every kernel so far takes, by its name."""
 
     def usage(self, functions: Sequence[simt.Func]) -> list[Usage]:
         """What each of these kernels takes."""
@@ -87,7 +89,7 @@ class Assembler:
         new = {
             name: function
             for name, function in zip(names, functions, strict=True)
-            if name not in self._known
+            if name not in self.known
         }
         if new:
             texts = [
@@ -96,8 +98,8 @@ class Assembler:
             ]
             found = assemble(whole_ptx(texts, self.architecture), self.architecture)[1]
             assert found.keys() == new.keys(), "ptxas tells of every kernel"
-            self._known.update(found)
-        return [self._known[name] for name in names]
+            self.known.update(found)
+        return [self.known[name] for name in names]
 
 
 def _name(function: simt.Func) -> str:
@@ -192,6 +194,16 @@ def line(rows: Sequence[Row]) -> str:
     return f"| {' | '.join([*cells, f'{sum(row.seconds for row in rows):.1f}'])} |"
 
 
+def total(models_done: int, assemblers: Sequence[Assembler]) -> str:
+    """How many kernels of how many models each architecture has taken, and what they spill."""
+    each = [
+        f"{len(one.known)} for {one.architecture}"
+        f" ({sum(usage.spilled > 0 for usage in one.known.values())} spill)"
+        for one in assemblers
+    ]
+    return f"{models_done} models; distinct kernels assembled: {', '.join(each)}"
+
+
 def main() -> int:
     """Print a table, or with --json a line for each row."""
     parser = argparse.ArgumentParser("python -m benchmarks gpu_kernels")
@@ -207,7 +219,7 @@ def main() -> int:
     assemblers = [Assembler(name) for name in arguments.architecture or ARCHITECTURES]
     if not arguments.json:
         print("\n".join(head([one.architecture for one in assemblers])))
-    code = 0
+    code, models_done = 0, 0
     for name in names:
         try:
             rows = list(measure(name, known[name], assemblers))
@@ -217,6 +229,9 @@ def main() -> int:
             continue
         lines = [json.dumps(asdict(row)) for row in rows] if arguments.json else [line(rows)]
         print("\n".join(lines), flush=True)
+        models_done += 1
+    if not arguments.json:
+        print(f"\n{total(models_done, assemblers)}")
     return code
 
 

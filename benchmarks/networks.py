@@ -2,19 +2,20 @@
 
     python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json]
         [--busy N]... [--target cpu:NAME]... [--out FOLDER] [--alone] [--direct] [--kernels]
-        [--processor-time]
+        [--costs TABLE] [--processor-time]
 
 The networks are the light graphs of the onnx package, ResNet-50 with 8 pictures, the networks of
 `benchmarks.conv_networks`, and those of `benchmarks.sequence_networks`, which PyTorch exports, all with
 seeded weights. The peers come from environments that are made in the cache folder the first time;
 `torch.compile` takes part where PyTorch has the network. All contenders must give the same results before
 anything is timed; then they take turns, so that a disturbance hits all of them. `--alone` leaves the peers
-out, `--direct` adds ours without Winograd's form of convolutions, and `--kernels` prints where the time of
-ours goes, with `--direct` of that one. `--processor-time` counts what a contender's threads take of the
-processors in place of the time that passes: other work on the machine then disturbs less. `--busy 1` keeps
-one core busy meanwhile, `--target cpu:x86-64-v3` is for code without AVX-512, and peers that have a switch
-keep to AVX2, too. Options that may stand several times are combined with each other. `--out` writes all of
-it into a folder, after each network anew: Markdown, JSON and a picture (`benchmarks.networks_report`).
+out, `--direct` adds ours without Winograd's form of convolutions, `--costs` ours by a table of costs, and
+`--kernels` prints where the time of ours goes, with `--direct` of that one. `--processor-time` counts what
+a contender's threads take of the processors in place of the time that passes: other work on the machine
+then disturbs less. `--busy 1` keeps one core busy meanwhile, `--target cpu:x86-64-v3` is for code without
+AVX-512, and peers that have a switch keep to AVX2, too. Options that may stand several times are combined
+with each other. `--out` writes all of it into a folder, after each network anew: Markdown, JSON and a
+picture (`benchmarks.networks_report`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from benchmarks.networks_report import (
     versions_of,
     write_report,
 )
-from benchmarks.serve import CLOCK, TARGET
+from benchmarks.serve import CLOCK, COSTS, TARGET
 from benchmarks.turns import ROOT, Process, take_turns
 from benchmarks.zoo.making import python as exporters
 from tests.conformance.seeded import seeded
@@ -146,6 +147,7 @@ class Run(NamedTuple):
     clock: str = "wall"
     target: str = "cpu"
     busy: int = 0
+    costs: str | None = None
 
 
 class SourceModel(Process):
@@ -162,6 +164,8 @@ class SourceModel(Process):
         inputs = str(folder / "inputs.npz")
         command = [python, script, name, str(model), inputs, str(self._results), str(run.threads)]
         settings = {"DLC_CACHE": str(folder / "objects"), CLOCK: run.clock, TARGET: run.target}
+        if run.costs is not None:
+            settings[COSTS] = run.costs
         super().__init__(name, command, {**settings, **peer_settings(run.target).get(name, {})})
 
     def results(self) -> list[NDArray[Any]]:
@@ -249,9 +253,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def everyone(name: str, *, alone: bool, direct: bool) -> tuple[str, ...]:
+def everyone(name: str, *, alone: bool, direct: bool, costs: bool) -> tuple[str, ...]:
     """The contenders on a network."""
-    ours = ("dlc", "dlc-direct") if direct else ("dlc",)
+    ours = ("dlc", *(("dlc-direct",) if direct else ()), *(("dlc-costs",) if costs else ()))
     if alone:
         return ours
     has_module = name in EXPORTED and not name.endswith("int8")
@@ -273,11 +277,12 @@ def main() -> None:
         "--busy", type=int, action="append", metavar="N", help="beside N busy cores"
     )
     parser.add_argument("--target", action="append", help="of our code: cpu (default), cpu:NAME")
+    parser.add_argument("--costs", metavar="TABLE", help="also ours with a table of costs")
     parser.add_argument("--processor-time", action="store_true", help="of all threads")
     given = parser.parse_args()
     clock = "processor" if given.processor_time else "wall"
     runs = [
-        Run(threads, given.rounds, clock, target, busy)
+        Run(threads, given.rounds, clock, target, busy, given.costs)
         for target in given.target or ("cpu",)
         for busy in given.busy or (0,)
         for threads in given.threads or (1, 2)
@@ -293,7 +298,9 @@ def main() -> None:
                 print(kernel_table(path, random_inputs(path), run.threads, conv))
                 continue
             with busy_processes(run.busy):
-                contenders = everyone(name, alone=given.alone, direct=given.direct)
+                contenders = everyone(
+                    name, alone=given.alone, direct=given.direct, costs=given.costs is not None
+                )
                 outcomes = measure(name, contenders, run)
             if given.json:
                 for outcome in outcomes:

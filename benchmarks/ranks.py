@@ -2,7 +2,8 @@
 
     python -m benchmarks ranks [NAME]... [--ranks 2] [--rounds 5] [--quick] [--json FILE]
 
-NAME is `all_reduce` or a network of `python -m benchmarks training`; without one, all. An all-reduce by
+NAME is `all_reduce`, a network of `python -m benchmarks training`, or `scale`, which trains each of these
+networks by 1, 2, 4 and 8 ranks beside what `dlc scale` predicts; without one, all. An all-reduce by
 compiled code is measured against a bare `Allreduce`. A network is trained by ranks of one thread, by one
 process of as many threads as there are ranks, and by DistributedDataParallel over Gloo, with the same
 weights and the same batch. The losses of the first two steps must agree before anything is timed; only of
@@ -25,11 +26,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.environment import TRAINING, python_with
+from benchmarks.ranks_scale import Compared, compared
 from benchmarks.training import LIMIT
 from benchmarks.training_cases import OPTIMIZERS, QUICK_STEPS, STEPS, Case, path_of, with_optimizer
 from benchmarks.turns import ROOT, TURN_SECONDS, Process, python_path, take_turns
 
-ALL_REDUCE = "all_reduce"
+ALL_REDUCE, SCALE = "all_reduce", "scale"
 NETWORKS = ("mlp", "resnet18", "gpt")
 OWN_STATISTICS = ("resnet18",)
 """The networks whose batch normalization sees another batch in DDP."""
@@ -91,6 +93,24 @@ def contenders(
     ends = [given, start, str(folder / "ddp.npz"), "1", str(ranks)]
     command = [*module, network, settings, case.optimizer, *ends]
     yield alive.enter_context(Process("ddp", command, {"OMP_NUM_THREADS": "1"}))
+
+
+def scaled(network: str, case: Case, rounds: int, seconds: float, most: int) -> Iterator[Compared]:
+    """Steps of up to `most` ranks, measured in turns and predicted."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        np.savez(folder / "batch.npz", allow_pickle=False, **case.batch(np.random.default_rng(1)))
+        model = folder / "network.dlm"
+        model.write_text(with_optimizer(path_of(network), OPTIMIZERS[case.optimizer]), "utf-8")
+        given = [json.dumps(dict(case.settings)), str(folder / "batch.npz")]
+
+        def start(name: str, ranks: int) -> Process:
+            results = str(folder / f"{name}.npz")
+            arguments = [str(model), *given, results, "1"]
+            command = ranked(ranks, "benchmarks.contender_ranks_dlc", *arguments)
+            return Process(name, command, {"OMP_NUM_THREADS": "1"})
+
+        yield from compared(model, case, start, rounds, seconds, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +176,9 @@ def network_text(row: Measured, ranks: int) -> str:
 def main() -> None:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    names = (ALL_REDUCE, *NETWORKS)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((ALL_REDUCE, *STEPS)))
+    names = (ALL_REDUCE, *NETWORKS, SCALE)
+    known = ", ".join((ALL_REDUCE, *STEPS, SCALE))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=known)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
@@ -172,6 +193,13 @@ def main() -> None:
             for row in all_reduces(given.ranks, rounds, SIZES[:2] if given.quick else SIZES):
                 print(all_reduce_text(row), flush=True)
                 found.append(row)
+        elif name == SCALE:
+            for network in NETWORKS:
+                print(f"scale, {network}: measured, and predicted from one rank", flush=True)
+                most = 2 if given.quick else 8
+                for compared_row in scaled(network, cases[network], rounds, seconds, most):
+                    print(compared_row.text, flush=True)
+                    found.append({"network": network, **asdict(compared_row)})
         else:
             measured = measure(name, cases[name], given.ranks, rounds, seconds)
             print(network_text(measured, given.ranks), flush=True)

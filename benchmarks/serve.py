@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 CLOCK = "DLC_BENCHMARK_CLOCK"
 """The variable that says which clock counts: `processor` is what all threads of the contender take."""
+COSTS = "DLC_BENCHMARK_COSTS"
+"""The variable that names a table of costs, for the contender that is compiled by it."""
 TARGET = "DLC_BENCHMARK_TARGET"
 """The variable that says what our code is compiled for."""
 

@@ -116,6 +116,12 @@ class Call(Op):
     pure = False
 
     def infer(self) -> tuple[Type, ...]:
+        count = len(self.views)
+        if not 0 <= self.writes <= count:
+            raise self.fail(f"a call of {count} views cannot write {self.writes} of them")
+        outside = next((number for number in self.over if not 0 <= number < count), None)
+        if outside is not None:
+            raise self.fail(f"a call of {count} views cannot lie over the one numbered {outside}")
         return ()
 
 

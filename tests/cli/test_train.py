@@ -83,7 +83,7 @@ def test_a_step_stays_within_a_limit_of_the_memory_or_is_refused_with_what_takes
     trainer = dlc.trainer(folder / "line.dlm")
     trainer.save(folder / "trainer.dlc")
     capsys.readouterr()
-    for late in (["--max-memory", "4KiB"], ["--dim", "B=1..10"]):
+    for late in (["--max-memory", "4KiB"], ["--dim", "B=1..10"], ["--costs", "tile=9"]):
         assert main(["train", "trainer.dlc", *late]) != 0
         assert f"{late[0]} cannot be set any more" in capsys.readouterr().err
 

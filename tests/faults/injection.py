@@ -43,6 +43,7 @@ ERRORS: dict[str, Callable[[], Exception]] = {
     "rename": _error(errno.EIO),
     "folder": _error(errno.EACCES),
     "mmap": _error(errno.ENOMEM),
+    "protect": _error(errno.ENOMEM),
     "thread": lambda: RuntimeError("can't start new thread"),  # what Python raises
     "memory": MemoryError,
 }
@@ -96,7 +97,17 @@ class Faults:
             return ctypes.c_void_p(-1).value
         return _map_pages(*args)
 
+    def protect(self, *args: object) -> int:
+        """`mprotect` of the C library, by which memory becomes executable."""
+        try:
+            self.ask("protect")
+        except OSError:
+            ctypes.set_errno(errno.ENOMEM)
+            return -1
+        return _protect_pages(*args)
 
+
+_protect_pages: Callable[..., int] = pages._mprotect  # pyright: ignore[reportPrivateUsage]
 _map_pages: Callable[..., int | None] = pages._mmap  # pyright: ignore[reportPrivateUsage]
 
 
@@ -122,6 +133,7 @@ def failing(at: int | None = None, *, onwards: bool = False) -> Generator[Faults
         patch.setattr(io, "open", in_python)
         patch.setattr(mmap, "mmap", faults.asking("mmap", mmap.mmap))
         patch.setattr(pages, "_mmap", faults.pages)
+        patch.setattr(pages, "_mprotect", faults.protect)
         patch.setattr(threading.Thread, "start", faults.asking("thread", threading.Thread.start))
         for name in ALLOCATIONS:
             patch.setattr(np, name, faults.asking("memory", getattr(np, name)))

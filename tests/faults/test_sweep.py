@@ -135,7 +135,7 @@ def test_requests_of_every_kind_fail_as_the_system_lets_them_fail(tmp_path: Path
         thread = threading.Thread(target=int)
         thread.start()
         thread.join()
-        Pages(8)
+        Pages(8).make_executable()
 
     with failing() as faults:
         requests()

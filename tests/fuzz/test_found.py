@@ -44,6 +44,26 @@ module Net {
     make_artifact(CompileRequest("empty.dlm", text=text))
 
 
+@pytest.mark.parametrize(
+    ("written", "wrong", "message"),
+    [
+        ("over = array<i64: 0>", "over = array<i64: 9>", "cannot lie over the one numbered 9"),
+        ("writes = 1", "writes = 7", "cannot write 7 of them"),
+        ("writes = 1", "writes = -1", "cannot write -1 of them"),
+    ],
+)
+def test_a_call_of_views_that_it_has_not_is_refused(
+    tmp_path: Path, written: str, wrong: str, message: str
+) -> None:
+    text = "dlc 1\nexport fn f(x: f32[64]) -> f32[64] = x + 1\n"
+    shown = show_stage(CompileRequest("f.dlm", text=text), Shown("loop"))
+    assert "mem.call" in shown and written in shown
+    path = tmp_path / "f.dlir"
+    path.write_text(shown.replace(written, wrong, 1))
+    with pytest.raises(ModelError, match=message):
+        open_model(path)
+
+
 def test_a_graph_in_an_artifact_that_is_no_text_is_refused(tmp_path: Path) -> None:
     manifest, sections = take_apart(building.tiny().artifact().to_bytes())
     file = tmp_path / "damaged.dlc"

@@ -27,6 +27,7 @@ from dlc.runtime.ranks.agreement import Agreement
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.watching import LIMIT
 from dlc.runtime.system.atomic_write import write_file
+from dlc.runtime.training.checkpoint import INDEX
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
 from dlc.runtime.training.rank_memory import RankMemory
@@ -236,11 +237,16 @@ def _check_files(
     for path, endings in (
         (out, (".dlc", ".safetensors")),
         (plot, (".svg", ".png")),
-        (checkpoint, (".safetensors",)),
+        (None if _is_index(checkpoint) else checkpoint, (".safetensors",)),
         (history, (".json",)),
     ):
         if path is not None:
             output_path(path, *endings)
+
+
+def _is_index(checkpoint: Path | None) -> bool:
+    """Whether a checkpoint is to be in parts, of which its file is the index."""
+    return checkpoint is not None and checkpoint.name.endswith(INDEX)
 
 
 def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None, member: Member) -> None:
@@ -318,6 +324,8 @@ def _write(
         failed = error
     if trainer.first_of_ranks(None if failed is None else str(failed)) is not None:
         path = _checkpoint(request.path, trainer, checkpoint)
+        if not trainer.facts.splits:  # the first rank is alone here, and writes one file
+            path = path.with_name(path.name.removesuffix(".index.json"))
         trainer.save(path)
         if failed is not None:
             note(f"{out} was not written; what was learned is in {path}")

@@ -169,7 +169,7 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
     on_gpu = target.gpu is not None and target.cpu is None
     facts = artifact.manifest
     parts = {part.entry for staged in facts.staged for part in staged.parts}
-    shown = parts | {entry.name for entry in facts.interfaces}
+    shown = parts | {entry.name for entry in facts.called}
     for entry in [entry for entry in facts.entries if entry.name in shown]:
         dims = [dim for dim in entry.dims if not dim.measured]
         program = programs[entry.name]

@@ -58,7 +58,7 @@ def stubs(request: CompileRequest) -> str:
     Raises ModelError or ArtifactError where the file is wrong.
     """
     if request.is_compiled:
-        entries = Artifact.read(request.path).manifest.interfaces
+        entries = Artifact.read(request.path).manifest.called
     else:
         entries = check_model(request).entries
     return _module(_Interface(str(request.path), tuple(entries), request.is_compiled))

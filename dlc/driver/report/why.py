@@ -101,7 +101,7 @@ def _artifacts(request: CompileRequest, entry: str | None) -> Iterator[Artifact]
             yield compile_for_plan(model, request)
     elif request.is_compiled:
         artifact = Artifact.read(request.path)
-        names = [each.name for each in artifact.manifest.interfaces]
+        names = [each.name for each in artifact.manifest.called]
         choose(names, entry)
         if len(names) > 1:
             raise UsageError(

@@ -206,7 +206,7 @@ def prepare_call(request: CompileRequest, call_request: CallRequest) -> tuple[Ar
     """
     if request.is_compiled:
         artifact = Artifact.read(request.path)
-        return artifact, call_request.arguments(artifact.manifest.interfaces)
+        return artifact, call_request.arguments(artifact.manifest.called)
     model = request.open()
     arguments = request.arguments_for(model, call_request)
     return _compiled(request.with_gpu_for(model), model).artifact, arguments

@@ -330,6 +330,8 @@ def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
         others.append(option("max_memory"))
     if request.settings.dims:
         others.append(option("dims"))
+    if request.settings.costs is not None:
+        others.append(option("costs"))
     if others:
         raise _is_compiled(request, others[0])
     if facts is None or not request.parameters:

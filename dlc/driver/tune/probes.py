@@ -96,8 +96,8 @@ _DEPTHWISE = Probe(
 
 EMPTY = Probe("x + 1", {"x": "f32"}, "f32", 1)
 """A call of next to nothing."""
-NARROW = _winograd(32)
-"""The probe of `winograd_element` with half as many channels."""
+NARROW = _winograd(16)
+"""The probe of `winograd_element` with so few channels that the transforms are half of the work."""
 SHORT = _vectors("x + x")
 """One operation for an element, with its load and its store."""
 PROBES: Mapping[str, Probe] = {

@@ -18,7 +18,8 @@ from dlc.text.model import ast
 
 __all__ = ["MOST", "average", "called", "checkpoint", "constant", "measured_by", "watched", "whole"]
 
-SAFETENSORS: Final = ".safetensors"
+CHECKPOINTS: Final = (".safetensors", ".safetensors.index.json")
+"""How the names of checkpoints end: of one file, and of an index."""
 MOST = (1 << 32) - 1
 """The largest whole number that an entry may be: more epochs, examples and seeds than anyone needs."""
 
@@ -165,7 +166,7 @@ def checkpoint(ev: Evaluator, root: Instance, entry: ast.Setting) -> tuple[str, 
     match positional:
         case [ast.String(value=path)] if whole_number and not named:
             assert isinstance(every, int)
-            if not path.endswith(SAFETENSORS):
+            if not path.endswith(CHECKPOINTS):
                 message = f"a checkpoint is a file of safetensors, and {path} does not end so"
                 help = 'write checkpoint = file("model.safetensors")'
                 ev.report(ev.at.fail("D0534", message, call.span, help=help))

@@ -100,8 +100,17 @@ class Optimizers:
         self.lowered = lowered
         home = root.core.definition.home
         assert isinstance(home, File)
-        own = {n: f for n in list(home.known()) if isinstance(f := root.find(n), ModuleDefinition)}
+        own = {
+            n: f for n in list(home.known()) if isinstance(f := self._known(n), ModuleDefinition)
+        }
         self.visible: dict[str, Datum] = {n: library.find(n) for n in library.known()} | own
+
+    def _known(self, name: str) -> Datum:
+        """What a name of the file means; none for what is wrong, which is told where it stands."""
+        try:
+            return self.root.find(name)
+        except (ModelError, Poisoned):
+            return None
 
     def checked(self, entry: ast.Setting, weights: Sequence[Weight]) -> Core | None:
         """The optimizer of an entry, tried on each type of these weights; None if it is wrong."""

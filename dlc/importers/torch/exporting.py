@@ -280,6 +280,7 @@ def _results(
     returned = outputs_of(program.graph_module)
     for spec, made in zip(program.graph_signature.output_specs, returned, strict=True):
         value = reader.argument(made)
+        reader.type(getattr(made, "meta", {}).get("val"))  # says which dtypes are not imported
         kind = spec.kind.name
         if kind == "USER_INPUT_MUTATION":
             raise Unsupported(

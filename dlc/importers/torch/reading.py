@@ -99,6 +99,11 @@ class Reader:
         tensor = cast("torch.Tensor", value)
         return TensorType(dtype_of(tensor.dtype), tuple([self.size(size) for size in tensor.shape]))
 
+    def _pairs(self, tensor: torch.Tensor) -> TensorType:
+        """The type of complex numbers inside of a graph: their parts along a last axis of size 2."""
+        dtype = F64 if str(tensor.dtype) == "torch.complex128" else F32
+        return TensorType(dtype, (*[self.size(size) for size in tensor.shape], 2))
+
     def nodes(self, module: torch.fx.GraphModule, skip: Iterable[str] = ()) -> tuple[Node, ...]:
         """The operators of a graph, without those that compute sizes or check something."""
         left = {*skip}
@@ -120,7 +125,7 @@ class Reader:
         self._lines += 1
         return Node(
             node.name,
-            kind_of(node.target),
+            _kind_of_node(node),
             self._arguments(node, module),
             self._types(node, made),
             self._lines,
@@ -142,6 +147,8 @@ class Reader:
 
     def _types(self, node: torch.fx.Node, made: object) -> tuple[TensorType | None, ...]:
         """The types of the results; None for those that nobody reads."""
+        if _is_complex(made):
+            return (self._pairs(cast("torch.Tensor", made)),)
         if not isinstance(made, tuple | list):
             return (self.type(made),)
         used = {user.args[1] for user in node.users if user.target is operator.getitem}
@@ -264,6 +271,20 @@ def kind_of(target: object) -> str:
     """The name of an operator with its overload, such as `aten.add.Tensor`."""
     name = str(target)
     return str(getattr(target, "__name__", name)) if name.startswith("<") else name
+
+
+def _kind_of_node(node: torch.fx.Node) -> str:
+    """The name of its operator; of one on complex numbers `complex.`, since few treat their parts alike."""
+    values = [node.meta.get("val"), *[each.meta.get("val") for each in node.all_input_nodes]]
+    kind = kind_of(node.target)
+    if not any(map(_is_complex, values)):
+        return kind
+    return f"complex.{kind.removeprefix('aten.').rpartition('.')[0]}"
+
+
+def _is_complex(value: object) -> bool:
+    """Whether a value is a tensor of complex numbers."""
+    return str(getattr(value, "dtype", "")) in ("torch.complex64", "torch.complex128")
 
 
 def modules_of(node: torch.fx.Node) -> tuple[Module, ...]:

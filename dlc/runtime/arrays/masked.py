@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["UNMASK", "has_masked"]
 
@@ -20,5 +21,8 @@ def has_masked(value: object) -> bool:
     """
     if type(value) is np.ndarray or not isinstance(value, np.ndarray):
         return False
-    mask: object = getattr(value, "mask", False)  # a subclass of arrays that has none
-    return isinstance(mask, np.ndarray | np.bool_) and mask.dtype == np.bool_ and bool(mask.any())
+    mask: object = getattr(cast(object, value), "mask", None)  # a subclass of arrays that has none
+    if not isinstance(mask, np.ndarray | np.bool_):
+        return False
+    found = cast("NDArray[np.generic]", mask)  # of a dtype with fields for an array of such a dtype
+    return found.dtype == np.bool_ and bool(found.any())

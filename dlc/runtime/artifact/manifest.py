@@ -465,23 +465,28 @@ class Manifest(NamedTuple):
     staged: tuple[Staged, ...] = ()
 
     @property
-    def whole_entries(self) -> tuple[Entry, ...]:
-        """The entry points, and functions of stages in place of their parts."""
+    def interfaces(self) -> tuple[Entry, ...]:
+        """The entry points, with functions of stages in place of their parts."""
         parts = {part.entry for each in self.staged for part in each.parts}
         own = [entry for entry in self.entries if entry.name not in parts]
         return (*[each.interface for each in self.staged], *own)
 
     @property
-    def interfaces(self) -> tuple[Entry, ...]:
-        """What callers see: the whole entry points without the programs of ranks behind them."""
-        whole = self.whole_entries
-        of_rank = {entry.name + OF_RANK for entry in whole} if self.mesh else set[str]()
-        return tuple([entry for entry in whole if entry.name not in of_rank])
-
-    @property
     def homes(self) -> Mapping[str, int]:
         """The stages of weights and states that one stage has alone."""
         return {name: stage for each in self.staged for name, stage in each.homes.items()}
+
+    @property
+    def called(self) -> tuple[Entry, ...]:
+        """The entry points that callers see: without the programs of ranks, which stand behind them."""
+        names = {entry.name for entry in self.entries} if self.mesh else set[str]()
+        return tuple(
+            [
+                entry
+                for entry in self.interfaces
+                if not (entry.name.endswith(OF_RANK) and entry.name.removesuffix(OF_RANK) in names)
+            ]
+        )
 
     @property
     def parameters(self) -> int:

@@ -131,7 +131,7 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     facts = manifest.training
     if facts is None:
         return
-    entries = {entry.name: entry for entry in manifest.whole_entries}
+    entries = {entry.name: entry for entry in manifest.interfaces}
     divides = any(axis.name == DATA for axis in manifest.mesh)
     of_rank = {STEP + OF_RANK, EVALUATE + OF_RANK} if divides else set[str]()
     if entries.keys() != {STEP, EVALUATE, *of_rank}:

@@ -84,7 +84,7 @@ def _stored(value: object, item: Input, dtype: DType, entry: str) -> Array:
     if isinstance(value, Tensor):
         return _exact(value.bits, DTYPES[value.dtype], item, dtype, entry, ".astype({name!r})")
     if isinstance(value, np.ndarray | np.generic):
-        if has_masked(value):
+        if has_masked(cast(object, value)):
             raise CallError(
                 f"{entry}: {item.name} is a masked array, and what is masked has no number",
                 code="D0805",

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError, visible
+from dlc.errors import CallError, Unsupported, visible
 from dlc.runtime.abi import Root, TraceWord
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.arrays.tensor import Tensor
@@ -31,7 +31,7 @@ from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization, Specializations
-from dlc.runtime.calling.started import Binding
+from dlc.runtime.calling.started import Binding, StreamFunction
 from dlc.runtime.calling.status import call_error
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
@@ -401,6 +401,21 @@ class EntryPoint:
         """Request that all running calls end, with a CallError (D0809)."""
         for frame in list(self._running):
             frame.cancel()
+
+    def in_stream(self, stream: object) -> StreamFunction:
+        """It as a function whose calls are put into a stream of CUDA and not waited for, on a GPU.
+
+        `stream` is one of PyTorch, CuPy or cuda.core, or the driver's handle. Arguments and results lie on
+        the GPU; arrays for results may be given as `out=`. While the stream is captured, the calls become
+        a part of the graph. What a call has failed with is raised by the next one in the stream, or by
+        `wait()` of the function, which waits for the stream. Raises Unsupported (D0702) on a processor.
+        """
+        del stream
+        raise Unsupported(
+            f"{self.name}: a stream needs a model on a GPU, and this one is on the processor",
+            code="D0702",
+            help='compile it with target="cuda"',
+        )
 
     def bind(self, bound: Mapping[int, Tensor]) -> Binding | None:
         """It with arrays on a device bound to inputs, by index, as one handle.

@@ -33,3 +33,15 @@ class Binding(Protocol):
     def settle(self) -> None:
         """Wait until all calls are over."""
         ...
+
+
+class StreamFunction(Protocol):
+    """An entry point whose calls are put into a stream of CUDA and not waited for."""
+
+    def __call__(self, /, *args: object, out: object = None, **named: object) -> object:
+        """Put a call into the stream; its results lie on the GPU."""
+        ...
+
+    def wait(self) -> None:
+        """Wait for the stream. Raises CallError for a call that has failed."""
+        ...

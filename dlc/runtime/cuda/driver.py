@@ -7,6 +7,7 @@ work in a stream is done in order, asynchronously unless the docstring of a func
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from dlc.runtime.cuda.memory_use import MemoryUse
@@ -111,6 +112,14 @@ class Driver(Protocol):
 
     def synchronize_all(self) -> None:
         """Wait for all work of this process on the device, also that of other libraries."""
+        ...
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether another library captures what is put into a stream."""
+        ...
+
+    def allowing_allocations(self) -> AbstractContextManager[None]:
+        """A context in which this thread may allocate and wait while a stream is captured."""
         ...
 
     def create_event(self) -> Handle: ...

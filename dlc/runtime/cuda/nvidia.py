@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Self, cast
 
@@ -31,10 +31,11 @@ _WITH_CONDITIONS = 12040
 """The version of the driver API that has loops in graphs: CUDA 12.4."""
 _JIT_LOG_BYTES = 1 << 14
 """Of what the driver says about code that it does not accept, so much is kept."""
-_LOST = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
-"""Numbers of errors after which every call of the process ends with the same error: of CUresult, an illegal
-address, a time limit, an assertion, a hardware stack error, an illegal instruction, a misaligned address,
-an invalid address space, an invalid program counter, and a failed launch."""
+_LOST = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719})
+"""Numbers of errors after which every call of the process ends with the same error: of CUresult, bits of
+memory or of a link that cannot be corrected, an error that the GPU has contained, an illegal address, a
+time limit, an assertion, a hardware stack error, an illegal instruction, a misaligned address, an invalid
+address space, an invalid program counter, and a failed launch."""
 MOST_BLOCKS = (1 << 31) - 1
 """The most blocks of one launch: the limit of gridDim.x."""
 
@@ -224,6 +225,19 @@ class _CudaDriver:
 
     def synchronize_all(self) -> None:
         self._do_in_context("cuCtxSynchronize")
+
+    def is_capturing(self, stream: int) -> bool:
+        (status,) = self._do("cuStreamIsCapturing", stream)
+        return bool(int(cast(int, status)))
+
+    @contextmanager
+    def allowing_allocations(self) -> Generator[None]:
+        relaxed = self._named("CUstreamCaptureMode", "CU_STREAM_CAPTURE_MODE_RELAXED")
+        (before,) = self._do("cuThreadExchangeStreamCaptureMode", relaxed)
+        try:
+            yield
+        finally:
+            self._do("cuThreadExchangeStreamCaptureMode", before)
 
     def create_event(self) -> Handle:
         (event,) = self._do_in_context("cuEventCreate", 0)

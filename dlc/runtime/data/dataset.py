@@ -22,6 +22,10 @@ _SMALL = 1 << 20
 _AHEAD = 2
 
 
+WHOLE = (0, 1)
+"""The part of a batch that a process alone reads."""
+
+
 class Dataset(ABC):
     """Examples for training or for the test."""
 
@@ -57,6 +61,7 @@ class Dataset(ABC):
         multiple: int = 1,
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
+        part: tuple[int, int] = WHOLE,
     ) -> Generator[Batch]:
         """The batches of an epoch from example `start` on; the last one may be short.
 
@@ -66,6 +71,10 @@ class Dataset(ABC):
         thread prepares up to `ahead` batches in advance; None decides by the cost of a batch. With `out`
         it prepares at most one batch less than there are sets. A step with microbatches takes a `multiple`
         of their number: buckets cut their rests to it, other data leaves that to who asks.
+
+        With the `part` (k, n) only rows are read of which the kth of n ranks computes its part, where the
+        examples of a batch, a `multiple`, have equal ones: the others may have any numbers. Streams read
+        all.
         """
 
 
@@ -112,16 +121,24 @@ class Examples(Dataset):
         multiple: int = 1,
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
+        part: tuple[int, int] = WHOLE,
     ) -> Generator[Batch]:
         """See `Dataset.batches`."""
         assert batch > 0 and 0 <= start <= len(self._rows), (batch, start, self.count)
-        made = self._made(epoch, batch, seed, start, out)
+        made = self._made(epoch, batch, seed, start, out, multiple, part)
         ahead = self._default_ahead(batch) if ahead is None else ahead
         ahead = min(ahead, len(out) - 1) if out else ahead
         return made_ahead(made, ahead) if ahead else made
 
     def _made(
-        self, epoch: int, batch: int, seed: int, start: int, out: Sequence[Mapping[str, Array]]
+        self,
+        epoch: int,
+        batch: int,
+        seed: int,
+        start: int,
+        out: Sequence[Mapping[str, Array]],
+        multiple: int,
+        part: tuple[int, int],
     ) -> Generator[Batch]:
         rows = self._rows
         if self._shuffled:
@@ -129,8 +146,9 @@ class Examples(Dataset):
         for number, first in enumerate(range(start, len(rows), batch)):
             chosen = rows[first : first + batch]
             made = self._memory(len(chosen)) if not out else _part(out[number % len(out)], chosen)
+            own = rows_of_part(len(chosen) - len(chosen) % multiple, len(chosen), part)
             for name, field in self._fields.items():
-                field.read(chosen, made[name])
+                field.read(chosen[own], made[name][own])
             yield made
 
     def _memory(self, count: int) -> Batch:
@@ -145,6 +163,19 @@ class Examples(Dataset):
         fields = [(self._fields[item.name], DTYPES[item.dtype].bytes) for item in self._wanted]
         size = batch * sum(prod(field.shape) * width for field, width in fields)
         return 0 if size <= _SMALL and all(field.ready for field, _ in fields) else _AHEAD
+
+
+def rows_of_part(shared: int, count: int, part: tuple[int, int]) -> slice:
+    """The rows of a batch of `count` examples that a rank reads, where the ranks share the first of them.
+
+    >>> rows_of_part(8, 8, (1, 4)), rows_of_part(6, 6, (1, 4)), rows_of_part(8, 9, (3, 4))
+    (slice(2, 4, None), slice(0, 6, None), slice(6, 8, None))
+    """
+    own, parts = part
+    if parts == 1 or shared % parts or not shared:
+        return slice(0, count)
+    size = shared // parts
+    return slice(own * size, (own + 1) * size)
 
 
 def _part(buffers: Mapping[str, Array], rows: Rows) -> Batch:

@@ -10,7 +10,7 @@ import numpy as np
 from dlc.errors import ModelError
 from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.data.buckets import Buckets
-from dlc.runtime.data.dataset import Batch, Dataset
+from dlc.runtime.data.dataset import WHOLE, Batch, Dataset
 from dlc.runtime.data.fields import Array, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, missing, refusal
 from dlc.runtime.data.given import stored
@@ -59,6 +59,7 @@ class Stream(Dataset):
         multiple: int = 1,
         out: Sequence[Mapping[str, Array]] = (),
         ahead: int | None = None,
+        part: tuple[int, int] = WHOLE,
     ) -> Generator[Batch]:
         """See `Dataset.batches`; `batch` has no effect, `start` skips batches.
 

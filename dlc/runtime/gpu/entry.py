@@ -34,11 +34,13 @@ from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.calling.started import Binding
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.gpu import profiled
 from dlc.runtime.gpu.bound import BoundCall, Called
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import KernelFailed
 from dlc.runtime.gpu.frame import CallTimes, GpuFrame
+from dlc.runtime.gpu.in_stream import StreamCalls, stream_handle
 from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.located import LaunchingEntryPoint
 from dlc.runtime.profiling.profile import Profile
@@ -211,6 +213,47 @@ class GpuEntryPoint(LaunchingEntryPoint):
 
     def number(self, output: int, array: Array) -> float:
         return float(np.asarray(self._results.shown(output, array)))
+
+    # Streams of the caller ------------------------------------------------------------------------
+
+    def in_stream(self, stream: object) -> StreamCalls:
+        return StreamCalls(self, self._gpu_driver(), stream_handle(stream))
+
+    def start_in(
+        self, frame: GpuFrame, args: Sequence[object], named: Mapping[str, object], out: object
+    ) -> tuple[object, object]:
+        known = None if named else self._known(args)
+        inputs, specialization, _ = known or self._read(args, named, frame)
+        if any(dim.measured is not None for dim in self._entry.dims):
+            raise self._refuse("a size that a call measures has to be waited for", "D0818")
+        inputs = self._own(self._there([item.name for item in self.inputs], inputs))
+        outputs = self._outputs(inputs, specialization, out, frame)
+        names = [output.name or "the output" for output in self._entry.outputs]
+        arrays = self._there([item.name for item in self.inputs] + names, [*inputs, *outputs])
+        for array in arrays:
+            if isinstance(array.owner, DeviceBytes):
+                array.owner.is_lent = (
+                    True  # the call may be under way when nobody holds it any more
+                )
+        try:
+            words = frame.start(specialization.sized, tuple([array.address for array in arrays]))
+        except KernelFailed as failed:
+            raise self.at_line(failed) from failed
+        if words is not None:
+            raise self.failure(words)
+        shown = [self._shown(k, array) for k, array in enumerate(outputs)]
+        return self._results.packed([shown[k] for k in self._results.visible]), arrays
+
+    def _there(self, names: Sequence[str], arrays: Sequence[Placed]) -> list[DeviceArray]:
+        """Arrays that all lie on the device. Raises CallError (D0805) for one of the host."""
+        found: list[DeviceArray] = []
+        for name, array in zip(names, arrays, strict=True):
+            if not isinstance(array, DeviceArray):
+                raise self._refuse(
+                    f"{name} lies on the host, and a call in a stream works on the GPU", "D0805"
+                )
+            found.append(array)
+        return found
 
     # Arguments ------------------------------------------------------------------------------------
 

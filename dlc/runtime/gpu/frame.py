@@ -69,6 +69,11 @@ class GpuFrame:
         self._weights = weights
         self.stream = driver.create_stream()
         """The stream of all its work."""
+        self.is_captured = False
+        """Whether another library captures what is put into the stream."""
+        self._owns_stream = True
+        self._reports = 0
+        """The address of pinned memory to which calls that nobody waits for copy their faults."""
         self._walker = Walker(gpu, self._steps, self.stream)
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._arena, self._scratch = GrowableDeviceBytes(driver), GrowableDeviceBytes(driver)
@@ -77,6 +82,8 @@ class GpuFrame:
         self._staging = Staging(driver, self.stream)
         self._large = [GrowableDeviceBytes(driver) for _ in range(tensors)]
         self._no_faults = bytes(self._steps.fault_bytes)
+        self._faults = 0
+        """The address of the faults of the last call."""
         self._clean = 0
         """The address of the faults, if they are known to be zero."""
         self._status = SUCCESS
@@ -187,6 +194,59 @@ class GpuFrame:
         self._walker.wait()
         return by_host
 
+    # Calls that nobody waits for ------------------------------------------------------------------
+
+    def move_to(self, stream: int) -> None:
+        """Do all work in a stream of the caller's from now on."""
+        self._driver.destroy_stream(self.stream)
+        self.stream, self._owns_stream = stream, False
+        self._walker = Walker(self._gpu, self._steps, stream)
+        self._staging = Staging(self._driver, stream)
+
+    def start(self, sized: SizedProgram, devices: tuple[int, ...]) -> list[int] | None:
+        """Put a call into the stream, all of whose arrays lie on the device, and do not wait for it.
+
+        Returns the words with which the host has ended the walk, if it has. Raises as `run` does.
+        """
+        with self._driver as driver:
+            self._devices, self._hosts = devices, self._all_on_host
+            layout = self._layout(sized)
+            if self._must_grow(sized, layout) and not self.is_captured:
+                driver.synchronize(self.stream)  # earlier calls use the memory that is replaced
+            roots = self._roots(sized, layout)
+            if self._reports != self._pinned.address:
+                self._reports = self._pinned.address
+                ctypes.memset(self._reports, 0, self._steps.fault_bytes)
+            walker = self._walker
+            by_host = (walker.launch_each if self.is_captured else walker.walk)(sized, roots)
+            driver.download(self._reports, roots[-1], self._steps.fault_bytes, self.stream)
+        return by_host
+
+    def _must_grow(self, sized: SizedProgram, layout: Layout) -> bool:
+        return (
+            sized.arena > self._arena.size
+            or sized.scratch > self._scratch.size
+            or layout.size > min(self._block.size, self._pinned.size)
+        )
+
+    def reported(self) -> list[int] | None:
+        """The words of a call that was started and has failed, if that is known by now.
+
+        Then all that was started is over, and the next call begins without its failures.
+        """
+        if not self._reports or self._found() == self._no_faults:
+            return None
+        with self._driver as driver:
+            driver.synchronize(self.stream)
+            words = self.outcome(self._found())
+            driver.memset_zero(self._faults, self._steps.fault_bytes, self.stream)
+            driver.synchronize(self.stream)
+        ctypes.memset(self._reports, 0, self._steps.fault_bytes)
+        return words
+
+    def _found(self) -> bytes:
+        return ctypes.string_at(self._reports, len(self._no_faults))
+
     def wait(self, event: Handle | None = None) -> None:
         """Wait until an event, or all that was launched, is done."""
         if event is None:
@@ -236,7 +296,7 @@ class GpuFrame:
                 device_address[host] = device
             roots.append(device)
         self._forget_moved(roots)
-        faults = base + layout.inputs
+        self._faults = faults = base + layout.inputs
         self.clear_faults(faults)
         return [*roots, faults]
 
@@ -433,7 +493,8 @@ class GpuFrame:
     def __del__(self) -> None:
         if hasattr(self, "_walker"):  # else it has no stream yet
             self._walker.forget()
-            self._driver.destroy_stream(self.stream)
+            if self._owns_stream:
+                self._driver.destroy_stream(self.stream)
 
 
 def _laid_out(tensors: Sequence[int], inputs: int, faults: int) -> Layout:

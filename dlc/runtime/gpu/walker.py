@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from functools import partial
 
+from dlc.errors import CallError
 from dlc.runtime.abi import Opcode, Status, StepWord
 from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.pinned import PinnedBytes
@@ -76,6 +77,14 @@ class Walker:
             return self._walk(cache, walk, roots)
         except _Ended:
             return None
+
+    def launch_each(self, sized: SizedProgram, roots: Sequence[int]) -> list[int] | None:
+        """Launch the program in a stream that is captured, as `walk` does the first time: by kernels.
+
+        Raises CallError (D0818) where the host waits for what a kernel computes.
+        """
+        cache = self._cache.of(sized)
+        return self._walk(cache, Walk(self._steps, cache.sizes, _refuse_reading), roots)
 
     @property
     def is_cancelled(self) -> bool:
@@ -210,6 +219,15 @@ class Walker:
     def forget(self) -> None:
         """Drop all segments."""
         self._cache.forget()
+
+
+def _refuse_reading(root: int, offset: int, count: int) -> int:
+    del root, offset, count
+    raise CallError(
+        "the stream is captured, and the call waits for a number that a kernel computes",
+        code="D0818",
+        help="call it outside of the capture",
+    )
 
 
 class _Ended(Exception):

@@ -67,7 +67,7 @@ def made_by_all(comm: object, make: Callable[[], T]) -> T:
     return made
 
 
-def digest_of(parts: Iterable[str | bytes]) -> str:
+def digest_of(parts: Iterable[str | bytes | memoryview]) -> str:
     """The beginning of the SHA-256 of texts or bytes, one after the other."""
     digest = sha256()
     for part in parts:

@@ -28,7 +28,7 @@ Splits: TypeAlias = Mapping[str, int]
 class Gathers(Protocol):
     """What a communicator of mpi4py and simulated ranks do with Python objects."""
 
-    def gather(self, sendobj: object) -> list[object] | None: ...
+    def gather(self, sendobj: object, root: int = 0) -> list[object] | None: ...
     def allgather(self, sendobj: object) -> list[object]: ...
 
 
@@ -87,22 +87,24 @@ class Parts:
                 whole = whole[(slice(None),) * axis + (slice(begin, begin + size),)]
         return whole
 
-    def whole(self, name: str, part: Array | None, shape: Sequence[int]) -> Array | None:
-        """The whole array of this shape on the first rank, None on the others; all ranks call it.
+    def whole(
+        self, name: str, part: Array | None, shape: Sequence[int], root: int = 0
+    ) -> Array | None:
+        """The whole array of this shape on the rank `root`, None on the others; all ranks call it.
 
         `part` is what this rank has of it, None for nothing.
         """
         splits = self.splits.get(name)
         if name in self.homes:
             assert self.ranks is not None
-            found = self.ranks.gather(None if part is None else part.copy())
+            found = self.ranks.gather(None if part is None else part.copy(), root)
             return None if found is None else cast("Array", next(v for v in found if v is not None))
         assert part is not None
         if not splits:
-            return part if self.rank == 0 else None
+            return part if self.rank == root else None
         assert self.ranks is not None
         # A copy: ranks that are threads go on to change their part.
-        found = self.ranks.gather(part.copy() if self._is_first_with(splits) else None)
+        found = self.ranks.gather(part.copy() if self._is_first_with(splits) else None, root)
         if found is None:
             return None
         whole = np.empty(tuple(shape), part.dtype)

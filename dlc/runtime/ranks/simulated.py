@@ -92,10 +92,10 @@ class SimulatedRanks:
         self._barrier.wait()
         return found
 
-    def gather(self, sendobj: object) -> list[Any] | None:
-        """The same on the first rank; None on the others."""
+    def gather(self, sendobj: object, root: int = 0) -> list[Any] | None:
+        """The same on the rank `root`; None on the others."""
         found = self.allgather(sendobj)
-        return found if self.rank == 0 else None
+        return found if self.rank == root else None
 
 
 class _Outcome(Generic[T]):

@@ -10,7 +10,7 @@ of day and no path, so the same training gives the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -22,10 +22,14 @@ from dlc.runtime.artifact import canonical_json
 from dlc.runtime.artifact.canonical_json import BadJson, Json
 from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.artifact.schema import Mismatch
-from dlc.runtime.system.mapped_files import map_file
+from dlc.runtime.system.mapped_files import map_file, map_inside
 from dlc.runtime.training.history import History, number_of, restored, stored
+from dlc.runtime.weights import weight_index
 
-_KEY = "dlc.checkpoint"
+KEY = "dlc.checkpoint"
+"""What the progress stands under in the metadata of a file."""
+INDEX = ".safetensors.index.json"
+"""How the name of the index of a sharded checkpoint ends."""
 OPTIMIZER, AVERAGE, SCALE = "$optimizer.", "$average.", "$scale."
 """These stand before a weight's name in the names of what its optimizer keeps, and of its average; the last
 one before the names of what a loss scale keeps."""
@@ -74,7 +78,7 @@ def write_checkpoint(
 
     Raises UsageError (D0502) if the file cannot be written; an earlier one is then unchanged.
     """
-    safetensors.write(path, tensors, {_KEY: progress_text(progress)})
+    safetensors.write(path, tensors, {KEY: progress_text(progress)})
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -91,8 +95,14 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             help='write checkpoint = file("NAME.safetensors") in train, and resume from that file',
         )
     file = map_file(path)
-    readers = safetensors.entries(file, name)
-    text = safetensors.metadata(file, name).get(_KEY)
+    readers: Mapping[str, Callable[[], Tensor]]
+    if name.endswith(INDEX):
+        folder = Path(name).parent
+        readers = weight_index.entries(file, name, lambda shard: map_inside(folder, shard))
+        text = weight_index.metadata(file, name).get(KEY)
+    else:
+        readers = safetensors.entries(file, name)
+        text = safetensors.metadata(file, name).get(KEY)
     if text is None:
         raise UsageError(
             f"{name} is no checkpoint: it does not say how far a training has come",

@@ -76,6 +76,11 @@ class StepCall:
         bound = {places[name]: weights[name] for name in weights if name in places}
         self._binding = None if share is not None else entry.bind(bound)
 
+    @property
+    def part(self) -> tuple[int, int]:
+        """Which of how many parts of a batch this rank computes."""
+        return (0, 1) if self._share is None else (self._share.part, self._share.parts)
+
     def of_rank(self, examples: int) -> tuple[EntryPoint, int]:
         """The function that takes this rank's part of so many examples, and the number of parts."""
         share = self._share

@@ -189,7 +189,8 @@ class Stepper:
     def _measured(self, data: Dataset) -> dict[str, float]:
         names = self._evaluate.outputs
         sums = EpochSums(parts=dict.fromkeys([name for name in names[1:] if name != WEIGHT], 0.0))
-        batches = data.batches(0, self._facts.batch, self.seed)
+        part = self._evaluate.part
+        batches = data.batches(0, self._facts.batch, self.seed, part=part)
         for number, batch in enumerate(self._evaluate.each_of(batches)):
             values = self._evaluated(self._evaluate.inputs_of(batch), number)
             sums.add(dict(zip(names, values, strict=True)), examples_in(batch))

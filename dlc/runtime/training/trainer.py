@@ -27,6 +27,7 @@ from dlc.runtime.artifact.manifest import (
     Weight,
 )
 from dlc.runtime.data import Dataset
+from dlc.runtime.data.dataset import WHOLE
 from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.agreement import digest_of, made_by_all
@@ -34,9 +35,12 @@ from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.mapped_files import check_inside
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
+    INDEX,
     Checkpoint,
+    Facts,
     carried_by,
     check_fit,
+    progress_text,
     read_checkpoint,
     wanted_of,
     write_checkpoint,
@@ -52,6 +56,7 @@ from dlc.runtime.training.history import TEST, History
 from dlc.runtime.training.progress import Progress
 from dlc.runtime.training.rank_memory import RankMemory, rank_memory
 from dlc.runtime.training.rank_parts import check_same_data, parts_of
+from dlc.runtime.training.sharded_checkpoint import Held, write_sharded
 from dlc.runtime.training.step_call import first_examples
 from dlc.runtime.training.stepper import Stepper, examples_in
 from dlc.runtime.training.trained_artifact import (
@@ -322,6 +327,8 @@ class Trainer(Stepper):
             multiple=self._facts.accumulate,
             out=buffers,
             ahead=ahead,
+            # Who looks at the inputs of a step sees the whole batch.
+            part=self._step.part if self._before is None else WHOLE,
         )
         with closing(remaining) as batches:  # a thread may be preparing the next ones
             for batch in self._step.each_of(batches):
@@ -400,7 +407,8 @@ class Trainer(Stepper):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
-        Of ranks that train together only the first writes; those that have parts call it together.
+        Of ranks that train together only the first writes; those that have parts call it together. With
+        `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
         """
         comm = self._comm if self._weights.parts.splits else None
         with self._weights.alone():
@@ -423,14 +431,26 @@ class Trainer(Stepper):
     def _write_checkpoint(self, path: str | os.PathLike[str], comm: object) -> None:
         """Write it on the first of the ranks of a communicator, which call it together."""
         with nullcontext() if self.pulse is None else self.pulse.busy():
+            if os.fspath(path).endswith(INDEX):
+                self._write_sharded(path)
+                return
             tensors = self._weights.whole()
             made_by_all(comm, lambda: self._write_whole(path, tensors))
 
+    def _write_sharded(self, path: str | os.PathLike[str]) -> None:
+        """Write a part of it on each rank, and the index on the first."""
+        weights = self._weights
+        held = Held({**self._carried.tensors, **weights.tensors}, weights.declared, weights.parts)
+        write_sharded(path, held, progress_text(self._progress_of_blocks()), self._comm)
+
+    def _progress_of_blocks(self) -> dict[str, Facts]:
+        own = {name: trainer._state.facts() for name, trainer in self._together.items()}
+        return {**self._carried.progress, **own}
+
     def _write_whole(self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
         if not self._model.rank:
-            own = {name: trainer._state.facts() for name, trainer in self._together.items()}
             tensors = {**self._carried.tensors, **tensors}
-            write_checkpoint(path, tensors, {**self._carried.progress, **own})
+            write_checkpoint(path, tensors, self._progress_of_blocks())
 
     @memory_needed()
     def resume(self, path: str | os.PathLike[str]) -> None:

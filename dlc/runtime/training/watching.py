@@ -38,4 +38,7 @@ def is_over(history: Sequence[Record], watched: Watched) -> bool:
 
 def best_path(path: Path) -> Path:
     """The file of the best checkpoint, beside that of the last one: `digits.best.safetensors`."""
-    return path.with_name(f"{path.stem}.best{path.suffix}")
+    stem, dot, rest = path.name.rpartition(".safetensors")
+    if not dot:
+        return path.with_name(f"{path.stem}.best{path.suffix}")
+    return path.with_name(f"{stem}.best{dot}{rest}")

@@ -41,14 +41,25 @@ def entries(file: memoryview, path: str, shard: Callable[[str], memoryview]) -> 
     return {array: partial(read, array, name) for array, name in where.items()}
 
 
-def _weight_map(file: memoryview, path: str) -> dict[str, str]:
+def metadata(file: memoryview, path: str) -> dict[str, str]:
+    """The texts in the metadata of an index, by key. Raises ArtifactError (D0503) for what is no JSON."""
+    found = _index(file, path).get("metadata")
+    rows = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    return {key: text for key, text in rows.items() if isinstance(text, str)}
+
+
+def _index(file: memoryview, path: str) -> dict[str, object]:
     try:
         data = bytes(file)
         check_json_depth(data)
         index: object = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"it is not JSON: {error}") from None
-    found = cast("dict[str, object]", index).get("weight_map") if isinstance(index, dict) else None
+    return cast("dict[str, object]", index) if isinstance(index, dict) else {}
+
+
+def _weight_map(file: memoryview, path: str) -> dict[str, str]:
+    found = _index(file, path).get("weight_map")
     if not isinstance(found, dict):
         raise _damaged(path, "it has no weight_map, as the index of a sharded checkpoint does")
     rows = cast("dict[str, object]", found)

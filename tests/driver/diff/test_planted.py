@@ -46,6 +46,14 @@ LEVELS = [
     for level in (2, (0, 1, 3)[k % 3])
 ]
 """Each example at the usual level of optimization, and at one of the others."""
+ON_A_GPU = [
+    *["first", "poly", "product", "softmax"],
+    *[
+        pytest.param(name, marks=pytest.mark.long)
+        for name in ("autoencoder", "digits_mlp", "gcn", "lenet", "matrices", "robust", "tumours")
+    ],
+]
+"""Examples that the evaluator of a GPU's threads finishes in seconds."""
 
 
 def departed(text: str, folder: Path | None, *, seed: int = 0, target: str = "cpu") -> Departed:
@@ -102,6 +110,16 @@ def test_random_models_are_right_at_every_level(seed: int) -> None:
         except (CallError, ModelError):
             continue  # a random index that is out of range, or a model refused for its least sizes
         assert found.fault is None, found.fault
+
+
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_examples_for_a_gpu_are_right_at_every_level(name: str) -> None:
+    path = ROOT / f"examples/{name}.dlm"
+    settings = Settings(target="cuda:sm_80")
+    for entry in entry_points(open_model(path).module):
+        request = CompileRequest(str(path), weights="init:0", settings=settings)
+        call_request = CallRequest(str(path), entry.sym_name, seed=0)
+        assert compare_levels(request, call_request, folder=None, reduce=False).fault is None
 
 
 @pytest.mark.parametrize(("path", "level"), LEVELS)

@@ -316,3 +316,12 @@ def test_results_whose_size_is_counted_have_gradients() -> None:
             squares, powers = module(side)
             (squares.sin().sum() + 3 * powers.sum()).backward()
         torch.testing.assert_close(sides[0].grad, sides[1].grad)
+
+
+def test_the_real_part_of_a_fourier_transform_has_a_gradient() -> None:
+    class Whole(nn.Module):
+        def forward(self, x):
+            return torch.fft.fftn(x, dim=(1, 2)).real.sin()
+
+    (ours,), (theirs,) = of_pytorch(Whole(), torch.randn(2, 5, 4))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)

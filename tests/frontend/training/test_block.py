@@ -79,6 +79,15 @@ def test_numbers_out_of_range_are_refused(more: str) -> None:
     assert refused(more=more).code == "D0534"
 
 
+def test_a_wrong_name_of_the_file_is_told_once_beside_a_train_block() -> None:
+    text = MODEL.replace("DATA", DATA).replace("OPTIMIZER", "sgd()").replace("MORE", "")
+    with pytest.raises(ModelError) as caught:
+        elaborate("line.dlm", text=f"{text}\nlet p = softmax(missing)\nconst q = p\n")
+    assert [found.message for found in caught.value.diagnostics if found.code == "D0201"] == [
+        "nothing is called missing here"
+    ]
+
+
 @pytest.mark.parametrize("entry", ["rate = plateau", "stop = early", "keep = best"])
 def test_the_weight_of_a_loss_is_not_recorded_so_nothing_watches_it(entry: str) -> None:
     mean = "mean((predict(x) - y) ** 2)"

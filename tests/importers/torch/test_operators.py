@@ -21,6 +21,17 @@ MASK = X > 0.2
 INDEX = torch.tensor([[0, 2, 1, -1]])
 
 CASES = {
+    "Fourier transforms": lambda: (
+        lambda x: (
+            torch.fft.fftn(x, dim=(0, 1)).real,
+            torch.fft.fft(x, norm="ortho").imag,
+            torch.view_as_real(torch.fft.ifft(torch.fft.fft(x, dim=0), dim=1)),
+            torch.view_as_real(torch.fft.rfft(x[:, :, :3])),
+            torch.fft.irfft(torch.fft.rfft(x, dim=1), 3, dim=1),
+            torch.fft.irfftn(torch.fft.rfftn(x)),
+        ),
+        X,
+    ),
     "promotion": lambda: (lambda x, i: x[0, :2, :3] * i + 1 - i / 2, X, ODD),
     "comparing a number": lambda: (
         lambda x, i: ((i > 1.5) | (x[0, :2, :3] < 0)) & (i != 2),
@@ -337,3 +348,21 @@ def test_operators_agree_with_pytorch(name: str) -> None:
         torch.testing.assert_close(
             ours, theirs, rtol=1e-4, atol=1e-5, msg=lambda m, k=k: f"{k}: {m}"
         )
+
+
+def test_complex_numbers_outside_of_transforms_are_refused() -> None:
+    class Squared(torch.nn.Module):
+        def forward(self, x):
+            return (torch.fft.fft(x) * torch.fft.fft(x)).real
+
+    with pytest.raises(dlc.Unsupported, match=r"complex\.mul is not imported"):
+        dlc.from_torch(Squared(), X)
+
+
+def test_complex_results_are_refused() -> None:
+    class Transformed(torch.nn.Module):
+        def forward(self, x):
+            return torch.fft.fft(x)
+
+    with pytest.raises(dlc.Unsupported, match="complex64 is not imported"):
+        dlc.from_torch(Transformed(), X)

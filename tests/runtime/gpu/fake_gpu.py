@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Self, cast
@@ -305,6 +305,13 @@ class FakeGpu:
         with self:
             for stream in self._streams:
                 self.synchronize(stream)
+
+    def is_capturing(self, stream: int) -> bool:
+        self._check_entered()
+        return False
+
+    def allowing_allocations(self) -> AbstractContextManager[None]:
+        raise AssertionError("no stream is captured here")
 
     def create_event(self) -> Handle:
         self.events += 1

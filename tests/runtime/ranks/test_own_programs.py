@@ -71,7 +71,7 @@ trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard={shard!r})
 trainer.step(x=x[:8], y=y[:8])
 trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard={shard!r})
 history = trainer.fit()
-trainer.save("kept.safetensors")
+trainer.save("kept.safetensors.index.json")
 print(rank, history[-1].values["loss"])
 """
     done = ended(folder, 2, program)
@@ -80,7 +80,7 @@ print(rank, history[-1].values["loss"])
     assert found[0] == found[1]
     np.testing.assert_allclose(found[0], alone[-1].values["loss"], rtol=1e-6)
     resumed = dlc.trainer(folder / "line.dlm", threads=1)
-    resumed.resume(folder / "kept.safetensors")
+    resumed.resume(folder / "kept.safetensors.index.json")
     assert resumed.steps == 8
 
 

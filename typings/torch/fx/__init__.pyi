@@ -8,6 +8,7 @@ class Node:
     kwargs: Mapping[str, object]
     meta: Mapping[str, object]
     users: Mapping[Node, None]
+    all_input_nodes: Sequence[Node]
 
 class Graph:
     @property

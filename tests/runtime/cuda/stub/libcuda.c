@@ -16,7 +16,8 @@
 #include <time.h>
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201, INVALID_PTX = 218,
-       NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+       NOT_FOUND = 500, NOT_SUPPORTED = 801, NOT_CAPTURED = 900 };
+enum { COPY = 1, SET = 2, RELAXED = 2 };
 enum { CONDITIONAL = 13, BUFFER = 5, BUFFER_BYTES = 6, MOST_NODES = 4096, MOST_WORDS = 128 };
 
 /* What a test sets before the first call of the driver, or between two. */
@@ -34,14 +35,19 @@ typedef struct { Function *f; unsigned grid[3], block[3], shared; void **words; 
 typedef struct Graph Graph;
 typedef struct { Graph *owner; unsigned value, initial, flags; } Condition;
 typedef struct Node { Function *f; int64_t words[MOST_WORDS]; int64_t blocks; Condition *condition;
-                      int again; Graph *body; struct timespec *event; struct Node *origin; } Node;
+                      int again; Graph *body; struct timespec *event; struct Node *origin;
+                      int kind; char *to, *from, byte; size_t size; } Node;
 struct Graph { Node **nodes; int count; Graph *parent; int is_executable, is_conditional; };
 typedef struct { uint64_t handle; int type; unsigned size; Graph **bodies; void *context; } Conditional;
 typedef struct { int type, reserved[3]; Conditional conditional; } NodeParams;
 
 static Block *blocks;
 static int is_initialized, lost;
-static __thread int depth;
+static __thread int depth, capture_mode;
+static void *captured_stream;
+static Graph *captured;
+static Node *add(Graph *g, Node **after, size_t count);
+static Graph *new_graph(Graph *parent);
 static char context, pool;
 static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
@@ -61,6 +67,10 @@ static void die(const char *why, ...) {
 #define BEGIN_FREE { pthread_mutex_lock(&mutex); stub_calls++; int status = 0; do
 #define END while (0); pthread_mutex_unlock(&mutex); return status; }
 #define FAIL(code) { status = (code); break; }
+
+/* What may end a capture: waiting, and memory that is not the stream's, unless the thread has said that it may. */
+#define NO_CAPTURE if (captured_stream && capture_mode != RELAXED) FAIL(NOT_CAPTURED)
+#define IS_CAPTURED(stream) (captured_stream && (stream) == captured_stream)
 
 /* Start ------------------------------------------------------------------------------------------- */
 
@@ -140,11 +150,11 @@ static int move(void *target, int to_device, void *source, int from_device, size
     memmove(target, source, size);
     return 0;
 }
-int cuMemAlloc(void **at, size_t size) BEGIN { status = allocate(at, size, 1); } END
-int cuMemAllocAsync(void **at, size_t size, void *stream) BEGIN { status = allocate(at, size, 1); } END
+int cuMemAlloc(void **at, size_t size) BEGIN { NO_CAPTURE status = allocate(at, size, 1); } END
+int cuMemAllocAsync(void **at, size_t size, void *stream) BEGIN { NO_CAPTURE status = allocate(at, size, 1); } END
 int cuMemFree(void *at) BEGIN { status = release(at, 1); } END
 int cuMemFreeAsync(void *at, void *stream) BEGIN { status = release(at, 1); } END
-int cuMemHostAlloc(void **at, size_t size, unsigned flags) BEGIN { status = allocate(at, size, 0); } END
+int cuMemHostAlloc(void **at, size_t size, unsigned flags) BEGIN { NO_CAPTURE status = allocate(at, size, 0); } END
 int cuMemFreeHost(void *at) BEGIN { status = release(at, 0); } END
 int cuDeviceGetDefaultMemPool(void **found, int device) BEGIN_FREE { *found = &pool; } END
 int cuMemPoolSetAttribute(void *which, int attribute, void *value) BEGIN_FREE {
@@ -156,11 +166,18 @@ int cuPointerGetAttribute(void *value, int attribute, void *at) BEGIN {
     *(unsigned *)value = b->is_device ? 2 : 1;
 } END
 int cuMemcpyHtoDAsync(void *to, void *from, size_t size, void *stream) BEGIN { status = move(to, 1, from, 0, size); } END
-int cuMemcpyDtoHAsync(void *to, void *from, size_t size, void *stream) BEGIN { status = move(to, 0, from, 1, size); } END
+static void record(int kind, void *to, void *from, char byte, size_t size) {
+    Node *n = add(captured, NULL, 0);
+    n->kind = kind, n->to = to, n->from = from, n->byte = byte, n->size = size;
+}
+int cuMemcpyDtoHAsync(void *to, void *from, size_t size, void *stream) BEGIN {
+    if (IS_CAPTURED(stream)) { record(COPY, to, from, 0, size); break; }
+    status = move(to, 0, from, 1, size); } END
 int cuMemcpyDtoDAsync(void *to, void *from, size_t size, void *stream) BEGIN { status = move(to, 1, from, 1, size); } END
 int cuMemsetD8Async(void *at, unsigned char byte, size_t size, void *stream) BEGIN {
     Block *b = block_of(at, size);
     if (!b || !b->is_device) die("%zu bytes at %p are set, which is no memory of the device", size, at);
+    if (IS_CAPTURED(stream)) { record(SET, at, NULL, byte, size); break; }
     memset(at, byte, size);
 } END
 
@@ -168,7 +185,14 @@ int cuMemsetD8Async(void *at, unsigned char byte, size_t size, void *stream) BEG
 
 int cuStreamCreate(void **stream, unsigned flags) BEGIN { *stream = malloc(1); } END
 int cuStreamDestroy(void *stream) BEGIN { free(stream); } END
-int cuStreamSynchronize(void *stream) BEGIN {} END
+int cuStreamSynchronize(void *stream) BEGIN { NO_CAPTURE if (IS_CAPTURED(stream)) FAIL(NOT_CAPTURED) } END
+int cuStreamIsCapturing(void *stream, int *found) BEGIN { *found = IS_CAPTURED(stream); } END
+int cuThreadExchangeStreamCaptureMode(int *mode) BEGIN_FREE { int old = capture_mode; capture_mode = *mode, *mode = old; } END
+int cuStreamBeginCapture(void *stream, int mode) BEGIN { captured_stream = stream, captured = new_graph(NULL); } END
+int cuStreamEndCapture(void *stream, Graph **graph) BEGIN {
+    if (!IS_CAPTURED(stream)) die("a capture ends that has not begun");
+    *graph = captured, captured_stream = NULL;
+} END
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) BEGIN {} END
 int cuEventCreate(void **event, unsigned flags) BEGIN { *event = calloc(1, sizeof(struct timespec)); } END
 int cuEventDestroy(void *event) BEGIN { free(event); } END
@@ -229,6 +253,7 @@ int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned 
                    void *stream, void **words, void **extra) BEGIN {
     Node n;
     KernelParams given = {f, {gx, gy, gz}, {bx, by, bz}, shared, words, extra, NULL, NULL};
+    if (IS_CAPTURED(stream)) { take(add(captured, NULL, 0), &given); break; }
     take(&n, &given);
     status = run(f, n.blocks, n.words);
 } END
@@ -287,6 +312,8 @@ static void run_graph(Graph *g) {
         Node *n = g->nodes[k];
         if (n->f) run(n->f, n->blocks, n->words);
         if (n->event) clock_gettime(CLOCK_MONOTONIC, n->event);
+        if (n->kind == COPY) move(n->to, 0, n->from, 1, n->size);
+        if (n->kind == SET) memset(n->to, n->byte, n->size);
         for (int more = 1; n->body && more && n->condition->value && !lost; more = n->again) run_graph(n->body);
     }
 }
@@ -331,6 +358,7 @@ int cuGraphInstantiateWithFlags(Graph **made, Graph *graph, uint64_t flags) BEGI
 } END
 int cuGraphLaunch(Graph *graph, void *stream) BEGIN {
     if (!graph->is_executable) die("a graph is launched that is not instantiated");
+    if (IS_CAPTURED(stream)) FAIL(NOT_CAPTURED)
     start(graph);
     run_graph(graph);
 } END

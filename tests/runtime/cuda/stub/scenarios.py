@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
+from typing import cast
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.errors import CallError, UsageError
 from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.cuda.bindings import Bindings
 from dlc.runtime.cuda.nvidia import OPENED, open_driver
 from dlc.runtime.gpu.entry import GpuEntryPoint
 from tests.gpu.cases import ROOT
@@ -193,6 +196,36 @@ def steps_in_flight(stub: Stub) -> None:
     assert (one.steps, one.measure(x=x, y=y)) == (9, other.measure(x=x, y=y))
 
 
+def in_a_stream(stub: Stub) -> None:
+    """Calls in a stream of another library: at once, as a graph, and captured into a graph of its own."""
+    model = dlc.compile(text=LAYERS, target=GPU)
+    x, y = (Tensor(rows(4, seed)).to("cuda") for seed in (0, 1))
+    wanted = np.asarray(model.scaled(x, y))
+    driver, cuda = open_driver(0), cast(Bindings, import_module("cuda.bindings.driver"))
+    stream = driver.create_stream()
+    started = model.scaled.in_stream(stream)
+    for _ in range(3):
+        close(started(x, y), wanted)
+    started.wait()
+    fails(lambda: started(rows(4, 0), y), "D0805", "x lies on the host")
+    out = Tensor(np.zeros((4, 3), np.float32)).to("cuda")
+    with driver:
+        assert cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode(0))[0] == 0  # global
+        given = started(x, y)
+        started(given, y, out=out)
+        status, graph = cuda.cuStreamEndCapture(stream)
+        assert status == 0
+    close(out, np.zeros((4, 3)))
+    with driver:
+        _, executable = cuda.cuGraphInstantiate(graph, 0)
+        for _ in range(2):
+            assert cuda.cuGraphLaunch(executable, stream)[0] == 0
+    started.wait()
+    close(given, wanted)
+    close(out, np.asarray(model.scaled(given, y)))
+    driver.destroy_stream(stream)
+
+
 def limited(stub: Stub) -> None:
     """Memory is counted as the driver counts it, and refused beyond a limit before the driver is asked."""
     gc.collect()
@@ -254,6 +287,7 @@ SCENARIOS: list[Callable[[Stub], None]] = [
     profiles,
     few_calls,
     steps_in_flight,
+    in_a_stream,
     limited,
     full,
     refused_ptx,
