@@ -99,11 +99,16 @@ def _files(index: Path, digest: str, ranks: int) -> list[str]:
 
 
 def _writers(held: Held, ranks: int) -> dict[str, int]:
-    """The rank that writes each array: of the largest first the one that has the least by then."""
+    """The rank that writes each array: of the largest first the one that has the least by then.
+
+    What a stage of a pipeline has alone it writes itself.
+    """
     loads = [0] * ranks
     writers: dict[str, int] = {}
-    for name in sorted(held.tensors, key=lambda name: (-held.bytes(name), name)):
-        writer = min(range(ranks), key=lambda rank: loads[rank])
+    names = held.tensors.keys() | held.declared.keys()
+    for name in sorted(names, key=lambda name: (-held.bytes(name), name)):
+        home = held.parts.homes.get(name)
+        writer = min(range(ranks), key=lambda rank: loads[rank]) if home is None else home
         writers[name] = writer
         loads[writer] += held.bytes(name)
     return writers
@@ -113,6 +118,10 @@ def _gathered(held: Held, writers: Mapping[str, int]) -> dict[str, Tensor]:
     """The whole arrays that this rank writes; all ranks gather the parts in the same order."""
     found: dict[str, Tensor] = {}
     for name, writer in writers.items():
+        if name in held.parts.homes:
+            if held.parts.has(name):
+                found[name] = held.tensors[name]
+            continue
         tensor = held.tensors[name]
         bits = held.parts.whole(name, tensor.bits, held.shape(name), writer)
         if bits is not None:

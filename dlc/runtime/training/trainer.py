@@ -410,7 +410,7 @@ class Trainer(Stepper):
         Of ranks that train together only the first writes; those that have parts call it together. With
         `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
         """
-        comm = self._comm if self._weights.parts.splits else None
+        comm = self._comm if self._weights.parts.are_divided else None
         with self._weights.alone():
             if not os.fspath(path).endswith(SUFFIX):
                 self._write_checkpoint(path, comm)
