@@ -228,3 +228,17 @@ def test_a_training_by_stages_goes_on_as_one_process(folder: Path) -> None:
     train(folder, "half1.safetensors", "--ranks", "2", *part, model="halves.dlm")
     resumed = train(folder, "half2.safetensors", "--resume", "half.safetensors", model="halves.dlm")
     assert resumed["loss"] == pytest.approx(alone["loss"], rel=1e-6)
+
+
+def test_each_stage_writes_its_own_weights_to_a_sharded_checkpoint(folder: Path) -> None:
+    step = MODEL[MODEL.index("\ntrain") :].replace("  batch = 8", "  batch = 4\n  accumulate = 2")
+    (folder / "each.dlm").write_text(STAGES + step)
+    index = "each.safetensors.index.json"
+    made = train(
+        folder, "each.safetensors", "--ranks", "2", "--checkpoint", index, model="each.dlm"
+    )
+    where = json.loads((folder / index).read_text())["weight_map"]
+    assert "-00001-of-00002" in where["a.w"]
+    assert "-00002-of-00002" in where["b.w"]
+    more = ("--set", "epochs=4", "--ranks", "2", "--resume", index)
+    assert train(folder, "more.safetensors", *more, model="each.dlm")["loss"] < made["loss"]

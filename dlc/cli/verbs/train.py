@@ -324,7 +324,7 @@ def _write(
         failed = error
     if trainer.first_of_ranks(None if failed is None else str(failed)) is not None:
         path = _checkpoint(request.path, trainer, checkpoint)
-        if not trainer.facts.splits:  # the first rank is alone here, and writes one file
+        if not trainer.has_parts:  # the first rank is alone here, and writes one file
             path = path.with_name(path.name.removesuffix(".index.json"))
         trainer.save(path)
         if failed is not None:

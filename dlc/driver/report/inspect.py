@@ -167,7 +167,10 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
     loaded = load_code(artifact, untrusted=True)
     programs, target = loaded.programs, loaded.target
     on_gpu = target.gpu is not None and target.cpu is None
-    for entry in artifact.manifest.called:
+    facts = artifact.manifest
+    parts = {part.entry for staged in facts.staged for part in staged.parts}
+    shown = parts | {entry.name for entry in facts.called}
+    for entry in [entry for entry in facts.entries if entry.name in shown]:
         dims = [dim for dim in entry.dims if not dim.measured]
         program = programs[entry.name]
         try:

@@ -100,7 +100,10 @@ def _files(index: Path, digest: str, ranks: int) -> list[str]:
 
 
 def _writers(held: Held, ranks: int) -> dict[str, int]:
-    """The rank that writes each array: of the largest first the one that has the least by then."""
+    """The rank that writes each array: of the largest first the one that has the least by then.
+
+    What a stage of a pipeline has alone it writes itself.
+    """
     loads = [0] * ranks
     writers: dict[str, int] = {}
     names = {*held.tensors, *held.declared}

@@ -105,7 +105,7 @@ def test_the_losses_are_those_of_one_process(name: str) -> None:
     found = [train(made, stages, batches) for _ in range(2)]
     assert found[0] == found[1]
     assert all(own == found[0][0] for own in found[0])
-    np.testing.assert_allclose(found[0][0], alone, rtol=1e-6 if name != "digits_cnn" else 1e-5)
+    np.testing.assert_allclose(found[0][0], alone, rtol=1e-6)
 
 
 def train(
