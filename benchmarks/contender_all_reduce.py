@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from mpi4py import MPI
@@ -67,7 +66,7 @@ def main(rounds: str, *sizes: str) -> None:
         ours, theirs = np.empty_like(x), np.empty_like(x)
         calls = (lambda: model.total(x, out=ours), lambda: comm.Allreduce(x, theirs))  # noqa: B023
         once = max(timed(comm, call, 3)[-1] for call in calls) / 1e3
-        counts = cast("list[int]", comm.allgather(int(np.clip(MOST_SECONDS / once, LEAST, 200))))
+        counts = comm.allgather(int(np.clip(MOST_SECONDS / once, LEAST, 200)))
         count = max(counts)
         assert np.array_equal(ours, theirs)
         spent: tuple[list[float], list[float]] = ([], [])

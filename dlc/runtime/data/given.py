@@ -46,7 +46,7 @@ def stored(value: object, item: Input, name: str) -> tuple[Array, DType]:
         return value.bits, DTYPES[value.dtype]
     if not isinstance(value, np.ndarray | np.generic) and hasattr(value, "__dlpack__"):
         return dlpack.imported(cast("dlpack.Exporter", value))
-    if has_masked(value):
+    if has_masked(cast(object, value)):
         raise refusal(
             name,
             "D0542",

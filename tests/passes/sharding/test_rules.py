@@ -73,7 +73,7 @@ def test_a_divided_operation_equals_the_whole(
     op = next(iter(function.body))
     strategy = list(strategies(op, rule_of(op)))[which]
     whole = example.run(function.body)
-    partition = Partition(function, Axis("data", ranks), Context())
+    partition = Partition(function, Axis("data", ranks), Context(), {})
     assignment = Assignment(strategy.operands, {op: strategy}, ends=strategy.results)
     local = partition.block(function.body, assignment)
     function.swap_body(local)
