@@ -143,7 +143,7 @@ def test_a_rank_that_fails_ends_all_with_one_message(folder: Path) -> None:
     assert re.search(r"^rank [01] on ", done.stderr, re.MULTILINE)
 
 
-@pytest.mark.parametrize("split", ["optimizer", "weights"])
+@pytest.mark.parametrize("split", [pytest.param("optimizer", marks=pytest.mark.long), "weights"])
 def test_ranks_with_parts_of_the_weights_train_as_one_process(folder: Path, split: str) -> None:
     alone = train(folder, "alone.safetensors")
     together = train(folder, "together.safetensors", "--ranks", "4", "--shard", split)
@@ -230,6 +230,7 @@ def test_a_training_by_stages_goes_on_as_one_process(folder: Path) -> None:
     assert resumed["loss"] == pytest.approx(alone["loss"], rel=1e-6)
 
 
+@pytest.mark.long
 def test_each_stage_writes_its_own_weights_to_a_sharded_checkpoint(folder: Path) -> None:
     step = MODEL[MODEL.index("\ntrain") :].replace("  batch = 8", "  batch = 4\n  accumulate = 2")
     (folder / "each.dlm").write_text(STAGES + step)

@@ -137,8 +137,8 @@ def check(
                 assert_close(Evaluation(sizes).run(now.body, inputs), wanted, rtol, name)
 
     Manager(context, after=compare).run(module, pipeline("graph", "loop", level))
-    if target is not None and target.cpu.dot_bf16 and "avx512bf16" not in host_features():
-        return context  # no instructions of other processors take its place
+    if target is not None and _needs_other_processor(context, target):
+        return context  # no instructions of this one take the place of its own
     artifact = artifact_of(module, entry, level)
     for threads in (1, 2):
         model = Model(artifact, threads=threads)
@@ -161,6 +161,16 @@ def model_of(
     entry = interface_of(function)
     Manager(Context(options=options)).run(module, pipeline("graph", "loop", options.level))
     return Model(artifact_of(module, entry, options.level, target), threads=threads)
+
+
+def _needs_other_processor(context: Context, target: Target) -> bool:
+    """Whether the code has products of pairs that this machine lacks."""
+    host = host_features()
+    if target.cpu.dot_bf16 and "avx512bf16" not in host:
+        return True
+    in_pairs = any("pairs of i16" in each.what for each in context.log)
+    wide = target.cpu.vector_bytes == 64
+    return in_pairs and wide and "avx512bw" not in host
 
 
 def artifact_of(module: Module, entry: Entry, level: int, target: str = "host") -> Artifact:

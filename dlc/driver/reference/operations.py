@@ -108,6 +108,7 @@ def _example(name: str) -> str:
     stages = (
         *(_in_functions, _in_graphs, _in_ir),
         *(partial(_on_the_way, 0), partial(_on_the_way, 2), partial(_on_the_way, 2, "cuda")),
+        partial(_on_the_way, 2, "cuda", "fast"),
     )
     return next((texts[name] for stage in stages if name in (texts := stage())), "")
 
@@ -140,11 +141,12 @@ def _in_ir() -> dict[str, str]:
 
 
 @cache
-def _on_the_way(level: int, target: str = "cpu") -> dict[str, str]:
+def _on_the_way(level: int, target: str = "cpu", accuracy: str = "default") -> dict[str, str]:
     """Uses between the graph and machine code."""
     texts: dict[str, str] = {}
     model = open_model("showcase.dlm", text=CALLED)
-    settings = Settings(level, target=target, matmul="generated" if level else "blas")
+    matmul = "generated" if level else "blas"
+    settings = Settings(level, target=target, matmul=matmul, accuracy=accuracy)
     lower(model, settings, "loop", lambda _, module: _collect(module, texts))
     return texts
 

@@ -22,9 +22,16 @@ from dlc.importers.onnx.reading import graph_of
 from dlc.ir.core import Evaluation
 from dlc.ir.passes import Context
 from dlc.ir.verify import verify
+from dlc.runtime.cpu.features import host_features
 from dlc.runtime.model import Model
 
 Array = NDArray[Any]
+
+SATURATES = not host_features() & {"avx512vnni", "avxvnni"}
+"""Whether onnxruntime saturates sums of two products of bytes to 16 bits, as it does without VNNI.
+
+Weights of 7 bits keep within that range; its own tool has `reduce_range` for it.
+"""
 
 
 def node(kind: str, given: str, *made: str, **attributes: Any) -> NodeProto:  # noqa: ANN401 - any of ONNX

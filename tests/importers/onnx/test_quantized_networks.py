@@ -12,6 +12,7 @@ import pytest
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from tests.importers.onnx.models import (
+    SATURATES,
     Array,
     compiled,
     evaluated,
@@ -88,11 +89,12 @@ def quantized(made: ModelProto, x: Array, form: str, folder: Path) -> ModelProto
     source.write_bytes(made.SerializeToString())
     tool: Any = importlib.import_module("onnxruntime.quantization")
     if form == "dynamic":
-        tool.quantize_dynamic(source, target)
+        tool.quantize_dynamic(source, target, reduce_range=SATURATES)
     else:
         tool.CalibrationDataReader.register(Calibration)
         forms = tool.QuantFormat
-        tool.quantize_static(source, target, Calibration(x), forms[form], per_channel=True)
+        options = {"per_channel": True, "reduce_range": SATURATES}
+        tool.quantize_static(source, target, Calibration(x), forms[form], **options)
     return ModelProto.FromString(target.read_bytes())
 
 

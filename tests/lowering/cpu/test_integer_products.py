@@ -13,6 +13,7 @@ from dlc.dialects import array, nn
 from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, I8, I32, U8, DType, TensorType
+from dlc.runtime.cpu.features import LEVELS, host_features
 from dlc.target import Target
 from dlc.target.cpu import CpuTarget
 from tests.lowering.everywhere import Program, called, check
@@ -81,7 +82,10 @@ def matrices(m: int, k: int, n: int, dtype: DType, target: str) -> None:
     np.testing.assert_array_equal(scaled, wanted.astype(np.float32) * np.float32(0.01))
 
 
-TARGETS = "x86-64", "x86-64-v3", "x86-64-v4"
+TARGETS = [
+    name for name in ("x86-64", "x86-64-v3", "x86-64-v4") if set(LEVELS[name]) <= host_features()
+]
+"""Those whose code this machine runs."""
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,8 @@ train Small {
 def lowered(effort: float) -> SourceModel:
     """The step of training as kernels, with at most so much more time for computing again."""
     opened = open_training("model.dlm", text=NETWORK, purpose="train")
-    lower(opened, Settings(disabled=frozenset({"recompute"})), "kernel")
-    opened.context.options = Settings(recompute=effort).options()
+    lower(opened, Settings(disabled=frozenset({"recompute"}), conv="direct"), "kernel")
+    opened.context.options = Settings(recompute=effort, conv="direct").options()
     return opened
 
 
@@ -124,7 +124,8 @@ def test_what_is_held_counts_at_the_batch_that_the_text_names() -> None:
         "(lr=0.1)", "(lr=0.1)\n  batch = 8"
     )
     peaks: list[int] = []
-    for settings in (Settings(recompute=0.5), Settings(disabled=frozenset({"recompute"}))):
+    ways = Settings(recompute=0.5), Settings(disabled=frozenset({"recompute"}))
+    for settings in (replace(way, conv="direct") for way in ways):
         opened = open_training("model.dlm", text=text, purpose="train")
         lower(opened, settings, "kernel")
         done = [d for d in opened.context.log if d.what == "recompute"]
@@ -169,7 +170,7 @@ def test_the_meaning_is_the_same_behind_the_pass() -> None:
 
 
 def limited(most: int, *disabled: str, effort: float | None = None) -> Artifact:
-    settings = Settings(max_memory=most, disabled=frozenset(disabled))
+    settings = Settings(max_memory=most, disabled=frozenset(disabled), conv="direct")
     if effort is not None:
         settings = replace(settings, recompute=effort)
     wanted = CompileRequest("model.dlm", text=NETWORK, to_train=True, settings=settings)
