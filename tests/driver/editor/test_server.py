@@ -255,8 +255,13 @@ def test_a_half_written_text_is_answered(editor: EditorClient, cut: int) -> None
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux counts this time")
-def test_every_question_about_a_thousand_lines_is_answered_and_timed() -> None:
-    """`python -m benchmarks lsp` prints the times."""
-    times = asyncio.run(measure(1))
+@pytest.mark.long
+def test_every_answer_about_a_thousand_lines_takes_less_than_100_ms() -> None:
+    """Of processor time, which is that of an idle machine, and the least of three.
+
+    It fails on processors such as Zen 3, where diagnostics take 110 to 120 ms.
+    """
+    times = asyncio.run(measure(3))
     assert {"diagnostics", "formatting", "rename", "completion"} <= times.keys()
-    assert all(worked > 0 for found in times.values() for _, worked in found)
+    slow = {name: min(worked for _, worked in found) for name, found in times.items()}
+    assert not {name: worked for name, worked in slow.items() if worked >= 100}

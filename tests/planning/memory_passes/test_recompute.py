@@ -52,11 +52,11 @@ train Small {
 """
 
 
-def lowered(effort: float) -> SourceModel:
+def lowered(effort: float, conv: str = "direct") -> SourceModel:
     """The step of training as kernels, with at most so much more time for computing again."""
     opened = open_training("model.dlm", text=NETWORK, purpose="train")
-    lower(opened, Settings(disabled=frozenset({"recompute"}), conv="direct"), "kernel")
-    opened.context.options = Settings(recompute=effort, conv="direct").options()
+    lower(opened, Settings(disabled=frozenset({"recompute"}), conv=conv), "kernel")
+    opened.context.options = Settings(recompute=effort, conv=conv).options()
     return opened
 
 
@@ -71,9 +71,9 @@ def without() -> Timeline:
 
 
 @cache
-def recomputed(effort: float) -> tuple[SourceModel, Timeline]:
+def recomputed(effort: float, conv: str = "direct") -> tuple[SourceModel, Timeline]:
     """The step behind the pass."""
-    opened = lowered(effort)
+    opened = lowered(effort, conv)
     opened.context.log.current_pass = "recompute"
     PASSES["recompute"].run(opened.module, opened.context)
     verify(opened.module)
@@ -109,8 +109,20 @@ def test_products_are_computed_again_only_where_that_is_forced() -> None:
     assert any(isinstance(op, Product) for op in again(recomputed(2.0)[1]))
 
 
-def test_what_was_expected_to_be_held_is_what_is_held() -> None:
-    opened, timeline = recomputed(0.5)
+@pytest.mark.parametrize(
+    "conv",
+    [
+        "direct",
+        pytest.param(
+            "auto",
+            marks=pytest.mark.xfail(
+                reason="with gradients in Winograd's form the pass expects a higher peak than there is"
+            ),
+        ),
+    ],
+)
+def test_what_was_expected_to_be_held_is_what_is_held(conv: str) -> None:
+    opened, timeline = recomputed(0.5, conv)
     made = [d for d in opened.context.log if d.pass_name == "recompute" and d.kind == "did"]
     assert len(made) >= 2
     assert {d.what for d in made} == {"recompute"}
