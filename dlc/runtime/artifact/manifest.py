@@ -205,10 +205,16 @@ class CpuCode(NamedTuple):
 
 
 class GpuKernel(NamedTuple):
-    """A kernel in a PTX module: a block of `threads` threads computes a tile. Its index is its number."""
+    """A kernel in a PTX module: a block of `threads` threads computes a tile. Its index is its number.
+
+    A launch asks for `shared` bytes of shared memory, besides what the module declares. `narrow` are the
+    positions of arguments that are at most `MOST_NUMBERED`.
+    """
 
     name: str
     threads: int
+    shared: int = 0
+    narrow: tuple[int, ...] = ()
 
 
 class GpuCode(NamedTuple):

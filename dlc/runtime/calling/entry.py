@@ -330,22 +330,31 @@ class EntryPoint:
         for root, array in enumerate((*inputs, *outputs), _INPUTS):
             frame.roots[root] = address(array)
 
+        def call() -> object:
+            return self(*values, **given)  # pyright: ignore[reportArgumentType] - only sizes are left
+
+        try:
+            return self._profiled(frame, specialization, call, rounds)
+        finally:
+            frame.trace_into(None)
+            self._give_back(frame)
+
+    def _profiled(
+        self,
+        frame: CallFrame,
+        specialization: Specialization,
+        call: Callable[[], object],
+        rounds: int | None,
+    ) -> Profile:
+        """Measure calls; the frame has their arguments."""
+
         def run() -> None:
             self._begin(specialization)
             if frame.run(specialization.sized):
                 raise self.failure(frame.status_words())
 
-        measured = profiled.Measured(
-            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
-            run,
-            frame,
-            self._enough,
-        )
-        try:
-            return profiled.profile(self._subject(specialization), measured, rounds)
-        finally:
-            frame.trace_into(None)
-            self._give_back(frame)
+        measured = profiled.Measured(call, run, frame, self._enough)
+        return profiled.profile(self._subject(specialization), measured, rounds)
 
     def _subject(self, specialization: Specialization) -> Subject:
         """What a profile of calls with these sizes is of."""
