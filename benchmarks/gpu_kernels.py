@@ -37,12 +37,14 @@ from benchmarks.training_cases import NETWORKS, OWN
 from dlc.codegen.nvptx.ptx import Usage, assemble, find_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import mem, scalar, simt
+from dlc.dialects.builtin import Module
 from dlc.driver.compile.entries import settle_interfaces
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import DlcError
-from dlc.ir.passes import Manager, Options
+from dlc.ir.clone import clone, clone_block
+from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import INDEX
 from dlc.lowering.gpu.kernel_to_simt import GRIDS
 from dlc.lowering.gpu.product.strategy import DEEP
@@ -51,9 +53,6 @@ from dlc.target.gpu import GPUS, RESERVED, GpuTarget
 from tests import example_models
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120")
-SPILLED: Mapping[str, int] = {"sm_120": 112}
-"""Bytes that `ptxas` 12.9 spills of a kernel at most, where it does: of products of bf16 whose threads have
-128 registers, so that two blocks share a multiprocessor, and of gradients of attention."""
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = NETWORKS.parent
 ROOT = Path(__file__).parents[1]
@@ -102,7 +101,7 @@ class Assembler:
 
     def usage(self, functions: Sequence[simt.Func]) -> list[Usage]:
         """What each of these kernels takes."""
-        names = [_name(function) for function in functions]
+        names = [kernel_name(function) for function in functions]
         self.learn()
         new = {
             name: function
@@ -169,7 +168,7 @@ def _digest(parts: Iterable[bytes]) -> str:
     return whole.hexdigest()[:12]
 
 
-def _name(function: simt.Func) -> str:
+def kernel_name(function: simt.Func) -> str:
     """The same name for equal kernels, whatever they are called."""
     text = kernel_text(function, "kernel")
     return f"k{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -213,7 +212,10 @@ OPTIONS = options_for("")
 
 
 def alike(architectures: Sequence[str]) -> list[list[str]]:
-    """Architectures for which lowerings write the same code: it depends on room in shared memory alone."""
+    """Architectures for which lowerings write the same code: it depends on room in shared memory alone.
+
+    Plans are the same for all.
+    """
     groups: dict[bool, list[str]] = {}
     for name in architectures:
         is_deep = GPUS[name].has_room_for(DEEP.blocks, DEEP.shared_bytes)
@@ -233,12 +235,32 @@ def divides_positions(function: simt.Func) -> bool:
 
 def lowered(opened: SourceModel, options: Options = OPTIONS) -> list[simt.Func]:
     """The distinct kernels of a model; its module calls them afterwards."""
+    _plan(opened, options)
+    return _lower(opened.module, opened.context, options)
+
+
+def _plan(opened: SourceModel, options: Options) -> None:
+    """Bring a model down to the plan."""
     settle_interfaces(opened.module)
     opened.context.options = options
     Manager(opened.context).run(
-        opened.module, pipeline("graph", "loop", options.level, Device.CUDA)
+        opened.module, pipeline("graph", "plan", options.level, Device.CUDA)
     )
-    return [op for op in opened.module.body if isinstance(op, simt.Func)]
+
+
+def _lower(planned: Module, context: Context, options: Options) -> list[simt.Func]:
+    """The distinct kernels of a plan."""
+    context.options = options
+    Manager(context).run(planned, pipeline("plan", "loop", options.level, Device.CUDA))
+    return [op for op in planned.body if isinstance(op, simt.Func)]
+
+
+def _copied(module: Module) -> Module:
+    copy = Module.empty(module.location)
+    copy.attributes.update(module.attributes)
+    for op in module.body:
+        copy.body.append(clone(op, (), [clone_block(region) for region in op.regions]))
+    return copy
 
 
 class Measured(NamedTuple):
@@ -250,19 +272,21 @@ class Measured(NamedTuple):
 
 def measure(name: str, open_it: Open, assemblers: Sequence[Assembler]) -> Measured:
     """Lower a model for each architecture and assemble its kernels."""
+    begin = time.perf_counter()
     by_name = {one.architecture: one for one in assemblers}
     rows: dict[str, Row] = {}
     kernels: dict[str, list[str]] = {}
+    opened = open_it()
+    _plan(opened, options_for(assemblers[0].architecture))
     for group in alike(list(by_name)):
-        begin = time.perf_counter()
-        opened = open_it()
-        functions = lowered(opened, options_for(group[0]))
-        calls = sum(isinstance(op, mem.Call) for op in opened.module.walk())
+        module = _copied(opened.module)
+        functions = _lower(module, opened.context, options_for(group[0]))
+        calls = sum(isinstance(op, mem.Call) for op in module.walk())
         for architecture in group:
             usage = by_name[architecture].usage(functions)
             now = time.perf_counter()
             rows[architecture] = _row((name, architecture), calls, functions, usage, now - begin)
-            kernels[architecture] = sorted(map(_name, functions))
+            kernels[architecture] = sorted(map(kernel_name, functions))
             begin = now
     return Measured([rows[each] for each in by_name], kernels)
 

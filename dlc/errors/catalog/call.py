@@ -134,8 +134,8 @@ PAGES: dict[str, Page] = {
         "use the GPU any more, and the message says so: start the process anew. An artifact compiled with "
         "`--target cpu` does without. "
         "dlc itself refuses a launch of more than 2,147,483,647 blocks, and of a kernel that would have to "
-        "number more than 4,294,967,295 elements in 32 bits. Pass fewer at a time; where a size is "
-        "declared with a bound that needs more, its kernels number in 64 bits.",
+        "number more than 4,294,967,295 elements in 32 bits. Pass fewer at a time; where every call "
+        "has more, by the bounds of the sizes, kernels number in 64 bits.",
         without="it takes a GPU that fails",
     ),
     "D0812": Page(

@@ -53,16 +53,16 @@ class GridWriter(KernelWriter):
     def unravel(self, number: Expr, extents: Sequence[Expr], count: Size) -> list[Expr]:
         """The index along each axis of one of `count` elements.
 
-        It is computed in 32 bits, since 64-bit division is several times slower, unless the bounds of the
-        call's dims say that there may be more. Without bounds a call with more elements is refused.
+        It is computed in 32 bits, since 64-bit division is several times slower, unless every call has
+        more. Where the bounds of the dims allow both, a call with more elements is refused.
         """
         if len(extents) < 2:
             return [number] if extents else []
-        most = self._most(count)
-        if most is None:
-            self._narrow(count)
-        elif most > MOST_NUMBERED:
+        least, most = self._interval(count)
+        if least is not None and least > MOST_NUMBERED:
             return unravel(number, extents)
+        if most is None or most > MOST_NUMBERED:
+            self._narrow(count)
         return _unravel_small(number, extents, U32)
 
     def _narrow(self, count: Size) -> None:
@@ -79,15 +79,15 @@ class GridWriter(KernelWriter):
 
     def fits(self, size: Size, most: int) -> bool:
         """Whether a size is at most `most` in every call, as far as its bounds say."""
-        largest = self._most(size)
+        _, largest = self._interval(size)
         return largest is not None and largest <= most
 
-    def _most(self, size: Size) -> int | None:
-        """The upper bound of a size; None if it has none."""
+    def _interval(self, size: Size) -> tuple[int | None, int | None]:
+        """The values that a size can take, a measured one its limit; None is infinity."""
         program = mem.program_of(self.op)
         if program is None:
-            return interval(size, {})[1]
-        return interval(upper_bound(size, program.limit_of), program.bounds)[1]
+            return interval(size, {})
+        return interval(upper_bound(size, program.limit_of), program.bounds)
 
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()

@@ -192,8 +192,8 @@ def arguments_of(kernel: Kernel, words: Sequence[Word], roots: Sequence[int]) ->
             raise CallError(
                 f"a kernel would number {found[place]} elements, and it has 32 bits for that",
                 code="D0818",
-                help="call with fewer at a time; or declare how many there may be, such as "
-                f"`dim B = 1..{found[place]}`, then it has 64 bits, which are slower",
+                help="call with fewer at a time; or compile for calls that all have more, such as with "
+                f"`dim B = {found[place]}..{found[place]}`: then it has 64 bits",
             )
     return found
 
