@@ -104,7 +104,7 @@ class Model:
         return _again, (data, self._threads, self._max_memory, self._wanted_device)
 
     @classmethod
-    @memory_needed()
+    @memory_needed
     def from_bytes(
         cls,
         data: Data,
@@ -221,7 +221,7 @@ class Model:
         first = (0.0, 0.0) if store is None else (store.prepare_ms, store.upload_ms)
         return Times(self._load_ms, self._artifact.timings.hash_ms, *first)
 
-    @memory_needed()
+    @memory_needed
     def with_weights(self, weights: str | os.PathLike[str] | Mapping[str, object]) -> Model:
         """The same model with other weights, from a safetensors or npz file or a mapping of arrays.
 
@@ -259,7 +259,7 @@ class Model:
             _shared=self._loaded,
         )
 
-    @memory_needed()
+    @memory_needed
     def session(self, saved: str | os.PathLike[str] | None = None, /, **given: object) -> Session:
         """The arrays of the `inout` parameters, for one stream of calls; see `Session`.
 
@@ -276,7 +276,7 @@ class Model:
             arrays = {**saved_arrays(saved, kinds.items), **arrays}
         return Session(kinds, kinds.held(arrays, sizes))
 
-    @memory_needed()
+    @memory_needed
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the `.dlc` file; the same model gives the same bytes.
 
@@ -388,7 +388,7 @@ def _check_kinds(sha256: object, max_memory: object, device: object) -> None:
 
 
 @without_frames
-@memory_needed()
+@memory_needed
 def load(
     path: str | os.PathLike[str],
     *,

@@ -92,7 +92,7 @@ class Trainer(Stepper):
     from a second thread raises CallError (D0813).
     """
 
-    @memory_needed()
+    @memory_needed
     def __init__(
         self,
         artifact: Artifact,
@@ -182,7 +182,7 @@ class Trainer(Stepper):
         block.flags.writeable = False
         return WeightViews(self._weights.table, block)
 
-    @memory_needed()
+    @memory_needed
     def trained(self, *, average: bool = True, best: bool = True) -> dict[str, Array]:
         """Copies of the weights and states of the model, without those of the optimizer.
 
@@ -204,13 +204,13 @@ class Trainer(Stepper):
 
     # Steps ----------------------------------------------------------------------------------------
 
-    @memory_needed()
+    @memory_needed
     def evaluate(self, data: Given | Dataset | None = None) -> dict[str, float]:
         """The loss and the metrics, each the mean over all examples of `data`, by default the test data.
 
         Raises UsageError (D0549) if the model has no test data.
         """
-        with self._weights.alone():
+        with self._weights.alone:
             return self._measured(
                 self._test_data() if data is None else self._opened(data, EVALUATE)
             )
@@ -260,7 +260,7 @@ class Trainer(Stepper):
             self._facts, entries, self._folder, given, seed=self.seed, function=function
         )
 
-    @memory_needed()
+    @memory_needed
     def fit(
         self,
         data: Given | Dataset | None = None,
@@ -297,7 +297,7 @@ class Trainer(Stepper):
         steps = examples.steps(self._facts.examples, self._facts.accumulate)
         if steps is not None:
             self.total_steps = last * steps
-        with self._weights.alone():
+        with self._weights.alone:
             while self.epoch < last and not self.stopped:
                 self._epoch(examples, last, report, ahead)
                 if path is not None:
@@ -424,7 +424,7 @@ class Trainer(Stepper):
 
     # Files ----------------------------------------------------------------------------------------
 
-    @memory_needed()
+    @memory_needed
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
@@ -432,7 +432,7 @@ class Trainer(Stepper):
         `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
         """
         comm = self._comm if self._weights.parts.are_divided else None
-        with self._weights.alone():
+        with self._weights.alone:
             if not os.fspath(path).endswith(SUFFIX):
                 self._write_checkpoint(path, comm)
                 return
@@ -473,7 +473,7 @@ class Trainer(Stepper):
             tensors = {**self._carried.tensors, **tensors}
             write_checkpoint(path, tensors, self._progress_of_blocks())
 
-    @memory_needed()
+    @memory_needed
     def resume(self, path: str | os.PathLike[str]) -> None:
         """Resume from a checkpoint, as if there had been no interruption.
 
@@ -490,7 +490,7 @@ class Trainer(Stepper):
             check_fit(checkpoint, wanted, os.fspath(path))
             return checkpoint, wanted
 
-        with self._weights.alone():
+        with self._weights.alone:
             checkpoint, wanted = made_by_all(self._comm, read)
             self._best = None
             self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
