@@ -114,9 +114,10 @@ PAGES: dict[str, Page] = {
         "a computed size exceeds its bound",
         "An op whose result has a size that depends on values needs a bound for it; the values asked "
         "for more.",
-        'dlc.compile(text="""dlc 1\n'
-        "dim N = 0..4\n"
-        'export fn f(x: f32[4]) -> f32[N] = compress(x, x > 0, at_most=2)""").f(np.ones(4, np.float32))',
+        'text = "dlc 1 export fn f(x: f32[4]) -> f32[_] = compress(x, x > 0, bound=2)"\n'
+        "dlc.compile(text=text).f(np.ones(4, np.float32))",
+        'text = "dlc 1 export fn f(x: f32[4]) -> f32[_] = compress(x, x > 0, bound=4)"\n'
+        "dlc.compile(text=text).f(np.ones(4, np.float32))",
     ),
     "D0811": Page(
         "the model cannot be called",

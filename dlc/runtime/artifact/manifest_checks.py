@@ -36,6 +36,7 @@ from dlc.runtime.artifact.manifest import (
     Program,
     Target,
     Weight,
+    is_portion,
 )
 from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.artifact.stage_checks import check_stages
@@ -195,6 +196,8 @@ def _check_weights(
             raise refuse(f"{weight.name} has something else for a SHA-256")
         if not _is_stack(weight):
             raise refuse(f"{weight.name} has {len(weight.parts)} parts for {list(weight.shape)}")
+        if weight.portion and not is_portion(weight.portion, weight.file_shape):
+            raise refuse(f"{weight.name} has the portion {list(weight.portion)}")
         end = weight.offset + weight.bytes
     length = len(sections.get("weights", b""))
     if padded(end) != length:

@@ -118,12 +118,12 @@ class _CudaDriver:
     def _do(self, name: str, *arguments: object) -> tuple[object, ...]:
         """Call a function of the driver API. Raises CallError (D0818, or D0613 when out of memory)."""
         try:
-            status, *results = getattr(self._cuda, name)(*arguments)
+            returned: tuple[object, ...] = getattr(self._cuda, name)(*arguments)
         except RuntimeError:  # cuda-python does not find it, or no driver at all
             raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
-        if int(cast(int, status)):
-            raise self._refusal(name, status)
-        return tuple(results)
+        if returned[0]:  # a CUresult, which is an integer
+            raise self._refusal(name, returned[0])
+        return returned[1:]
 
     def _refusal(self, name: str, status: object, more: str = "") -> CallError:
         """The error for a status of a function; `more` is what else the driver says."""

@@ -53,7 +53,7 @@ class KernelTimer:
             self._fill(graph, launches, events, roots)
             driver.instantiate(graph)
             driver.launch_graph(graph, self._stream)
-            with with_wait_hint():
+            with with_wait_hint:
                 driver.synchronize(self._stream)
         finally:
             driver.destroy_graph(graph)

@@ -50,7 +50,7 @@ class HeteroEntryPoint(LaunchingEntryPoint):
     def timed(self, /, *args: object, out: Out | None = None, **named: object) -> CallTimes:
         """Call it; milliseconds of uploads, kernels and downloads by the GPU's clock, which may overlap."""
         inputs, sizes = self._reader.read(args, named)
-        inputs = self._results.own_inputs(inputs)
+        inputs = self._overwritten.own(inputs)
         specialization = self._bound([array.shape for array in inputs], sizes)
         if out is None:
             outputs = self._results.allocate(specialization.outputs, inputs)

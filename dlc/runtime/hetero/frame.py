@@ -153,7 +153,7 @@ class HeteroFrame:
         self._staging.begin(self.roots, sized.tensors)
         self._gpu_roots = self._device_roots(program)
         self._copies.clear(self._gpu_roots[-1], self._steps.fault_bytes)
-        with with_wait_hint():
+        with with_wait_hint:
             try:
                 host_outcome = self._walk(program)
             except BaseException:
