@@ -108,11 +108,13 @@ def test_the_next_case_can_be_checked_after_any(
 def work_on_the_stub(status: int = 0, seconds: float = 0) -> None:
     """Call a model, where the driver is the stub; its second kernel ends so, after so long."""
 
-    def in_kernel(number: int) -> int:
-        time.sleep(seconds if number == 2 else 0)
-        return status if number == 2 else 0
-
     stub = library.Stub()
+    second = stub["launches"] + 2
+
+    def in_kernel(number: int) -> int:
+        time.sleep(seconds if number == second else 0)
+        return status if number == second else 0
+
     stub.evaluate()
     stub.in_kernel = in_kernel
     model = dlc.compile(text=TWO_KERNELS, target="cuda:sm_80")
@@ -128,19 +130,20 @@ def test_a_kernel_that_fails_or_hangs_leaves_the_driver_to_the_next_case(
         pytest.skip("there is no C compiler to build the stub of the driver with")
     library.build(tmp_path)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    artifact = tmp_path / "artifact"
+    monkeypatch.setenv("DLC_CACHE", "")
     with Worker() as worker:
         for work, why in (
             (partial(work_on_the_stub, 700), "this process cannot use the GPU any more"),
             (partial(work_on_the_stub, 0, 1000), "no answer in 20 s"),
         ):
             before = worker.starts
-            artifact.write_bytes(b"cuda")
+            artifacts = [tmp_path / f"{which}{before}" for which in ("failing", "next")]
+            for artifact in artifacts:
+                artifact.write_bytes(b"cuda")
             with pytest.raises(CaseFailed, match=why):
-                worker.check(Done(work), [artifact], 20)
+                worker.check(Done(work), artifacts[:1], 20)
             assert worker.starts == before + 1
-            artifact.write_bytes(b"cuda")
-            worker.check(Done(work_on_the_stub), [artifact], 60)
+            worker.check(Done(work_on_the_stub), artifacts[1:], 60)
 
 
 def test_a_workshop_ends_without_what_is_under_way() -> None:

@@ -6,16 +6,20 @@ import numpy as np
 import pytest
 
 import dlc
-from benchmarks.gpu_kernels import divides_positions, lowered
+from benchmarks.gpu_kernels import OPTIONS, divides_positions, lowered
 from dlc.codegen.nvptx.ptx import kernel_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import simt
+from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.source.open import open_model
 from dlc.errors import CallError
+from dlc.ir.passes import Context, Manager
 from dlc.runtime.abi import MOST_NUMBERED
 from dlc.runtime.cuda.driver import Kernel
 from dlc.runtime.gpu.graphs import arguments_of
 from dlc.runtime.gpu.steps import IMMEDIATE
+from tests.op_examples.every import OPERATORS
+from tests.op_examples.example import EXAMPLES
 from tests.runtime.gpu.fake_gpu import fake_gpu
 
 BODIES = {
@@ -56,6 +60,19 @@ def test_without_bounds_no_kernel_divides_in_64_bits(body: str) -> None:
         assert "div.u64" not in text
 
 
+@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.long)])
+def test_no_kernel_of_an_operation_divides_in_64_bits(most: int | None) -> None:
+    """The models' kernels are looked at where they are assembled (`tests/codegen/nvptx/test_ptx.py`)."""
+    examples = [example for name in OPERATORS for example in EXAMPLES[name][:most]]
+    for example in examples:
+        module = example.module()
+        manager = Manager(Context(options=OPTIONS))
+        manager.run(module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA))
+        for function in module.body:
+            if isinstance(function, simt.Func):
+                assert not divides_positions(function), function.location.place
+
+
 @pytest.mark.parametrize("body", ["convolution", "elements", "inner axes"])
 def test_what_every_call_has_more_of_is_divided_in_64_bits(body: str) -> None:
     rest = "dim H = 1..100\ndim W = 1..100"
@@ -78,8 +95,8 @@ def test_a_launch_with_more_elements_is_refused() -> None:
 
 
 TEXT = """dlc 1
-dim N{bound}
-export fn f(x: f32[N]) -> f32[N, N] = where(x[:, new] > x[new, :], x[new, :], x[:, new])
+dim N
+export fn f(x: f32[N]) -> f32 = sum(exp(x[:, new] - x[new, :]))
 """
 
 
@@ -89,9 +106,9 @@ def test_a_call_with_more_elements_is_refused_before_it_begins(
     """It says what is too much; here that is little, since arrays of the real bound fill machines."""
     monkeypatch.setattr("dlc.runtime.gpu.graphs.MOST_NUMBERED", 9)
     with fake_gpu():
-        model = dlc.compile(text=TEXT.format(bound=""), target="cuda:sm_80")
+        model = dlc.compile(text=TEXT, target="cuda:sm_80")
         x = np.arange(3, dtype=np.float32)
-        np.testing.assert_array_equal(model.f(x), np.minimum(x, x[:, None]))
+        np.testing.assert_allclose(model.f(x), np.exp(x[:, None] - x).sum(), rtol=1e-6)
         with pytest.raises(CallError, match="D0818") as refused:
             model.entry_points["f"](np.zeros(4, np.float32))
         assert "would number 16 elements" in str(refused.value)

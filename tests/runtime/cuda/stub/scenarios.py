@@ -171,9 +171,8 @@ def profiles(stub: Stub) -> None:
     x, y = rows(2, 0), rows(2, 1)
     before = np.asarray(point(x, y))
     found = point.profile(x, y, rounds=3)
-    assert found.rows
-    assert sum(row.busy_ms for row in found.rows) > 0
-    assert min(row.busy_ms for row in found.rows) >= 0
+    assert len(found.rows) > 1
+    close([row.busy_ms for row in found.rows], 1)  # what a kernel of the stub takes
     np.testing.assert_array_equal(np.asarray(point(x, y)), before)
     conditional = dlc.compile(text=CONDITIONS, target=GPU).entry_points["root"]
     assert max(row.runs for row in conditional.profile(np.float32(9), rounds=1).rows) > 1
