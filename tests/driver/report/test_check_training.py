@@ -272,6 +272,18 @@ def test_a_wrong_block_is_found_with_its_place_and_a_way_out(
     assert told.help or code in HELPLESS
 
 
+def test_data_that_cannot_be_read_is_no_data_of_another_machine(folder: Path) -> None:
+    path = folder / "model.dlm"
+    read = block(data='text("empty", x=window(3))', takes="x: u8[B, 3]", loss="mean(f32(x) @ w)")
+    path.write_text(HEAD + read)
+    with pytest.raises(DlcError, match=r"D0501.*is a folder"):
+        check_model(CompileRequest(str(path)))
+    path.write_text(HEAD + read.replace('"empty"', '"gone.txt"'))
+    assert [each.severity for each in check_model(CompileRequest(str(path))).warnings] == [
+        "warning"
+    ]
+
+
 def test_a_block_that_is_not_there_is_told(folder: Path) -> None:
     path = folder / "model.dlm"
     path.write_text(HEAD + block(head="one for Line"))
