@@ -79,6 +79,9 @@ WRONG = [
     ("option", "D0540", block(data='npz("d.npz", x="x", y="y", size=3)')),
     ("csv col", "D0545", block(data='csv("t.csv", x=columns(0, 3), y="b")')),
     ("csv name", "D0541", block(data='csv("t.csv", x=columns(0, 2), y="zz")')),
+    ("csv number", "D0533", block(data='csv("t.csv", x=columns(0, 2), y=2)')),
+    ("npz number", "D0533", block(data='npz("d.npz", x="x", y=2)')),
+    ("no path", "D0533", block(data='npz(x="x", y="y")')),
     ("csv text", "D0545", block(data='csv("t.csv", x=columns(0, 2), y="k")')),
     (
         "text short",
@@ -204,6 +207,7 @@ WRONG = [
     ),
     ("group rest", "D0531", block().replace("optimizer", "optimizer(w)")),
     ("module", "D0206", block(head="Lin")),
+    ("module far", "D0206", block(head="Gone")),
     ("unnamed twice", "D0538", block() + block()),
     ("same name", "D0538", block(head="a for Line") + block(head="a for Line")),
     ("named unnamed", "D0538", block(head="a for Line") + block()),
