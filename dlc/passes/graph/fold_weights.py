@@ -161,7 +161,7 @@ class _Folding:
 
 
 def _is_view(value: Value) -> bool:
-    """Whether a value is an argument, a weight or a constant, perhaps in another shape: it costs nothing."""
+    """Whether a value is an argument, a weight or a constant, perhaps in another shape."""
     while isinstance(value.op, array.Reshape):
         value = value.op.source
     return value.op is None or isinstance(value.op, weight.Get | array.Constant)
