@@ -225,6 +225,11 @@ class _Check:
                 message = f"{name} is an input, and {whose} called so"
                 self._report("D0537", message, parameter.span, "call the input otherwise")
         inputs = {parameter.name for parameter in chain(*functions)}
+        for metric in self.metrics:
+            if metric.name in (SEED_NAME, *own, *inputs):
+                whose = "a weight" if metric.name in own else "an input"
+                message = f"{metric.name} is a metric, and {whose} is called so"
+                self._report("D0537", message, metric.name_span, "call the metric otherwise")
         self._part_names({"loss", "epoch", NUMBER, TOTAL, SEED_NAME, *own, *inputs})
 
     def _part_names(self, taken: Collection[str]) -> None:

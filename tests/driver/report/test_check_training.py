@@ -79,6 +79,9 @@ WRONG = [
     ("option", "D0540", block(data='npz("d.npz", x="x", y="y", size=3)')),
     ("csv col", "D0545", block(data='csv("t.csv", x=columns(0, 3), y="b")')),
     ("csv name", "D0541", block(data='csv("t.csv", x=columns(0, 2), y="zz")')),
+    ("csv number", "D0533", block(data='csv("t.csv", x=columns(0, 2), y=2)')),
+    ("npz number", "D0533", block(data='npz("d.npz", x="x", y=2)')),
+    ("no path", "D0533", block(data='npz(x="x", y="y")')),
     ("csv text", "D0545", block(data='csv("t.csv", x=columns(0, 2), y="k")')),
     (
         "text short",
@@ -164,9 +167,13 @@ WRONG = [
     ("metric data", "D0533", block(more="metric m(q: f32[B]) = mean(q)")),
     ("metric unknown", "D0201", block(more="metric m = mean(zz)")),
     ("metric twice", "D0530", block(more="metric m = loss\n  metric m = loss")),
+    ("metric named as a weight", "D0537", block(more="metric w = loss")),
+    ("metric named as an input", "D0537", block(more="metric x = loss")),
+    ("metric named seed", "D0537", block(more="metric seed = loss")),
     ("metric named loss", "D0530", block(more="metric loss = 1.0")),
     ("optimizer", "D0535", block(optimizer="adma()")),
     ("optimizer option", "D0208", block(optimizer="adam(lrr=1)")),
+    ("optimizer option twice", "D0208", block(optimizer="adam(lr=1, lr=2)")),
     ("optimizer value", "D0534", block(optimizer='adam(lr="a")')),
     ("optimizer none", "D0531", block().replace("  optimizer", "  # optimizer")),
     ("optimizer module", "D0535", block(optimizer="Line()")),
@@ -200,6 +207,7 @@ WRONG = [
     ),
     ("group rest", "D0531", block().replace("optimizer", "optimizer(w)")),
     ("module", "D0206", block(head="Lin")),
+    ("module far", "D0206", block(head="Gone")),
     ("unnamed twice", "D0538", block() + block()),
     ("same name", "D0538", block(head="a for Line") + block(head="a for Line")),
     ("named unnamed", "D0538", block(head="a for Line") + block()),
@@ -266,6 +274,18 @@ def test_a_wrong_block_is_found_with_its_place_and_a_way_out(
     assert told.place.file == "model.dlm"
     assert told.place.line > HEAD.count("\n")
     assert told.help or code in HELPLESS
+
+
+def test_data_that_cannot_be_read_is_no_data_of_another_machine(folder: Path) -> None:
+    path = folder / "model.dlm"
+    read = block(data='text("empty", x=window(3))', takes="x: u8[B, 3]", loss="mean(f32(x) @ w)")
+    path.write_text(HEAD + read)
+    with pytest.raises(DlcError, match=r"D0501.*is a folder"):
+        check_model(CompileRequest(str(path)))
+    path.write_text(HEAD + read.replace('"empty"', '"gone.txt"'))
+    assert [each.severity for each in check_model(CompileRequest(str(path))).warnings] == [
+        "warning"
+    ]
 
 
 def test_a_block_that_is_not_there_is_told(folder: Path) -> None:

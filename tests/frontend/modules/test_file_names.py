@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -287,9 +288,14 @@ def test_an_array_of_several_weights_is_split(k: int, tmp_path: Path) -> None:
     arrays = side_by_side(k)
     path = save(tmp_path / "net.safetensors", arrays)
     np.savez(tmp_path / "net.npz", allow_pickle=False, **arrays)
+    index = tmp_path / "net.safetensors.index.json"
+    where = {name: f"{number % 2}.safetensors" for number, name in enumerate(arrays)}
+    for shard in set(where.values()):
+        save(tmp_path / shard, {name: arrays[name] for name in arrays if where[name] == shard})
+    index.write_text(json.dumps({"weight_map": where}))
     text = tmp_path / "net.dlm"
     text.write_text(SPLIT)
-    for given in (path, tmp_path / "net.npz", arrays):
+    for given in (path, index, tmp_path / "net.npz", arrays):
         model = dlc.compile(text, weights=given, settings={"K": k})
         for name, array in apart(arrays, k).items():
             np.testing.assert_array_equal(np.asarray(model.weights[name]), array, name)
