@@ -119,7 +119,7 @@ EXCERPTS: dict[str, str] = {
     **dict.fromkeys(
         ("D0380", "D0381", "D0740", "D0823", "D0824", "D0936", "D0937"), "processes that MPI starts"
     ),
-    **dict.fromkeys(("D0825", "D0826"), "a call of millions of kernels, or a GPU"),
+    "D0825": "a call of millions of kernels",
     **dict.fromkeys(("D0717", "D0718", "D0719", "D0725", "D0726", "D0935"), FRAMEWORK),
     **dict.fromkeys(("D0702", "D0714", "D0729", "D0730", "D0926"), GPU),
     **dict.fromkeys(

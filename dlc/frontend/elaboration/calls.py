@@ -239,7 +239,9 @@ def _match_parameters(
     matcher.finish()
 
 
-def check_result(ev: Evaluator, declaration: ast.Fn, value: Datum, scope: Scope) -> Datum:
+def check_result(
+    ev: Evaluator, declaration: ast.Fn | ast.Loss, value: Datum, scope: Scope
+) -> Datum:
     """The value that a function returns, as one of its declared type."""
     if declaration.result is None:
         return value
@@ -252,7 +254,7 @@ def check_result(ev: Evaluator, declaration: ast.Fn, value: Datum, scope: Scope)
     return checked
 
 
-def result_span(declaration: ast.Fn) -> ast.Span:
+def result_span(declaration: ast.Fn | ast.Loss) -> ast.Span:
     """The span of the value that a function returns."""
     body = declaration.body
     if isinstance(body, ast.Block) and body.statements:

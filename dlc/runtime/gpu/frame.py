@@ -28,7 +28,7 @@ from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.ready import MOST, Copies, HostArray, ReadyCall
 from dlc.runtime.gpu.steps import StepTable
 from dlc.runtime.gpu.walker import Walker
-from dlc.runtime.system.buffers import Bytes
+from dlc.runtime.system.buffers import Bytes, bytes_at
 from dlc.runtime.weights.model_weights import WeightRoots
 
 ALIGNED = 256
@@ -174,7 +174,7 @@ class GpuFrame:
         except BaseException:
             self.abandon()
             raise
-        faults = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
+        faults = bytes_at(self._pinned.address + layout.inputs, len(self._no_faults))
         self._status = self.outcome(faults, by_host)
         if self._status[CallWord.STATUS] == Status.OK:
             self._hand_over(sized, layout, roots)
@@ -252,14 +252,14 @@ class GpuFrame:
         return words
 
     def _found(self) -> bytes:
-        return ctypes.string_at(self._reports, len(self._no_faults))
+        return bytes_at(self._reports, len(self._no_faults))
 
     def wait(self, event: Handle | None = None) -> None:
         """Wait until an event, or all that was launched, is done."""
         if event is None:
             self._walker.wait()
         else:
-            with with_wait_hint():
+            with with_wait_hint:
                 self._driver.synchronize_event(event)
 
     def abandon(self) -> None:
@@ -354,7 +354,7 @@ class GpuFrame:
 
     def _to_host(self, copies: Sequence[tuple[int, int, int]]) -> None:
         """Copy from the device to the caller's arrays."""
-        with with_wait_hint():  # downloads to memory that is not pinned wait
+        with with_wait_hint:  # downloads to memory that is not pinned wait
             for host, device, size in copies:
                 self._staging.download(host, device, size)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.graphs import Graph
+from dlc.runtime.system.buffers import bytes_at
 
 MOST = 16
 """The most calls that are kept ready at one tuple of sizes."""
@@ -97,7 +98,7 @@ class ReadyCall:
 
     def faults(self, pinned: int) -> bytes | None:
         """What kernels have reported, once the call is done; None if none has failed."""
-        found = ctypes.string_at(pinned + self._copies.faults, len(self._no_faults))
+        found = bytes_at(pinned + self._copies.faults, len(self._no_faults))
         return None if found == self._no_faults else found
 
     def hand_over(self, pinned: int, hosts: Sequence[int]) -> None:
@@ -109,5 +110,5 @@ class ReadyCall:
         """The bytes of a result on the host, by its number among inputs and outputs."""
         for found, offset, size in self._copies.outputs:
             if found == number:
-                return ctypes.string_at(pinned + offset, size)
+                return bytes_at(pinned + offset, size)
         raise KeyError(number)

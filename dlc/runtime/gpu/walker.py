@@ -207,7 +207,7 @@ class Walker:
 
     def wait(self) -> None:
         """Wait until all that was launched is done."""
-        with with_wait_hint():
+        with with_wait_hint:
             self._driver.synchronize(self._stream)
 
     def cancel(self) -> None:
