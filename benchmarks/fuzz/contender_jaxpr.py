@@ -119,14 +119,19 @@ def _unstack(p: Parameters, given: list[Array]) -> list[Array]:
     return list(np.moveaxis(given[0], p["axis"], 0))
 
 
+def _total(x: Array) -> Array:
+    """Integers in the total order of numbers."""
+    if x.dtype.kind != "f":
+        return x
+    bits: Array = x.astype(np.float64).view(np.int64)
+    flipped: Array = bits ^ np.iinfo(np.int64).max
+    return np.choose(bits < 0, (bits, flipped))
+
+
 def _top_k(p: Parameters, given: list[Array]) -> list[Array]:
     """The largest first, of equal ones the first: NaN above all numbers, -0 below 0."""
     (x,), axis = given, p["axis"]
-    keys: Array = x
-    if x.dtype.kind == "f":
-        bits = x.astype(np.float64).view(np.int64)
-        keys = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
-    rising = np.argsort(np.flip(keys, axis), axis, kind="stable")
+    rising = np.argsort(np.flip(_total(x), axis), axis, kind="stable")
     order = np.take(x.shape[axis] - 1 - np.flip(rising, axis), range(p["k"]), axis)
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
