@@ -69,6 +69,8 @@ class Core:
     """The file that a `from` names, here or further out."""
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
     weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
+    declaring: set[str] = field(default_factory=set[str])
+    """The weights whose declarations are being read."""
     checked: bool = False
     like: TensorType | None = None
     """The type of the weight that an optimizer updates."""
@@ -102,11 +104,17 @@ class Core:
     def weight(self, node: ast.Param | ast.State) -> Weight:
         """The weight that a `param` or `state` declares."""
         weight = self.weights.get(node.name)
-        if weight is None:
-            try:
-                weight = self.weights[node.name] = self._weight(node)
-            except ModelError as error:
-                raise self._told_outside(error) from None
+        if weight is not None:
+            return weight
+        if node.name in self.declaring:
+            raise self._circle(node)
+        self.declaring.add(node.name)
+        try:
+            weight = self.weights[node.name] = self._weight(node)
+        except ModelError as error:
+            raise self._told_outside(error) from None
+        finally:
+            self.declaring.remove(node.name)
         return weight
 
     def _weight(self, node: ast.Param | ast.State) -> Weight:
@@ -204,12 +212,7 @@ class Core:
         """The value of a member; after an error, which is recorded, it is unknown."""
         cached = self.values.get(node.name, MISSING)
         if cached is EVALUATING:
-            raise self.ev.at.fail(
-                "D0214",
-                f"{node.name} is defined by itself",
-                place=self.definition.home.source.place(node.span),
-                help="break the circle: one of the members must stand alone",
-            )
+            raise self._circle(node)
         if cached is not MISSING:
             return cached
         self.check()
@@ -226,6 +229,14 @@ class Core:
         finally:
             self.values[node.name] = value
         return value
+
+    def _circle(self, node: ast.Param | ast.State | ast.Use | ast.Const) -> ModelError:
+        return self.ev.at.fail(
+            "D0214",
+            f"{node.name} is defined by itself",
+            place=self.definition.home.source.place(node.span),
+            help="break the circle: one of the members must stand alone",
+        )
 
     def force(self) -> None:
         """Make all members, whether a function uses them or not."""

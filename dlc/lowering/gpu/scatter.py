@@ -14,7 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, mem
-from dlc.dialects.expr import Condition, Expr, Index, Pointer, all_of, index, minimum, select
+from dlc.dialects.expr import (
+    Condition,
+    Expr,
+    Index,
+    Pointer,
+    all_of,
+    as_index,
+    index,
+    minimum,
+    select,
+)
 from dlc.ir.dims import ceil_divide, maximum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
@@ -182,7 +192,7 @@ class _Scatter:
         position: Index = 0
         valid: Condition = True
         for k, axis in enumerate(self.op.axes):
-            value = in_lanes(self.body.load(Point(1, {}), 2 + k, lanes), 1).cast(INDEX)
+            value = as_index(in_lanes(self.body.load(Point(1, {}), 2 + k, lanes), 1))
             extent = self._extent(axis)
             in_range = (value >= 0) & (value < extent)
             self._fail(exists & ~in_range, value, extent)

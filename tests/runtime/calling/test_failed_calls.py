@@ -294,6 +294,24 @@ def test_a_slice_that_leaves_its_axis_is_told_with_its_start_and_the_size(level:
         assert f"the slice from index {start} on leaves its axis of size 3" in told
 
 
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export fn f(x: f32[S, 4], i: u64) -> f32[4] = x[i]",
+        "export fn f(x: f32[S, 4], i: u64) -> f32[1, 4] = x[[i, ]]",
+        "export fn f(x: f32[S, 4], i: u64) -> f32[S, 4] = update(x, 1, at=[i])",
+        "export fn f(x: f32[S, 4], i: u64) -> f32[S, 4] = scatter_add(x, stack([i]), 1)",
+    ],
+)
+def test_an_index_beyond_i64_is_not_told_as_a_negative_one(text: str, level: int) -> None:
+    model = dlc.compile(text=HEAD + text, level=level)
+    told = message(model, CACHE, np.array((1 << 64) - 1, np.uint64))
+    assert "9223372036854775807 or more is out of range for an axis of size 3" in told
+    assert "counts from the end" not in told
+    model.f(CACHE, np.array(2, np.uint64))
+
+
 def test_arguments_of_ctc_that_are_no_places_are_errors_where_it_is_called() -> None:
     model = dlc.compile(
         text="""dlc 1
