@@ -10,6 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dlc.runtime.calling.frames import SizedProgram
+from dlc.runtime.calling.results import Storage
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.graphs import Graph
@@ -17,6 +19,8 @@ from dlc.runtime.system.buffers import bytes_at
 
 MOST = 16
 """The most calls that are kept ready at one tuple of sizes."""
+MOST_PLANS = 64
+"""The most plans of a frame."""
 
 
 class HostArray(NamedTuple):
@@ -52,7 +56,10 @@ class Copies(NamedTuple):
 class ReadyCall:
     """A call whose graph, roots and copies are known."""
 
-    __slots__ = ("_copies", "_driver", "_graph", "_no_faults", "_roots", "_staging", "_stream")
+    __slots__ = (
+        *("_copies", "_driver", "_graph", "_no_faults", "_roots", "_staging", "_stream"),
+        *("faults_at", "size"),
+    )
 
     def __init__(
         self,
@@ -68,16 +75,10 @@ class ReadyCall:
         self._driver, self._stream, self._staging = driver, stream, staging
         self._graph, self._roots = graph, roots
         self._copies, self._no_faults = copies, no_faults
-
-    @property
-    def size(self) -> int:
+        self.size = copies.faults + copies.downloaded
         """Bytes of pinned memory that it needs."""
-        return self._copies.faults + self._copies.downloaded
-
-    @property
-    def faults_at(self) -> int:
+        self.faults_at = copies.block + copies.faults
         """The address of the faults on the device."""
-        return self._copies.block + self._copies.faults
 
     def start(self, pinned: int, hosts: Sequence[int]) -> None:
         """Put it into the stream, with the block at `pinned`, and arrays of the host at `hosts`.
@@ -112,3 +113,13 @@ class ReadyCall:
             if found == number:
                 return bytes_at(pinned + offset, size)
         raise KeyError(number)
+
+
+class Plan(NamedTuple):
+    """What is known of calls whose arguments have the same shapes and the same addresses on the device."""
+
+    sized: SizedProgram
+    outputs: Sequence[Storage]
+    """The memory of each output."""
+    ready: dict[tuple[int, ...], ReadyCall]
+    """By the addresses of outputs on the device."""
