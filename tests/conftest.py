@@ -1,18 +1,20 @@
-"""Collects the text cases in tests/cases; tests/cases/golden.py says how they are written."""
+"""What all tests share, and the text cases in tests/cases (see tests/cases/golden.py)."""
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from dlc.codegen.llvm import target_machine
-from dlc.driver.compile import cost_table
+from dlc.codegen.llvm import background, target_machine
+from dlc.driver.compile import cache
 from dlc.errors import DlcError
 from dlc.runtime.cpu.features import LEVELS
 from dlc.target import cpu
@@ -27,12 +29,10 @@ def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def built_in_costs() -> Iterator[None]:
-    """The costs that a developer has tuned decide nothing in a test that has no cache of its own."""
-    path = cost_table.tuned_path
+def no_further_processes() -> Iterator[None]:
+    """Compiling starts no processes beside this one: the tests have one for each processor."""
     with pytest.MonkeyPatch.context() as patch:
-        own = lambda: path() if os.environ.get("DLC_CACHE") else None  # noqa: E731
-        patch.setattr(cost_table, "tuned_path", own)
+        patch.setattr(background, "MOST_PROCESSES", 0)
         yield
 
 
@@ -46,6 +46,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("update") and config.getoption("numprocesses", None):
         raise pytest.UsageError("--update writes files: run it without -n")
     keep_bytecode()
+    if not hasattr(config, "workerinput"):
+        share_cache(config)
+
+
+def share_cache(config: pytest.Config) -> None:
+    """Give the tests a new cache, which all their processes share, and remove it after them.
+
+    What several tests compile is compiled once; what was compiled or tuned before decides nothing.
+    """
+    folder = tempfile.mkdtemp(prefix="dlc-tests-")
+    os.environ[cache.VARIABLE] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def keep_bytecode() -> None:

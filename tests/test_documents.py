@@ -156,7 +156,7 @@ def test_programs_on_a_page_print_what_it_says(
         documents.replace_in(page, changes)
 
 
-@together("page", LINKED)
+@together("page", [*LINKED, "CHANGELOG.md"])
 def test_links_on_a_page_lead_somewhere(page: str) -> None:
     for link in documents.links(page):
         path, _, anchor = link.partition("#")

@@ -30,6 +30,7 @@ __all__ = [
     "CallError",
     "Diagnostic",
     "DlcError",
+    "DlcWarning",
     "InternalError",
     "Label",
     "ModelError",
@@ -179,6 +180,12 @@ class InternalError(DlcError):
 
     exit_code = 70
     default_code = "D0999"
+
+
+class DlcWarning(UserWarning):
+    """What is probably a mistake: weights of a file that the model does not use, or a cache that cannot be
+    trusted. It is no error, and a result is what it would be without it.
+    """
 
 
 def no_memory() -> InternalError:

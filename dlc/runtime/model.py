@@ -36,6 +36,7 @@ from dlc.runtime.system.gc_pause import without_collections
 from dlc.runtime.system.mapped_files import check_path
 from dlc.runtime.weights import model_weights as weight_tables
 from dlc.runtime.weights.files import open_weights
+from dlc.runtime.weights.keys import warn_of_unused
 from dlc.runtime.weights.model_weights import WeightViews
 from dlc.runtime.weights.rank_weights import weights_on_rank
 
@@ -228,7 +229,7 @@ class Model:
         Every weight must be there, by its path or by its names in checkpoints. Floats are widened where
         the model has wider ones, and rounded where the path begins with `narrow:`. Tensors that the text
         itself takes from a file (`const`) stay. Raises ModelError for missing names and other types,
-        UsageError for a file that cannot be read.
+        UsageError for a file that cannot be read. Warns of arrays of a file that the model does not use.
         """
         manifest = self._artifact.manifest
         if isinstance(weights, str) and weights.startswith("init:"):
@@ -243,9 +244,9 @@ class Model:
             check_path("weights are a file or arrays by name", weights)
             path = os.fspath(weights)
             narrow = path.startswith("narrow:")
-            find = weight_tables.from_file(
-                open_weights(path.removeprefix("narrow:")), narrow=narrow
-            )
+            file = open_weights(path.removeprefix("narrow:"))
+            find = weight_tables.from_file(file, narrow=narrow)
+            warn_of_unused(file.path, file, weight_tables.names_in_files(manifest.weights))
         own = WeightViews(manifest.weights, as_bytes(self._artifact.section("weights")))
         block = weight_tables.fill(
             manifest.weights, lambda row: own.tensor(row.name) if row.constant else find(row)

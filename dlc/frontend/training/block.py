@@ -13,6 +13,7 @@ from typing import Final
 
 from dlc.errors import ModelError, SourceLocation
 from dlc.errors.suggest import did_you_mean
+from dlc.frontend.elaboration.calls import check_result
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.keys import SEED_NAME
 from dlc.frontend.elaboration.problems import Poisoned
@@ -299,6 +300,7 @@ class _Check:
                     one_number(ev, name, value, body, floats=False)
                 else:
                     loss_values(ev, value, body)
+                    check_result(ev, loss, value, scope)
                     self.parts = part_names(value)
                 lift_sets(at.block)
                 return inputs

@@ -286,14 +286,20 @@ class _CudaDriver:
     def unload_module(self, module: Handle) -> None:
         self._give_back("cuModuleUnload", module)
 
-    def get_function(self, module: Handle, name: str) -> Handle:
+    def get_function(self, module: Handle, name: str, shared: int = 0) -> Handle:
         (function,) = self._do_in_context("cuModuleGetFunction", module, name.encode())
+        if shared:
+            most = self._named(
+                "CUfunction_attribute", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+            )
+            self._do_in_context("cuFuncSetAttribute", function, most, shared)
         return function
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
         arguments = Words(words)
         grid, block = _grid(tiles), (kernel.threads, 1, 1)
-        self._do("cuLaunchKernel", kernel.function, *grid, *block, 0, stream, arguments.address, 0)
+        where = kernel.shared, stream
+        self._do("cuLaunchKernel", kernel.function, *grid, *block, *where, arguments.address, 0)
 
     # Graphs ---------------------------------------------------------------------------------------
 
@@ -375,6 +381,7 @@ class _CudaDriver:
         parameters.func = kernel.function
         parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = _grid(tiles)
         parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = kernel.threads, 1, 1
+        parameters.sharedMemBytes = kernel.shared
         parameters.kernelParams = words.address
         return parameters
 

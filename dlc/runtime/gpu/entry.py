@@ -21,10 +21,10 @@ from dlc.runtime.arrays.dtypes import DTYPES, DType
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Input, Output
 from dlc.runtime.artifact.spelling import describe
+from dlc.runtime.calling.aliasing import WRITABLE, Span, span
 from dlc.runtime.calling.arguments import (
     as_array,
     as_changed_array,
-    check_changeable,
     not_changeable,
 )
 from dlc.runtime.calling.entry import passed_as
@@ -56,8 +56,6 @@ _HERE = object()
 """In place of arrays that results go into: new ones of the host."""
 _NOT_READY = object()
 """In place of what a call gives: it is not ready."""
-_WRITABLE = 0x1 | 0x100 | 0x400
-"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
 _NO_TIMES = CallTimes(0, 0, 0)
 
 
@@ -88,9 +86,6 @@ class GpuEntryPoint(LaunchingEntryPoint):
         self._repeats = self._annotate is nullcontext and not self._measures
         """Whether calls like an earlier one need nothing but its graph and copies."""
         self._kernel_names = [f"{op.place} {op.name}".strip() for op in program.program.ops]
-        self._updated = [place for place in self._results.updates if place is not None]
-        self._separate: list[int] | None = None
-        """The addresses of inputs that were found to be apart, which calls after each other share."""
 
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
@@ -171,7 +166,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         try:
             read, specialization, _ = self._read(args, named, frame)
             inputs = [
-                self._copy(array, frame) if k in self._updated else array
+                self._copy(array, frame) if k in self._overwritten.places else array
                 for k, array in enumerate(read)
             ]
             outputs = self._outputs(inputs, specialization, out, frame)
@@ -186,7 +181,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         measured = profiled.Measured(
             partial(self._call, values, sizes),
             lambda: self._timed(inputs, outputs, specialization),
-            lambda: self._profiled(inputs, outputs, specialization),
+            lambda: self._kernel_times(inputs, outputs, specialization),
         )
         return profiled.profile(self._subject(specialization), measured, rounds)
 
@@ -219,7 +214,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         frame = self._frame()
         try:
             inputs, specialization, key = known or self._read(args, named, frame)
-            if self._updated:
+            if self._overwritten.places:
                 inputs = self._own(inputs)
             outputs = self._outputs(inputs, specialization, out, frame)
             times = self._launch(frame, inputs, outputs, specialization, launches=launches)
@@ -357,35 +352,18 @@ class GpuEntryPoint(LaunchingEntryPoint):
             )
 
     def _own(self, inputs: Sequence[Placed]) -> list[Placed]:
-        """The inputs, with copies of those that are updated and may not be written.
+        """The inputs, with copies of those in host memory that are overwritten and must not be written.
 
-        Raises CallError: D0806 for one on the device that shares memory with another, D0820 for one that
-        is `inout` and may not be written.
+        Raises CallError: D0806 for one that shares memory with another, D0820 for one that is `inout` and
+        must not be written.
         """
         found = list(inputs)
-        for place in self._updated:
+        for place in self._overwritten.places:
             array = found[place]
-            if not isinstance(array, DeviceArray) and array.flags.num & _WRITABLE != _WRITABLE:
-                item = self.inputs[place]
-                if item.name in self._inouts:
-                    check_changeable(array, item, self.name)
-                found[place] = array.copy()
-        self._check_separate(found)
+            if not isinstance(array, DeviceArray) and array.flags.num & WRITABLE != WRITABLE:
+                found[place] = self._overwritten.copied(place, array)
+        self._overwritten.check([_span(array) for array in found])
         return found
-
-    def _check_separate(self, inputs: Sequence[Placed]) -> None:
-        """Whether none that is updated shares memory with another; the last ones are remembered."""
-        places = [x.address if isinstance(x, DeviceArray) else address(x) for x in inputs]
-        if places == self._separate:
-            return
-        updated = set(self._updated)
-        end, before = 0, -1
-        for start, place in sorted(zip(places, range(len(places)), strict=True)):
-            if start < end and (place in updated or before in updated):
-                names = f"{self.inputs[before].name} and {self.inputs[place].name}"
-                raise self._refuse(f"{names} share memory, and one is changed", "D0806")
-            end, before = max((end, before), (start + inputs[place].nbytes, place))
-        self._separate = places
 
     # Results --------------------------------------------------------------------------------------
 
@@ -506,7 +484,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         finally:
             self._give_back(frame)
 
-    def _profiled(
+    def _kernel_times(
         self, inputs: Sequence[Placed], outputs: Sequence[Placed], specialization: Specialization
     ) -> KernelTimer:
         """The call, with the times of its kernels."""
@@ -563,11 +541,13 @@ def _members(out: object) -> Sequence[object]:
 
 
 def _overlap(one: Placed, other: Placed) -> bool:
-    """Whether two arrays share a byte; the host and its devices share none."""
-    first, second = _address(one), _address(other)
-    return first < second + other.nbytes and second < first + one.nbytes
+    """Whether two arrays share a byte."""
+    first, second = _span(one), _span(other)
+    return first[0] < second[1] and second[0] < first[1]
 
 
-def _address(array: Placed) -> int:
-    """Where it begins: the driver gives the memory of devices addresses that the host has not."""
-    return array.address if isinstance(array, DeviceArray) else address(array)
+def _span(array: Placed) -> Span:
+    """The interval of an array in memory; no address of a device is one of the host."""
+    if isinstance(array, DeviceArray):
+        return array.address, array.address + array.nbytes
+    return span(array)

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dlc.errors import CallError
-from dlc.runtime.abi import Root
+from dlc.runtime.abi import MOST_NUMBERED, Root
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.gpu.conditions import condition_kernels_of
 from dlc.runtime.gpu.errors import attributed_to
@@ -178,11 +178,24 @@ class _GraphBuilder:
         words: tuple[Word, ...],
         after: Sequence[Handle],
     ) -> Handle:
-        node = self._driver.add_kernel_node(
-            graph, kernel, tiles, at_roots(words, self._roots), after
-        )
+        arguments = arguments_of(kernel, words, self._roots)
+        node = self._driver.add_kernel_node(graph, kernel, tiles, arguments, after)
         self.nodes.append(GraphKernel(node, kernel, tiles, words))
         return node
+
+
+def arguments_of(kernel: Kernel, words: Sequence[Word], roots: Sequence[int]) -> list[int]:
+    """`at_roots` for a launch. Raises CallError (D0818) for more elements than the kernel numbers."""
+    found = at_roots(words, roots)
+    for place in kernel.narrow:
+        if found[place] > MOST_NUMBERED:
+            raise CallError(
+                f"a kernel would number {found[place]} elements, and it has 32 bits for that",
+                code="D0818",
+                help="call with fewer at a time; or compile for calls that all have more, such as with "
+                f"`dim B = {found[place]}..{found[place]}`: then it has 64 bits",
+            )
+    return found
 
 
 def at_roots(words: Sequence[Word], roots: Sequence[int]) -> list[int]:

@@ -14,7 +14,7 @@ from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.gpu.errors import attributed_to, waits_for_each_kernel
 from dlc.runtime.gpu.fitting import Key
-from dlc.runtime.gpu.graphs import Graph, GraphMaker, at_roots
+from dlc.runtime.gpu.graphs import Graph, GraphMaker, arguments_of
 from dlc.runtime.gpu.ranges import annotate
 from dlc.runtime.gpu.ready import MOST_PLANS, Plan, ReadyCall
 from dlc.runtime.gpu.walk import Launch, Segment
@@ -166,6 +166,7 @@ class Launcher:
         kernel = self._kernels[launch.kernel]
         name = self.names[launch.op] if launch.op < len(self.names) else f"op {launch.op}"
         with attributed_to(launch.op), self._annotate(name):
-            self._driver.launch(kernel, launch.tiles, at_roots(launch.words, roots), self._stream)
+            words = arguments_of(kernel, launch.words, roots)
+            self._driver.launch(kernel, launch.tiles, words, self._stream)
             if self._synchronous:
                 self._driver.synchronize(self._stream)

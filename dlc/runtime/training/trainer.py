@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,13 @@ T = TypeVar("T")
 
 _BUFFERS = 3
 """Batches in memory at a time: that of the running step, and those that are being prepared."""
+
+
+class _Best(NamedTuple):
+    """The best checkpoint of a `fit`, and the number of steps after which that ended."""
+
+    path: Path
+    steps: int
 
 
 class Trainer(Stepper):
@@ -147,6 +154,7 @@ class Trainer(Stepper):
         self._together: Mapping[str, Trainer] = {self._facts.block: self}
         self._carried = Checkpoint({}, {})
         """What a checkpoint has of blocks that no trainer here is for."""
+        self._best: _Best | None = None
         self._interval = interval(weights)
         if self.steps == 0:
             weights.begin_averages()
@@ -175,15 +183,19 @@ class Trainer(Stepper):
         return WeightViews(self._weights.table, block)
 
     @memory_needed
-    def trained(self, *, average: bool = True) -> dict[str, Array]:
+    def trained(self, *, average: bool = True, best: bool = True) -> dict[str, Array]:
         """Copies of the weights and states of the model, without those of the optimizer.
 
-        Of weights whose averages are kept these are the averages; with `average` false those of the last
-        step. Ranks that have parts call it together; the first gets the whole weights, the others nothing.
+        After a `fit` whose `train` block keeps the best checkpoint they are those of that checkpoint; with
+        `best` false, and after further steps, those of now. Of weights whose averages are kept these are
+        the averages; with `average` false the weights themselves. Ranks that have parts call it together;
+        the first gets the whole weights, the others nothing.
         """
         tensors = self._weights.whole()
         if not tensors:
             return {}
+        if best and self._best is not None and self._best.steps == self.steps:
+            tensors = read_checkpoint(self._best.path).tensors
         table = self._artifact.manifest.weights
         found = {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
         if average:
@@ -295,23 +307,20 @@ class Trainer(Stepper):
                     self._write_checkpoint(path, self._comm)
             if path is not None:  # also if every epoch was finished, but a write had failed before
                 self._write_checkpoint(path, self._comm)
+                if self._facts.keep is not None:
+                    self._best = _Best(best_path(Path(path)), self.steps)
         return self.history
 
     def _no_batch(self) -> UsageError:
         """The error for an epoch in which nothing could be trained on."""
-        parts = self._facts.accumulate
+        message, parts = f"epoch {self.epoch + 1} has no batch", self._facts.accumulate
         if parts > 1:
-            return UsageError(
-                f"epoch {self.epoch + 1} has no batch of {parts} examples or more, one for each microbatch",
-                code="D0553",
-                help=f"each size of buckets needs {parts} examples, and each batch of others; an iterator "
-                "gives its batches once",
-            )
-        return UsageError(
-            f"epoch {self.epoch + 1} has no batch: the data gave nothing to train on",
-            code="D0553",
-            help="an iterator gives its batches once: pass a list, or an object that begins anew",
-        )
+            message += f" of {parts} examples or more, one for each microbatch"
+            help = f"each size of buckets needs {parts} examples, and each batch of others"
+        else:
+            message += ": the data gave nothing to train on"
+            help = "give one batch at least; an iterator that was gone through has none left, a list has"
+        return UsageError(message, code="D0553", help=help)
 
     @property
     def stopped(self) -> bool:
@@ -483,6 +492,7 @@ class Trainer(Stepper):
 
         with self._weights.alone:
             checkpoint, wanted = made_by_all(self._comm, read)
+            self._best = None
             self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
             carried = carried_by(checkpoint, self._together)
             for block, trainer in self._together.items():

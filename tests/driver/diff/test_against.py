@@ -83,6 +83,12 @@ def test_another_value_departs(tmp_path: Path) -> None:
     assert "model.dlm:3:11" in found.text
 
 
+def test_an_input_that_departs_is_told_as_one(tmp_path: Path) -> None:
+    found = compare_with(*recorded(tmp_path, x=np.array([1, 2, 4], np.float32)))
+    assert found.error is not None
+    assert "x is an input: give the numbers" in str(found.error)
+
+
 def test_levels_agree(tmp_path: Path) -> None:
     request, call_request, _ = recorded(tmp_path)
     assert compare_with(request, call_request, "-O0").error is None

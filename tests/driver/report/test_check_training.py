@@ -132,11 +132,27 @@ WRONG = [
     ("checkpoint isdir", "D0534", block(more='checkpoint = file("empty")')),
     ("loss shape", "D0532", block(loss="(call(x) - y) ** 2")),
     ("loss int", "D0532", block(loss="3")),
+    ("loss declared otherwise", "D0321", block().replace(") = mean", ") -> f32[B] = mean")),
+    ("loss declared i32", "D0321", block().replace(") = mean", ") -> i32 = mean")),
+    (
+        "loss of parts declared as one",
+        "D0321",
+        block(loss="(loss = 1.0 * w[0], a = w[1])").replace(") = (l", ") -> f32 = (l"),
+    ),
     ("loss no param", "D0531", block(loss="mean(y) + mean(x)")),
     ("loss untyped", "D0334", block(takes="x, y: f32[B]", loss="mean(y)")),
     ("loss unknown", "D0201", block(loss="mean(cal(x))")),
     ("loss none", "D0531", block().replace("  loss", "  # loss")),
     ("loss scalar input", "D0543", block(takes="x: f32[B, 3], y: f32", loss="mean(call(x)) * y")),
+    ("input twice", "D0202", block(takes=f"x: f32[B, 3], {TAKES}")),
+    ("input with a default", "D0533", block(takes=f"{TAKES} = 3")),
+    ("metric input twice", "D0202", block(more="metric m(y: f32[B], y: f32[B]) = mean(y)")),
+    ("metric default", "D0533", block(more="metric m(y: f32[B] = 1) = mean(y)")),
+    ("data names twice", "D0208", block(data='npz("d.npz", x="x", x="x5", y="y")')),
+    ("data option twice", "D0208", block(data='npz("d.npz", x="x", y="y", limit=9, limit=8)')),
+    ("average twice", "D0208", block(more="average = ema(decay=0.9, decay=0.99)")),
+    ("stop twice", "D0208", block(more="stop = early(loss, patience=3, patience=4)")),
+    ("checkpoint twice", "D0208", block(more='checkpoint = file("a.dlc", every=1, every=2)')),
     ("loss type", "D0320", block(takes="x: f32[B, 4], y: f32[B]", loss="mean(call(x))")),
     (
         "input named weight",
@@ -190,7 +206,7 @@ WRONG = [
     ("total_steps", "D0536", block(more="metric m = 1 / total_steps")),
     ("update in metric", "D0201", block(more="metric m = step")),
 ]
-HELPLESS = {"D0201", "D0320"}
+HELPLESS = {"D0201", "D0320", "D0321"}
 """Codes of the language in general: an unknown name that is like no other, two types that differ."""
 
 
@@ -231,6 +247,11 @@ def found(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Diag
 
 def test_a_right_block_is_right(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found(folder, HEAD + block(), monkeypatch)
+    typed = block().replace(") = mean", ") -> f32 = mean")
+    assert not found(folder, HEAD + typed, monkeypatch)
+    parts = block(loss="(loss = 1.0 * w[0], a = w[1])")
+    typed = parts.replace(") = (l", ") -> (loss: f32, a: f32) = (l")
+    assert not found(folder, HEAD + typed, monkeypatch)
 
 
 @pytest.mark.parametrize(("case", "code", "text"), [pytest.param(*w, id=w[0]) for w in WRONG])

@@ -372,8 +372,10 @@ class FakeGpu:
     def unload_module(self, module: Handle) -> None:
         assert isinstance(module, dict)
 
-    def get_function(self, module: Handle, name: str) -> Handle:
-        return Function(self, cast("Mapping[str, simt.Func | PtxKernel]", module)[name])
+    def get_function(self, module: Handle, name: str, shared: int = 0) -> Handle:
+        kernel = cast("Mapping[str, simt.Func | PtxKernel]", module)[name]
+        assert shared == (kernel.dynamic_bytes if isinstance(kernel, simt.Func) else 0)
+        return Function(self, kernel)
 
     def _function(self, kernel: Kernel) -> simt.Func | PtxKernel:
         assert isinstance(kernel.function, Function)
@@ -390,6 +392,9 @@ class FakeGpu:
         self._check_entered()
         function = self._function(kernel)
         assert kernel.threads == function.threads
+        if isinstance(function, simt.Func):
+            assert kernel.shared == function.dynamic_bytes
+            assert tuple(kernel.narrow) == function.narrow
         if function.sym_name == self.refuses:
             raise CallError("the GPU's driver refuses cuLaunchKernel: as told", code="D0818")
         return Node(kernel, tiles, list(words), after)

@@ -95,6 +95,34 @@ def test_wide_tiles_give_the_same(program: Program) -> None:
     assert made.error() <= ROUNDING[F16]
 
 
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize(("dtype", "products"), [(BF16, "ieee"), (F32, "tf32")], ids=str)
+@pytest.mark.parametrize("program", [product, of_transposed])
+def test_deep_k_tiles_give_the_same(program: Program, dtype: DType, products: str) -> None:
+    """More of them than stages, and some rows and columns beyond the edges."""
+    depth = 4 * 128 // dtype.bytes
+    lhs, rhs = ((20, depth), (depth, 40)) if program is product else ((depth, 24), (40, depth))
+    made = compiled(program, dtype, lhs, rhs, products=products, architecture="sm_90a")
+    assert shared_kib(made.all(simt.Shared)) == [96]
+    assert made.error() <= (TF32 if products == "tf32" else ROUNDING[dtype])
+
+
+@pytest.mark.usefixtures("wide")
+def test_k_that_does_not_consist_of_deep_k_tiles_has_others() -> None:
+    made = compiled(product, F16, (20, 96), (96, 16), architecture="sm_90a")
+    assert shared_kib(made.all(simt.Shared)) == [48]
+    assert made.error() <= ROUNDING[F16]
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("kind", [simt.Wait, simt.Barrier])
+def test_deep_k_tiles_are_waited_for(kind: type[Op]) -> None:
+    made = compiled(product, F16, (20, 256), (256, 24), architecture="sm_90a")
+    made.all(kind)[0].erase()
+    with pytest.raises((Race, PendingCopyAccess), match="shared memory"):
+        made.error()
+
+
 def test_below_level_2_they_are_added_in_order() -> None:
     made = compiled(product, F16, (9, 8), (8, 16), level=1)
     assert not made.all(simt.Mma)
@@ -279,6 +307,17 @@ def test_a_convolution_is_a_product(
     made = compiled(program, dtype, picture, weights, products=products)
     assert made_of_matrices(made)
     assert made.error() <= (TF32 if products == "tf32" else ROUNDING[dtype])
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize(("picture", "weights"), [((1, 4, 3, 64), (3, 2, 64, 8))])
+def test_deep_k_tiles_of_a_convolution_give_the_same(
+    picture: tuple[int, ...], weights: tuple[int, ...]
+) -> None:
+    program = convolved(padding=((1, 1), (1, 0)), strides=(2, 1))
+    made = compiled(program, F16, picture, weights, architecture="sm_90a")
+    assert shared_kib(made.all(simt.Shared)) == [96]
+    assert made.error() <= ROUNDING[F16]
 
 
 @pytest.mark.usefixtures("wide")

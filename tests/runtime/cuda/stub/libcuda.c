@@ -17,6 +17,7 @@
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201, INVALID_PTX = 218,
        NOT_FOUND = 500, NOT_SUPPORTED = 801, NOT_CAPTURED = 900 };
+enum { DYNAMIC_SHARED = 8, MOST_SHARED = 227 << 10 };
 enum { COPY = 1, SET = 2, RELAXED = 2 };
 enum { CONDITIONAL = 13, BUFFER = 5, BUFFER_BYTES = 6, MOST_NODES = 4096, MOST_WORDS = 128 };
 
@@ -29,7 +30,7 @@ int64_t stub_used = 0, stub_calls = 0, stub_launches = 0;
 
 typedef struct Block { struct Block *next; char *at; size_t size; int is_device; } Block;
 typedef struct { char *image; } Module;
-typedef struct { char name[256]; int words, most_threads; } Function;
+typedef struct { char name[256]; int words, most_threads, asks_for_shared; unsigned most_shared; } Function;
 typedef struct { Function *f; unsigned grid[3], block[3], shared; void **words; void **extra; void *kernel;
                  void *context; } KernelParams;
 typedef struct Graph Graph;
@@ -232,8 +233,17 @@ int cuModuleGetFunction(Function **found, Module *module, const char *name) BEGI
     for (char *p = at; (p = strstr(p, ".param")) && p < end; p++) f->words++;
     char *most = strstr(end, "ntid");
     f->most_threads = most ? atoi(most + 4) : 1024;
+    /* What a launch asks for is an array without a length, `NAME_shared`, in the PTX of LLVM. */
+    snprintf(wanted, sizeof wanted, " %s_shared[", name);
+    f->asks_for_shared = strstr(module->image, wanted) != NULL;
+    f->most_shared = 48 << 10;
     snprintf(f->name, sizeof f->name, "%s", name);
     *found = f;
+} END
+int cuFuncSetAttribute(Function *f, int which, int value) BEGIN {
+    if (which != DYNAMIC_SHARED) die("attribute %d of %s is set", which, f->name);
+    if (value < 0 || value > MOST_SHARED) FAIL(INVALID_VALUE)
+    f->most_shared = value;
 } END
 static int run(Function *f, int64_t count, int64_t *words) {
     stub_launches++;
@@ -243,8 +253,10 @@ static int run(Function *f, int64_t count, int64_t *words) {
 static void take(Node *n, KernelParams *given) {
     Function *f = given->f;
     if (given->grid[1] != 1 || given->grid[2] != 1 || given->block[1] != 1 || given->block[2] != 1 || given->extra || given->kernel
-        || given->shared || !given->grid[0] || !given->block[0] || (int)given->block[0] > f->most_threads)
+        || !given->grid[0] || !given->block[0] || (int)given->block[0] > f->most_threads)
         die("%s is launched with other blocks than it is compiled for", f->name);
+    if (!given->shared != !f->asks_for_shared || given->shared > f->most_shared)
+        die("%s is launched with %u bytes of shared memory", f->name, given->shared);
     if (f->words > MOST_WORDS) die("%s has more words than the stub keeps", f->name);
     n->f = f, n->blocks = given->grid[0];
     for (int k = 0; k < f->words; k++) n->words[k] = *(int64_t *)given->words[k];
