@@ -107,6 +107,20 @@ def test_results_that_are_held_keep_what_they_are(model: Model) -> None:
         close(found, wanted)
 
 
+def test_addresses_that_are_given_in_turns_have_graphs_of_their_own(
+    fake: FakeGpu, model: Model
+) -> None:
+    before = len(fake.graphs)
+    x, result, changes = there(rows(2)), None, list[int]()
+    for seed in range(12):
+        y = rows(2, seed)
+        result = model.scaled(x, y)  # into the memory of the result before the last one
+        close(result, scaled(rows(2), y))
+        changes.append(sum(graph.changes for graph in fake.graphs[before:]))
+    assert len(fake.graphs) == before + 2
+    assert 0 < changes[-3] == changes[-1]
+
+
 def test_arrays_that_a_call_updates_are_found_too(
     model: Model, only_found: Callable[[], None]
 ) -> None:
