@@ -152,7 +152,9 @@ class _CudaDriver:
                 self._do_in_context(name, *arguments)
 
     def __enter__(self) -> Self:
-        self._do("cuCtxPushCurrent", self._context)
+        (status,) = self._cuda.cuCtxPushCurrent(self._context)
+        if status:
+            raise self._refusal("cuCtxPushCurrent", status)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -197,11 +199,15 @@ class _CudaDriver:
 
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
         if count:
-            self._do("cuMemcpyHtoDAsync", address, source, count, stream)
+            (status,) = self._cuda.cuMemcpyHtoDAsync(address, source, count, stream)
+            if status:
+                raise self._refusal("cuMemcpyHtoDAsync", status)
 
     def download(self, target: int, address: int, count: int, stream: int) -> None:
         if count:
-            self._do("cuMemcpyDtoHAsync", target, address, count, stream)
+            (status,) = self._cuda.cuMemcpyDtoHAsync(target, address, count, stream)
+            if status:
+                raise self._refusal("cuMemcpyDtoHAsync", status)
 
     def copy(self, target: int, source: int, count: int, stream: int) -> None:
         if count:
@@ -221,7 +227,9 @@ class _CudaDriver:
         self._give_back("cuStreamDestroy", stream)
 
     def synchronize(self, stream: int) -> None:
-        self._do("cuStreamSynchronize", stream)
+        (status,) = self._cuda.cuStreamSynchronize(stream)
+        if status:
+            raise self._refusal("cuStreamSynchronize", status)
 
     def synchronize_all(self) -> None:
         self._do_in_context("cuCtxSynchronize")
@@ -354,7 +362,10 @@ class _CudaDriver:
         (source_graph.executable,) = self._do("cuGraphInstantiate", source_graph.source, 0)
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
-        self._do("cuGraphLaunch", cast(SourceGraph, graph).executable, stream)
+        source: SourceGraph = graph  # pyright: ignore[reportAssignmentType] - made here
+        (status,) = self._cuda.cuGraphLaunch(source.executable, stream)
+        if status:
+            raise self._refusal("cuGraphLaunch", status)
 
     def set_kernel_arguments(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]

@@ -67,7 +67,7 @@ _ALL_BYTES = (ctypes.c_char * (8 * _ALL_WORDS)).from_address(0)
 
 def bytes_at(address: int, length: int) -> bytes:
     """A copy of memory at an address; `ctypes.string_at` takes eight times as long for a few bytes."""
-    return _ALL_BYTES[address : address + length]
+    return _ALL_BYTES[address : address + length]  # pyright: ignore[reportReturnType] - characters
 
 
 def aligned_bytes(length: int) -> Bytes:
