@@ -110,10 +110,15 @@ def compare(text: str, mesh: dict[str, int], split: Shard | None = None) -> None
     ("mesh", "a", "b", "split"),
     [
         ("model = 2", "(none, model)", "(model, none)", None),
-        ("data = 2, model = 2", "(none, model)", "(model, none)", None),
         ("data = 2, model = 2", "(data, model)", "(model, data)", None),
         ("data = 2, model = 2", "(none, model)", "(model, none)", "weights"),
-        ("model = 2, data = 2", "(model, none)", "(none, model)", "optimizer"),
+        pytest.param(
+            *("data = 2, model = 2", "(none, model)", "(model, none)", None), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("model = 2, data = 2", "(model, none)", "(none, model)", "optimizer"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_weights_split_by_the_text(mesh: str, a: str, b: str, split: Shard | None) -> None:
