@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -14,11 +12,15 @@ from typing import Self
 import pytest
 
 from dlc.codegen.llvm import background, target_machine
-from dlc.driver.compile import cache
+from dlc.driver.compile import cache, cost_table
+from dlc.driver.report.cached import list_cache
 from dlc.errors import DlcError
 from dlc.runtime.cpu.features import LEVELS
 from dlc.target import cpu
 from tests.cases import golden, runner
+
+DAYS = 7
+"""For which LLVM's work is kept when no test needs it."""
 
 
 @pytest.fixture
@@ -47,17 +49,21 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--update writes files: run it without -n")
     keep_bytecode()
     if not hasattr(config, "workerinput"):
-        share_cache(config)
+        share_cache(config.rootpath)
 
 
-def share_cache(config: pytest.Config) -> None:
-    """Give the tests a new cache, which all their processes share, and remove it after them.
+def share_cache(root: Path) -> None:
+    """Give all processes of the tests one cache, beside pytest's own.
 
-    What several tests compile is compiled once; what was compiled or tuned before decides nothing.
+    LLVM's work is kept from run to run, a week long: its text and its version tell all of it. Programs are
+    compiled anew in each run, once for all tests, and nothing that was tuned before decides anything.
     """
-    folder = tempfile.mkdtemp(prefix="dlc-tests-")
-    os.environ[cache.VARIABLE] = folder
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    folder = root / ".pytest_cache" / "objects"
+    os.environ[cache.VARIABLE] = str(folder)
+    for entry in list_cache():
+        if entry.kind != "kernels" or entry.days > DAYS:
+            cache.DiskCache(folder).drop(entry.key)
+    (folder / cost_table.FILE).unlink(missing_ok=True)
 
 
 def keep_bytecode() -> None:

@@ -115,7 +115,7 @@ ATTENTIONS = [(F16, 128, 128), (BF16, 33, 64), (F32, 128, 128), (F32, 33, 64)]
 
 
 @pytest.mark.parametrize(
-    ("dtype", "depth", "width", "assembler"), every(3, itertools.product(ATTENTIONS, ASSEMBLERS))
+    ("dtype", "depth", "width", "assembler"), every(6, itertools.product(ATTENTIONS, ASSEMBLERS))
 )
 def test_attention_is_assembled_without_spills(
     dtype: DType, depth: int, width: int, assembler: Assembler
@@ -136,7 +136,7 @@ GRADIENTS = [
 
 @pytest.mark.parametrize(
     ("dtype", "precision", "depth", "width", "assembler"),
-    every(7, itertools.product(GRADIENTS, ASSEMBLERS)),
+    every(14, itertools.product(GRADIENTS, ASSEMBLERS)),
 )
 def test_gradients_of_attention_are_assembled_without_spills(
     dtype: DType, precision: str, depth: int, width: int, assembler: Assembler

@@ -22,7 +22,7 @@ from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.lowering.gpu.on_gpu import ROUNDING, TF32, Compiled, compiled, evaluate
-from tests.suites import every
+from tests.suites import each_value, every
 from tests.targets import ON_GPU, occupy
 
 WIDE = Occupancy(wide_tiles=0)
@@ -61,8 +61,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
-@pytest.mark.parametrize(("lhs", "rhs"), SHAPES)
+@pytest.mark.parametrize(("lhs", "rhs", "dtype"), each_value(SHAPES, [F16, BF16]))
 def test_numbers_of_16_bits_are_multiplied_by_matrix_instructions(
     dtype: DType, lhs: tuple[int, ...], rhs: tuple[int, ...]
 ) -> None:
@@ -202,7 +201,7 @@ def test_the_results_of_a_few_rows_are_spread_over_the_cores(
 
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize(
-    ("aligned", "program"), every(3, itertools.product([True, False], [product, of_transposed]))
+    ("aligned", "program"), every(4, itertools.product([True, False], [product, of_transposed]))
 )
 def test_wide_products_of_f32_are_exact(program: Program, aligned: bool) -> None:
     rows, depth, columns = (20, 36, 20) if aligned else (21, 35, 19)
@@ -295,8 +294,10 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "products"), [(BF16, "ieee"), (F32, "tf32")])
-@pytest.mark.parametrize(("program", "picture", "weights"), CONVOLUTIONS)
+@pytest.mark.parametrize(
+    ("program", "picture", "weights", "dtype", "products"),
+    each_value(CONVOLUTIONS, [(BF16, "ieee"), (F32, "tf32")]),
+)
 def test_a_convolution_is_a_product(
     program: Program,
     picture: tuple[int, ...],
