@@ -203,13 +203,13 @@ def test_ranks_with_parts_of_the_weights_train_as_one_process(
     check_files(folder, "parts", "alone", rtol=1e-4, atol=1e-6)
 
 
-def check_files(folder: Path, found: str, wanted: str, **tolerance: float) -> None:
+def check_files(folder: Path, found: str, wanted: str, rtol: float, atol: float) -> None:
     """Compare the weights of two files."""
     one, other = (arrays(folder / f"{name}.safetensors") for name in (found, wanted))
     assert one.keys() == other.keys()
     for name, array in other.items():
-        both = (np.asarray(each, np.float64) for each in (one[name], array))
-        np.testing.assert_allclose(*both, **tolerance)
+        got, expected = (np.asarray(each, np.float64) for each in (one[name], array))
+        np.testing.assert_allclose(got, expected, rtol, atol)
 
 
 def test_one_process_has_nothing_to_split(folder: Path) -> None:

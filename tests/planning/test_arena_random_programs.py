@@ -244,13 +244,13 @@ def done(contexts: Sequence[Context]) -> Counter[str]:
 
 
 def test_random_programs_compute_bit_for_bit_what_their_graphs_say() -> None:
-    did = done([check_bit_for_bit(seed) for seed in range(15)])
+    did = done([check_bit_for_bit(seed) for seed in range(8)])
     assert did["run in another order"] and did["write in place"]
 
 
 @pytest.mark.long
 def test_three_hundred_random_programs_compute_bit_for_bit_what_their_graphs_say() -> None:
-    did = done([check_bit_for_bit(seed) for seed in range(15, 315)])
+    did = done([check_bit_for_bit(seed) for seed in range(8, 308)])
     assert (
         did["run in another order"] and did["write the pieces in place"] and did["write in place"]
     )
