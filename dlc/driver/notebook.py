@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from dlc.driver.api import compile
-from dlc.errors import DlcError, UsageError
+from dlc.errors import DlcError, SourceLocation, UsageError
 
 __all__ = ["Shell", "register"]
+
+EDITION = "dlc 1 "
+HAS_EDITION = re.compile(r"(?:\s|#[^\n]*\n)*dlc\s")
+"""A text that says its edition, perhaps behind comments."""
 
 
 class Shell(Protocol):
@@ -35,7 +41,7 @@ def register(shell: Shell) -> None:
             name, weights = _arguments(line)
             model = compile(text=_with_edition(cell), weights=weights)
         except DlcError as error:
-            sys.stderr.write(error.render() + "\n")
+            sys.stderr.write(_in_cell(error, cell).render() + "\n")
             return None
         shell.push({name: model})
         return model
@@ -56,5 +62,28 @@ def _arguments(line: str) -> tuple[str, str | None]:
 
 
 def _with_edition(text: str) -> str:
-    """The text with its first line; the lines of errors are those of the cell."""
-    return text if text.lstrip().startswith("dlc ") else f"dlc 1 {text}"
+    """The text with its edition, before the first line, so that lines keep their numbers."""
+    return text if HAS_EDITION.match(text) else EDITION + text
+
+
+def _in_cell(error: DlcError, cell: str) -> DlcError:
+    """The error with the columns of the cell, where the edition was put before its first line."""
+    if HAS_EDITION.match(cell):
+        return error
+
+    def moved(place: SourceLocation) -> SourceLocation:
+        if place.line > 1 or error.sources.get(place.file) != EDITION + cell:
+            return place
+        by = len(EDITION)
+        return replace(place, column=max(1, place.column - by), end=max(1, place.end - by))
+
+    diagnostics = [
+        replace(
+            each,
+            place=each.place and moved(each.place),
+            labels=tuple([replace(label, place=moved(label.place)) for label in each.labels]),
+        )
+        for each in error.diagnostics
+    ]
+    sources = {name: text.removeprefix(EDITION) for name, text in error.sources.items()}
+    return type(error)(diagnostics, sources=sources)

@@ -77,6 +77,19 @@ def test_an_error_is_printed_with_its_line_of_the_cell(
     told = capsys.readouterr().err
     assert "D0201" in told
     assert ":2:24" in told
+    assert notebook.run_cell_magic("dlm", "wrong", "export fn f() -> f32 = y\n") is None
+    told = capsys.readouterr().err
+    assert ":1:24" in told
+    assert "| export fn f() -> f32 = y\n   |                        ^" in told
+
+
+def test_a_cell_may_begin_with_documentation_or_a_comment(notebook: Notebook) -> None:
+    function = "export fn f(x: f32[3]) -> f32[3] = 2 * x\n"
+    documented = notebook.run_cell_magic("dlm", "net", f"## Doubles.\n{function}")
+    assert isinstance(documented, dlc.Model)
+    assert documented.f.__doc__ == "Doubles."
+    commented = notebook.run_cell_magic("dlm", "net", f"# a comment\ndlc 1\n{function}")
+    assert isinstance(commented, dlc.Model)
 
 
 @pytest.mark.parametrize("line", ["", "two words more", "3d"])

@@ -67,7 +67,7 @@ def complete(
     start = begun.start() if begun else offset
     rest = _REST.match(source.text, offset)
     text = source.text[:start] + HOLE + source.text[rest.end() if rest else offset :]
-    reading = Reading(Source(source.name, text), path, unsaved or {})
+    reading = Reading(Source(source.name, text), path, unsaved=unsaved or {})
     found: dict[str, Proposal] = {}
     for proposal in _proposals(reading, start):
         found.setdefault(proposal.text, proposal)

@@ -76,6 +76,8 @@ class Reading:
 
     source: Source
     path: Path | None = None
+    uri: str = ""
+    """What the editor calls the text, where it was never saved."""
     unsaved: Mapping[Path, str] = field(default_factory=dict[Path, str])
     module_of: Callable[[ast.Expr], tuple[File, ast.Module] | None] = lambda _: None
 
@@ -102,6 +104,11 @@ class Reading:
         if self.path is None or name == self.source.name:
             return self.path
         return self.path.parent / name
+
+    def address_of(self, name: str) -> str:
+        """The address of the text that diagnostics call by this name."""
+        path = self.path_of(name)
+        return self.uri if path is None else path.as_uri()
 
     # Bindings -------------------------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from dlc.driver.editor.meanings import Place, Reading
+from dlc.driver.editor.texts import path_of_uri
 from dlc.errors import UsageError
 from dlc.text.model.lexer import NAME, tokenize
 from dlc.text.model.words import NEVER_NAMES
@@ -14,8 +14,8 @@ from dlc.text.source import Source, Span
 
 __all__ = ["Edits", "renamable", "rename", "uses_of"]
 
-Edits = Mapping[Path, tuple[Source, list[tuple[Span, str]]]]
-"""For each file its text, and the spans to replace in it."""
+Edits = Mapping[str, tuple[Source, list[tuple[Span, str]]]]
+"""For each address its text, and the spans to replace in it."""
 
 
 def renamable(reading: Reading, offset: int) -> tuple[Place, Span]:
@@ -36,21 +36,19 @@ def renamable(reading: Reading, offset: int) -> tuple[Place, Span]:
 
 def uses_of(
     readings: Sequence[Reading], owner: Reading, place: Place
-) -> dict[Path, tuple[Source, list[Span]]]:
-    """Every place that names a declaration, by file, in these texts and in what they import."""
-    home = owner.path_of(place.file.source.name)
-    found: dict[Path, tuple[Source, list[Span]]] = {}
+) -> dict[str, tuple[Source, list[Span]]]:
+    """Every place that names a declaration, by address, in these texts and in what they import."""
+    home = owner.address_of(place.file.source.name)
+    found: dict[str, tuple[Source, list[Span]]] = {}
     for reading in readings:
         for name, file in reading.loader.files.items():
-            if reading.path_of(name) != home:
+            if reading.address_of(name) != home:
                 continue
             same = Place(file, place.node, place.span)
             for user, span in reading.uses(same):
-                path = reading.path_of(user.source.name)
-                if path is not None:
-                    spans = found.setdefault(path, (user.source, []))[1]
-                    if span not in spans:
-                        spans.append(span)
+                spans = found.setdefault(reading.address_of(user.source.name), (user.source, []))[1]
+                if span not in spans:
+                    spans.append(span)
     return found
 
 
@@ -63,9 +61,9 @@ def rename(readings: Sequence[Reading], owner: Reading, offset: int, name: str) 
     place, _ = renamable(owner, offset)
     if not _is_name(name):
         raise UsageError(f"`{name}` cannot be a name", code="D0960")
-    edits: dict[Path, tuple[Source, list[tuple[Span, str]]]] = {}
-    for path, (source, spans) in uses_of(readings, owner, place).items():
-        edits[path] = (source, [(span, name) for span in sorted(spans)])
+    edits: dict[str, tuple[Source, list[tuple[Span, str]]]] = {}
+    for address, (source, spans) in uses_of(readings, owner, place).items():
+        edits[address] = (source, [(span, name) for span in sorted(spans)])
     _check(readings, edits, place.name, name)
     return edits
 
@@ -79,15 +77,16 @@ def _is_name(text: str) -> bool:
 def _check(readings: Sequence[Reading], edits: Edits, old: str, new: str) -> None:
     """Refuse a renaming after which a name has another meaning than before."""
     unsaved = dict(readings[0].unsaved) if readings else {}
-    changed = {path: applied(source.text, spans) for path, (source, spans) in edits.items()}
-    unsaved.update({path.resolve(): text for path, text in changed.items()})
+    changed = {address: applied(source.text, spans) for address, (source, spans) in edits.items()}
+    for address, text in changed.items():
+        path = path_of_uri(address)
+        if path is not None:
+            unsaved[path.resolve()] = text
     for reading in readings:
-        if reading.path is None or not edits.keys() & {
-            reading.path_of(name) for name in reading.loader.files
-        }:
+        if not edits.keys() & {reading.address_of(name) for name in reading.loader.files}:
             continue
-        text = changed.get(reading.path, reading.source.text)
-        after = Reading(Source(reading.source.name, text), reading.path, unsaved)
+        text = changed.get(reading.address_of(reading.source.name), reading.source.text)
+        after = Reading(Source(reading.source.name, text), reading.path, reading.uri, unsaved)
         if _structure(after) != _structure(reading):
             raise UsageError(
                 f"{old} cannot become {new}: a name would mean something else then",

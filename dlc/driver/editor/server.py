@@ -94,10 +94,9 @@ class Editor(LanguageServer):
         """A span in the client's units."""
         return range_of(source, span, self.encoding)
 
-    def location(self, reading: Reading, source: Source, span: Span) -> lsp.Location | None:
-        """A place of a file; None for a text that is no file."""
-        path = reading.path_of(source.name)
-        return None if path is None else lsp.Location(path.as_uri(), self.range(source, span))
+    def location(self, reading: Reading, source: Source, span: Span) -> lsp.Location:
+        """A place of a text."""
+        return lsp.Location(reading.address_of(source.name), self.range(source, span))
 
     # Diagnostics ----------------------------------------------------------------------------------
 
@@ -123,9 +122,8 @@ class Editor(LanguageServer):
         by_uri: dict[str, list[lsp.Diagnostic]] = {opened.uri: []}
         for problem in opened.observe().diagnostics:
             file = problem.place.file if problem.place else opened.source.name
-            path = opened.reading.path_of(file)
-            own = file == opened.source.name or path is None
-            by_uri.setdefault(opened.uri if own or path is None else path.as_uri(), []).append(
+            own = file == opened.source.name
+            by_uri.setdefault(opened.uri if own else opened.reading.address_of(file), []).append(
                 self._diagnostic(opened, problem)
             )
         gone = self._published.get(opened.uri, set()) - by_uri.keys()
@@ -140,13 +138,13 @@ class Editor(LanguageServer):
         labels = [
             lsp.DiagnosticRelatedInformation(
                 lsp.Location(
-                    path.as_uri(), location_range(file.source, label.place, self.encoding)
+                    opened.reading.address_of(label.place.file),
+                    location_range(file.source, label.place, self.encoding),
                 ),
                 label.text,
             )
             for label in problem.labels
             if (file := opened.reading.loader.files.get(label.place.file)) is not None
-            and (path := opened.reading.path_of(label.place.file)) is not None
         ]
         place = problem.place
         file = None if place is None else opened.reading.loader.files.get(place.file)
@@ -275,15 +273,15 @@ def _navigate(server: Editor) -> None:
         if reference is None or not isinstance(reference.meaning, Place):
             return []
         place = reference.meaning
-        home = opened.reading.path_of(place.file.source.name)
+        home = opened.reading.address_of(place.file.source.name)
         found: list[lsp.Location] = []
-        for path, (source, spans) in uses_of(
+        for address, (source, spans) in uses_of(
             server.texts.readings(), opened.reading, place
         ).items():
             for span in sorted(spans):
-                declares = span == place.span and path == home
+                declares = span == place.span and address == home
                 if params.context.include_declaration or not declares:
-                    found.append(lsp.Location(path.as_uri(), server.range(source, span)))
+                    found.append(lsp.Location(address, server.range(source, span)))
         return found
 
     _ = defining, referring
@@ -324,7 +322,7 @@ def _edit(server: Editor) -> None:
         except UsageError as error:
             raise _refused(error) from None
         return lsp.WorkspaceEdit(
-            {path.as_uri(): _text_edits(server, *edit) for path, edit in edits.items()}
+            {address: _text_edits(server, *edit) for address, edit in edits.items()}
         )
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)

@@ -31,7 +31,7 @@ class OpenText:
     @cached_property
     def reading(self) -> Reading:
         """What its names mean."""
-        return Reading(self.source, self.path, self.unsaved, self._module_of)
+        return Reading(self.source, self.path, self.uri, self.unsaved, self._module_of)
 
     def observe(self) -> Observed:
         """Elaborate it, with what it imports."""

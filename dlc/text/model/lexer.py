@@ -99,7 +99,10 @@ QUOTES: Final = "“”„‘’«»"
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A `#` line. `token` is the index of the token after it; `alone`: no token is before it."""
+    """A `#` line. `token` is the index of the token after it.
+
+    It is `alone` if no token is before it in its line; a `##` may stand behind the edition.
+    """
 
     start: int
     text: str
@@ -219,8 +222,9 @@ def _describe_hidden(character: str) -> tuple[str, str]:
 
 
 def _comment(text: str, start: int, comment: str, tokens: Tokens) -> Comment:
-    alone = not tokens.texts or text.rfind("\n", tokens.ends[-1], start) >= 0
-    return Comment(start, comment.rstrip(), len(tokens.texts), alone)
+    behind_edition = len(tokens.texts) == 2 and tokens.texts[0] == "dlc" and comment[:2] == "##"
+    begins = not tokens.texts or text.rfind("\n", tokens.ends[-1], start) >= 0
+    return Comment(start, comment.rstrip(), len(tokens.texts), begins or behind_edition)
 
 
 def _foreign(

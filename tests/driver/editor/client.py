@@ -55,8 +55,11 @@ class EditorClient:
             self._news.notify_all()
 
     def open(self, name: str, text: str) -> lsp.TextDocumentIdentifier:
-        """Open a text, or change it to this if it is open; it need not be a file yet."""
-        uri = (self.root / name).as_uri()
+        """Open a text, or change it to this if it is open; it need not be a file yet.
+
+        `untitled:NAME` is the address of one that was never saved.
+        """
+        uri = name if name.startswith("untitled:") else (self.root / name).as_uri()
         version = self._versions[uri] = self._versions.get(uri, 0) + 1
         self._texts[uri] = text
         if version == 1:

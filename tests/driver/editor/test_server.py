@@ -246,6 +246,25 @@ def test_columns_count_in_utf_16(editor: EditorClient) -> None:
     assert "f32[3]" in hover(editor, document, "x: f32")
 
 
+def test_a_text_that_was_never_saved_has_references_and_is_renamed(editor: EditorClient) -> None:
+    text = "dlc 1\nfn f(x: f32[3]) -> f32[3] = x\nfn g(x: f32[3]) -> f32[3] = f(x)\n"
+    document = editor.open("untitled:Untitled-1", text)
+    place = editor.place(document, "f(x)\n")
+    context = lsp.ReferenceContext(include_declaration=True)
+    params = lsp.ReferenceParams(context, document, place)
+    found = editor.ask(editor.protocol.text_document_references_async(params))
+    assert [each.uri for each in found or ()] == ["untitled:Untitled-1"] * 2
+    defined = editor.ask(
+        editor.protocol.text_document_definition_async(lsp.DefinitionParams(document, place))
+    )
+    assert isinstance(defined, lsp.Location)
+    assert defined.range.start == lsp.Position(1, 3)
+    renaming = lsp.RenameParams(text_document=document, position=place, new_name="twice")
+    edit = editor.ask(editor.protocol.text_document_rename_async(renaming))
+    assert edit is not None
+    assert len((edit.changes or {})["untitled:Untitled-1"]) == 2
+
+
 @pytest.mark.parametrize("cut", range(0, len(MODEL), 37))
 def test_a_half_written_text_is_answered(editor: EditorClient, cut: int) -> None:
     document = editor.open("cut.dlm", MODEL[:cut])
