@@ -6,9 +6,10 @@ ptr fault)`; `args` has the pointers and sizes in the order of the arguments.
 
 from __future__ import annotations
 
+from dlc.codegen.llvm.object_code import CONSTANTS_STAY
 from dlc.codegen.llvm.scalar import BINARY
 from dlc.codegen.llvm.text import WRITERS, FunctionText, llvm_type, memory_type, writes
-from dlc.dialects import loop, vec
+from dlc.dialects import loop, scalar, vec
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import BOOL, F32, I16, Type, VectorType
@@ -23,8 +24,39 @@ def function_text(function: loop.Func, name: str) -> str:
     body = [*text.entry, *text.lines]
     declarations = sorted(text.declarations)
     head = f"define void @{name}(ptr noalias %args, i64 %first, i64 %last, ptr %fault) #0 {{"
-    attributes = 'attributes #0 = { nounwind "no-trapping-math"="true" "frame-pointer"="none" }'
+    facts = 'nounwind "no-trapping-math"="true" "frame-pointer"="none"'
+    if _is_crowded(function):
+        facts += f" {CONSTANTS_STAY}"
+    attributes = f"attributes #0 = {{ {facts} }}"
     return "\n".join([*declarations, "", head, "entry:", *body, "}", "", attributes, ""])
+
+
+CROWD = 8
+"""Half of 16 registers."""
+
+
+def _is_crowded(function: loop.Func) -> bool:
+    """Whether sums of a loop and constants beside it would compete for 16 registers.
+
+    The constants are those of a function in the epilogue of a product. There are 32 registers of 64 bytes.
+    """
+    ops = list(function.walk())
+    sums = [
+        sum(_is_one_of_16(value.type) for value in op.initial)
+        for op in ops
+        if isinstance(op, loop.For)
+    ]
+    constants = {
+        op.value
+        for op in ops
+        if isinstance(op, scalar.Constant) and isinstance(op.type, VectorType)
+    }
+    return max(sums, default=0) >= CROWD and len(constants) >= CROWD
+
+
+def _is_one_of_16(type: Type) -> bool:
+    """Whether a type is a register that is too narrow for a processor with 32 of them."""
+    return isinstance(type, VectorType) and type.lanes * type.dtype.bytes < 64
 
 
 def _prologue(function: loop.Func, text: FunctionText) -> None:

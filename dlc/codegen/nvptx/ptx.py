@@ -18,7 +18,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from dlc.codegen.llvm.object_code import own_pointers, parsed
+from dlc.codegen.llvm.object_code import loop_passes, parsed
 from dlc.errors import InternalError, UsageError
 from dlc.target.gpu import TRIPLE, GpuTarget
 
@@ -51,7 +51,7 @@ def kernel_ptx(text: str, architecture: str) -> str:
     """The PTX of a module of LLVM IR, without the header of a file."""
     machine = _machine(architecture)
     module = parsed(text, TRIPLE, machine, GPU_LEVEL)
-    with own_pointers(True):
+    with loop_passes(own_pointers=True, hoisting=True):
         lines = machine.emit_assembly(module).splitlines()
     first = next(k for k, line in enumerate(lines) if not _HEAD.match(line))
     return "\n".join([*lines[first:], ""])

@@ -5,8 +5,7 @@ What all views of an instance share is its `Core`. A view of stacked blocks also
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -111,8 +110,9 @@ class Core:
             raise self._circle(node)
         self.declaring.add(node.name)
         try:
-            with self._told_outside():
-                weight = self.weights[node.name] = self._weight(node)
+            weight = self.weights[node.name] = self._weight(node)
+        except ModelError as error:
+            raise self._told_outside(error) from None
         finally:
             self.declaring.remove(node.name)
         return weight
@@ -126,13 +126,9 @@ class Core:
                 self.ev, node, scope, symbol, stack=self.stack, like=self.like, start=self.start
             )
 
-    @contextmanager
-    def _told_outside(self) -> Generator[None]:
-        """Errors in a module of the library are reported where the user's text makes it."""
-        try:
-            yield
-        except ModelError as error:
-            raise ModelError([self._outside(d) for d in error.diagnostics]) from None
+    def _told_outside(self, error: ModelError) -> ModelError:
+        """The error of a module of the library, reported where the user's text makes this instance."""
+        return ModelError([self._outside(diagnostic) for diagnostic in error.diagnostics])
 
     def _outside(self, diagnostic: Diagnostic) -> Diagnostic:
         place, core = diagnostic.place, self
@@ -200,8 +196,8 @@ class Core:
         value = self.ev.eval(node.value, scope)
         if node.type is not None:
             matcher = Matcher(self.ev, scope)
-            place = scope.home.source.place(node.value.span)
-            value = matcher.value(node.type, value, Expectation("found", place))
+            why = Expectation("found", scope.home.source, node.value.span)
+            value = matcher.value(node.type, value, why)
             matcher.finish()
         if not is_fixed(value):
             raise self.ev.at.fail(
@@ -224,10 +220,10 @@ class Core:
         self.values[node.name] = EVALUATING
         value: Datum = UNKNOWN
         try:
-            with self._told_outside(), self.ev.elsewhere(scope.home.source):
+            with self.ev.elsewhere(scope.home.source):
                 value = make(scope)
         except ModelError as error:
-            self.ev.report(error)
+            self.ev.report(self._told_outside(error))
         except Poisoned:
             pass
         finally:

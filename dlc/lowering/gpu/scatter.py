@@ -81,7 +81,7 @@ class _Scatter:
         writer = self.writer
         ranges = ceil_divide(self.positions, self.range_size)
         counts = [writer.size(ranges, "ranges"), writer.size(self.row_blocks, "row_blocks")]
-        number, row_block = writer.unravel(writer.tile, counts, ranges * self.row_blocks)
+        number, row_block = writer.unravel_tile(counts)
         length = writer.size(self.range_size, "range")
         low = number * length
         high = minimum(low + length, writer.size(self.positions, "positions"))

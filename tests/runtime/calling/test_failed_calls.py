@@ -16,6 +16,7 @@ import dlc
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import CallError
 from dlc.runtime.calling.dim_binding import DimBinder
+from tests.suites import pairs
 
 HEAD = "dlc 1\ndim S = 1..64, T = 1..64, N = 1..9\n"
 
@@ -190,9 +191,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "level", "threads"), pairs(CASES, [2, 0], [2, 1]))
 def test_a_call_that_fails_changes_nothing(name: str, level: int, threads: int) -> None:
     text, wrong, right = CASES[name]
     model = dlc.compile(text=HEAD + text, level=level, threads=threads, verify_each=True)

@@ -13,7 +13,15 @@ from tests.suites import each_value
 
 
 @pytest.mark.parametrize(
-    ("name", "ranks"), each_value(("digits_mlp", "digits_cnn", "char_gpt", "lstm"), (2, 4))
+    ("name", "ranks"),
+    [
+        *each_value(("digits_mlp", "lstm"), (2, 4)),
+        *[
+            pytest.param(name, ranks, marks=pytest.mark.long)
+            for name in ("digits_cnn", "char_gpt")
+            for ranks in (2, 4)
+        ],
+    ],
 )
 def test_the_losses_are_those_of_one_process(name: str, ranks: int) -> None:
     model = model_of(name)
