@@ -3,8 +3,8 @@
 Such a gradient is a convolution itself, of the picture with channels for a batch by the whole cotangent,
 whose result has 3 x 3 pixels. Its direct form is a product with a matrix of all windows, which is 9 times
 as large as the picture; Winograd's form stores nothing but sums. It rounds otherwise, so it is used from
-`-O2` on where its error stays within `MOST_ERROR` times that of the direct sum; `--conv` asks for it, or
-for none.
+`-O2` on where its error stays within `MOST_ERROR` times that of the direct sum in every call that the
+bounds of sizes allow; `--conv` asks for it, or for none.
 """
 
 from __future__ import annotations
@@ -17,10 +17,17 @@ from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.builtin import Module
 from dlc.dialects.expr import Expr
 from dlc.dialects.formulas import Array, generic, reduce
+from dlc.dialects.interface import Bounds, bounds_around
 from dlc.dialects.kernel.winograd import POINTS, WINDOW
-from dlc.dialects.kernel.winograd_gradient import FEWEST_PIXELS, GRADIENT_ERROR, WinogradGradient
+from dlc.dialects.kernel.winograd_gradient import (
+    FEWEST_PIXELS,
+    GRADIENT_ERROR,
+    SHORT_ERROR,
+    WinogradGradient,
+)
 from dlc.ir.core import Builder, Op, Value
-from dlc.ir.dims import Size, ceil_divide, count, names
+from dlc.ir.dims import Size, ceil_divide, count, names, product
+from dlc.ir.intervals import interval
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL
 from dlc.ir.types import F32
@@ -85,7 +92,12 @@ def _choose(op: array.Convolution, context: Context) -> None:
         context.log.refused(f"no Winograd form of the gradient: {reason}", op)
         return
     most = float("inf") if options.level > LEVEL or asked else MOST_ERROR
-    times = {m: estimate.winograd(m) for m in POINTS if GRADIENT_ERROR[m] <= most}
+    errors = (
+        GRADIENT_ERROR
+        if estimate.fewest_pixels(bounds_around(op)) >= FEWEST_PIXELS
+        else SHORT_ERROR
+    )
+    times = {m: estimate.winograd(m) for m in POINTS if errors[m] <= most}
     best, direct = min(times, key=times.__getitem__), estimate.direct()
     if times[best] >= direct and not asked:
         context.log.refused(
@@ -99,7 +111,7 @@ def _choose(op: array.Convolution, context: Context) -> None:
     context.log.did(
         f"Winograd form F(3 x 3, {best} x {best}) of the gradient: the cost model gives it "
         f"{microseconds(times[best])} µs, the direct sum {microseconds(direct)}; its error is up to "
-        f"{GRADIENT_ERROR[best]:g} times as large",
+        f"{errors[best]:g} times as large",
         op,
         parts=parts,
     )
@@ -170,6 +182,11 @@ class _Estimate:
     def pixel_count(self) -> int:
         """The pixels that are summed over."""
         return self._at_usual(*self.pixels)
+
+    def fewest_pixels(self, bounds: Bounds) -> int:
+        """The pixels that a call sums over at least, if there are any: a sum of none is exact."""
+        some = {name: (max(1, low), high) for name, (low, high) in bounds.items()}
+        return interval(product(self.pixels), some)[0] or 0
 
     def direct(self) -> int:
         """The direct sum: products, and a matrix of windows that is written and read."""

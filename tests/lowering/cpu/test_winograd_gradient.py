@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.dialects import array
-from dlc.dialects.kernel.winograd_gradient import GRADIENT_ERROR
+from dlc.dialects.kernel.winograd_gradient import FEWEST_PIXELS, GRADIENT_ERROR, SHORT_ERROR
+from dlc.driver.compile.compile import lower
 from dlc.driver.compile.pipelines import pipeline
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Context, Manager, Options
@@ -151,7 +154,10 @@ def text_of(batch: int, size: int, channels: int, outputs: int, *, last: bool = 
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize(
     ("batch", "size", "channels", "m"),
-    [(3, 6, 16, 2), (24, 2, 64, 2), (2, 7, 16, 4), (4, 8, 64, 4), (2, 20, 16, 4)],
+    [
+        *((3, 6, 16, 2), (24, 2, 64, 2), (2, 7, 16, 4), (4, 8, 64, 4), (2, 20, 16, 4)),
+        *((1, 2, 64, 2), (2, 2, 16, 2), (1, 4, 16, 2)),
+    ],
 )
 def test_rounding_errors_are_within_what_is_stated(
     batch: int, size: int, channels: int, m: int, positive: bool
@@ -169,7 +175,19 @@ def test_rounding_errors_are_within_what_is_stated(
     Manager(context).run(function_of(gradient(), types, {})[0], pipeline("graph", "loop", 2))
     assert forms(context) == {f"Winograd form F(3 x 3, {m} x {m}) of the gradient"}
     assert errors["winograd"] != errors["direct"]
-    assert errors["winograd"] <= GRADIENT_ERROR[m] * errors["direct"]
+    stated = GRADIENT_ERROR if batch * size**2 >= FEWEST_PIXELS else SHORT_ERROR
+    assert errors["winograd"] <= stated[m] * errors["direct"]
+
+
+@pytest.mark.parametrize(("least", "level", "m"), [(1, 2, 2), (2, 2, 4), (1, 3, 4)])
+def test_no_call_within_the_bounds_has_a_larger_error_than_the_level_allows(
+    least: int, level: int, m: int
+) -> None:
+    """Of pictures of 7 x 7 pixels one is too few for the form with larger tiles, and two are enough."""
+    text = text_of(0, 7, 64, 64).replace("f32[0,", "f32[B,")
+    text = text.replace("dlc 1\n", f"dlc 1\ndim B = {least}..64\n")
+    job = lower(open_model("gradient.dlm", text=text), Settings(level), "plan")
+    assert forms(job.model.context) == {f"Winograd form F(3 x 3, {m} x {m}) of the gradient"}
 
 
 def _exact(x: NDArray[np.float32], dy: NDArray[np.float32]) -> NDArray[np.float64]:
