@@ -3,7 +3,7 @@
     python -m benchmarks gpu_calls
 
 Prints microseconds: the least of several rounds. A call has two kernels and arrays on the device; steps are
-of the benchmarks' GPT, whose batch comes from the host.
+of the benchmarks' GPT, whose batch comes from the host unless the line says otherwise.
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ def measure() -> None:
     print(f"the same without waiting: {least(lambda: trainer.step(wait=False, **batch)):.1f}")
     there = {name: Tensor(array).to("cuda") for name, array in batch.items()}
     print(f"step of GPT, batch on the device: {least(lambda: trainer.step(**there)):.1f}")
+    held: list[object] = []
+
+    def holding() -> None:
+        held[:] = [model.scaled(x, y)]
+
+    print(f"call of two kernels, each result held until the next: {least(holding):.1f}")
 
 
 def main() -> None:

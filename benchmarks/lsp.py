@@ -30,7 +30,7 @@ SERVER = """
 import os
 from dlc.driver.editor import server
 server.VERSION = str(os.getpid())  # so that the client knows whose processor time to read
-server.make_server().start_io()
+server.make_server().serve()
 """
 
 BLOCK = """## Layer {k}.

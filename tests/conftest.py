@@ -1,4 +1,4 @@
-"""Collects the text cases in tests/cases; tests/cases/golden.py says how they are written."""
+"""What all tests share, and the text cases in tests/cases (see tests/cases/golden.py)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from typing import Self
 
 import pytest
 
-from dlc.codegen.llvm import target_machine
-from dlc.driver.compile import cost_table
+from dlc.codegen.llvm import background, target_machine
+from dlc.driver.compile import cache, cost_table
+from dlc.driver.report.cached import list_cache
 from dlc.errors import DlcError
 from dlc.runtime.cpu.features import LEVELS
 from dlc.target import cpu
 from tests.cases import golden, runner
+
+DAYS = 7
+"""For which LLVM's work is kept when no test needs it."""
 
 
 @pytest.fixture
@@ -27,12 +31,10 @@ def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def built_in_costs() -> Iterator[None]:
-    """The costs that a developer has tuned decide nothing in a test that has no cache of its own."""
-    path = cost_table.tuned_path
+def no_further_processes() -> Iterator[None]:
+    """Compiling starts no processes beside this one: the tests have one for each processor."""
     with pytest.MonkeyPatch.context() as patch:
-        own = lambda: path() if os.environ.get("DLC_CACHE") else None  # noqa: E731
-        patch.setattr(cost_table, "tuned_path", own)
+        patch.setattr(background, "MOST_PROCESSES", 0)
         yield
 
 
@@ -46,6 +48,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("update") and config.getoption("numprocesses", None):
         raise pytest.UsageError("--update writes files: run it without -n")
     keep_bytecode()
+    if not hasattr(config, "workerinput"):
+        share_cache(config.rootpath)
+
+
+def share_cache(root: Path) -> None:
+    """Give all processes of the tests one cache, beside pytest's own.
+
+    LLVM's work is kept from run to run, a week long: its text and its version tell all of it. Programs are
+    compiled anew in each run, once for all tests, and nothing that was tuned before decides anything.
+    """
+    folder = root / ".pytest_cache" / "objects"
+    os.environ[cache.VARIABLE] = str(folder)
+    for entry in list_cache():
+        if entry.kind != "kernels" or entry.days > DAYS:
+            cache.DiskCache(folder).drop(entry.key)
+    (folder / cost_table.FILE).unlink(missing_ok=True)
 
 
 def keep_bytecode() -> None:

@@ -16,6 +16,6 @@ AVX512 = Target(CpuTarget.named("x86-64-v4"))
 
 
 def occupy(monkeypatch: pytest.MonkeyPatch, occupancy: Occupancy) -> None:
-    """Let what is compiled for sm_80 after this believe that so much keeps it busy."""
-    changed = replace(GPUS["sm_80"], occupancy=occupancy)
-    monkeypatch.setattr(gpu, "GPUS", {**GPUS, "sm_80": changed})
+    """Let what is compiled for sm_80 and sm_90a after this believe that so much keeps it busy."""
+    changed = {name: replace(GPUS[name], occupancy=occupancy) for name in ("sm_80", "sm_90a")}
+    monkeypatch.setattr(gpu, "GPUS", {**GPUS, **changed})

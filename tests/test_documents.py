@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,8 +39,10 @@ PAGES = (
 )
 """Those whose every block runs; the references have tests of their own."""
 
-TRAINS = ("docs/recipes.md", "docs/tutorial.md")
+TRAINS = ("docs/recipes.md", "docs/training.md", "docs/tutorial.md")
 """Those whose programs train one model after the other."""
+LONG = ("docs/tutorial.md",)
+"""Those whose commands take long."""
 
 LINKED = (
     "README.md",
@@ -54,20 +58,13 @@ def of_kind(kind: str) -> list[Block]:
     return [block for block in BLOCKS if block.kind == kind]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is compiled, for all pages."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def checkout(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: with the examples, as in a clone, and the cache of these tests."""
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: with the examples, as in a clone."""
     # A copy: a model's data may not lie behind a symbolic link.
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DLC_CACHE", str(cache))
     return tmp_path
 
 
@@ -93,20 +90,27 @@ def test_a_model_text_on_a_page_is_right(block: Block, checkout: Path) -> None:
 def test_the_command_for_every_question_runs(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those in the table that the page about debugging begins with, one after the other."""
+    """Those in the table that the page about debugging begins with, if the page does not run them below."""
     page = (checkout / "docs/debugging.md").read_text(encoding="utf-8")
     table = page.partition("| question | command |")[2].partition("\n\n")[0]
-    commands = re.findall(r"`dlc ([^`]+)`", table)
+    commands = [shlex.split(command) for command in re.findall(r"`dlc ([^`]+)`", table)]
     assert len(commands) > 12
-    for command in commands:
-        code = main(shlex.split(command))
+    blocks = documents.blocks("docs/debugging.md")
+    below = [
+        each for block in blocks if block.kind == "console" for each in documents.commands(block)
+    ]
+    run = [sorted(command.words[1:]) for command in below]
+    for command in [each for each in commands if sorted(each) not in run]:
+        code = main(command)
         out, err = capsys.readouterr()
-        assert code == 0, f"dlc {command}\n{err}"
+        assert code == 0, f"{command}\n{err}"
         assert out, command
 
 
 @pytest.mark.usefixtures("avx2")
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.long if page in LONG else ()) for page in PAGES]
+)
 def test_commands_on_a_page_print_what_it_says(
     page: str, checkout: Path, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
 ) -> None:
@@ -137,12 +141,12 @@ def test_commands_on_a_page_print_what_it_says(
     ],
 )
 def test_programs_on_a_page_print_what_it_says(
-    page: str, checkout: Path, cache: Path, pytestconfig: pytest.Config
+    page: str, checkout: Path, pytestconfig: pytest.Config
 ) -> None:
     """In a process of their own: they may add to dlc what other tests must not see."""
     found = documents.blocks(page)
     command = [sys.executable, "-W", "error", "-c", documents.programs(found)]
-    environment = {"PYTHONPATH": str(ROOT), "DLC_CACHE": str(cache)}
+    environment = {"PYTHONPATH": str(ROOT), "DLC_CACHE": os.environ["DLC_CACHE"]}
     done = subprocess.run(
         command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
     )
@@ -156,7 +160,7 @@ def test_programs_on_a_page_print_what_it_says(
         documents.replace_in(page, changes)
 
 
-@together("page", LINKED)
+@together("page", [*LINKED, "CHANGELOG.md"])
 def test_links_on_a_page_lead_somewhere(page: str) -> None:
     for link in documents.links(page):
         path, _, anchor = link.partition("#")
@@ -165,16 +169,21 @@ def test_links_on_a_page_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in documents.anchors(target), link
 
 
-@together("page", LINKED)
-def test_files_named_on_a_page_exist(page: str) -> None:
-    """`dlc/ir/core.py` from the root of the repository; `core.py` or `ir/core.py` by its end."""
-    sources = {
+@cache
+def sources() -> list[str]:
+    """All modules of the repository, from its root."""
+    return [
         path.relative_to(ROOT).as_posix()
         for folder in ("dlc", "tests", "benchmarks", "examples", "docs", "supply_chain")
         for path in (ROOT / folder).rglob("*.py")
-    }
+    ]
+
+
+@together("page", LINKED)
+def test_files_named_on_a_page_exist(page: str) -> None:
+    """`dlc/ir/core.py` from the root of the repository; `core.py` or `ir/core.py` by its end."""
     for name in re.findall(r"`([\w/]+\.py|dlc/[\w/]+|tests/[\w/]+)`", documents.prose(page)):
-        is_there = (ROOT / name).exists() or any(path.endswith(f"/{name}") for path in sources)
+        is_there = (ROOT / name).exists() or any(path.endswith(f"/{name}") for path in sources())
         assert is_there or name in NO_FILES, name
 
 

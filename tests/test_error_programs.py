@@ -119,11 +119,13 @@ EXCERPTS: dict[str, str] = {
     **dict.fromkeys(
         ("D0380", "D0381", "D0740", "D0823", "D0824", "D0936", "D0937"), "processes that MPI starts"
     ),
-    **dict.fromkeys(("D0825", "D0826"), "a call of millions of kernels, or a GPU"),
-    **dict.fromkeys(("D0718", "D0719", "D0935"), FRAMEWORK),
+    "D0825": "a call of millions of kernels",
+    **dict.fromkeys(("D0717", "D0718", "D0719", "D0725", "D0726", "D0935"), FRAMEWORK),
     **dict.fromkeys(("D0702", "D0714", "D0729", "D0730", "D0926"), GPU),
-    **dict.fromkeys(("D0608", "D0705", "D0921", "D0923", "D0962"), INSTALLED),
-    "D0810": "a model whose bound is told by its input",
+    **dict.fromkeys(
+        ("D0608", "D0614", "D0615", "D0703", "D0705", "D0921", "D0922", "D0923", "D0962"), INSTALLED
+    ),
+    "D0960": "a request to an editor",
     "D0819": "two threads that meet, or do not",
 }
 """Codes whose page shows an excerpt, or a program that does not run here, and what it is."""

@@ -36,14 +36,20 @@ def test_every_example_has_a_line() -> None:
     assert sorted(listed) == sorted(found)
 
 
+TRAINED = (
+    *("tumours", "robust", "digits_lion", "digits_ema", "vae", "vit", "diffusion", "contrastive"),
+    *("gcn", "unet", "digits_cnn", "char_gpt"),
+)
+"""Examples whose training takes long; most of them are trained in `test_training_examples` anyway."""
+
+
+def takes_long(command: str) -> bool:
+    return any(f"dlc train examples/{name}.dlm" in command for name in TRAINED)
+
+
 @pytest.mark.parametrize(
     "command",
-    [
-        pytest.param(
-            command, marks=pytest.mark.long if "_gpt" in command or "_cnn" in command else ()
-        )
-        for command in COMMANDS
-    ],
+    [pytest.param(each, marks=pytest.mark.long if takes_long(each) else ()) for each in COMMANDS],
 )
 def test_a_command_of_the_examples_works(
     command: str, checkout: Path, capsys: pytest.CaptureFixture[str]

@@ -30,6 +30,7 @@ NEVER_REFUSES = {
     "cse": "two operations are equal or are not",
     "dce": "a value is used or is not",
     "decompose": EVERY_ONE,
+    "distribute": "a value depends on weights alone or does not",
     "fold_dequantize": ITS_RULES,
     "fold_scales": ITS_RULES,
     "fold_weights": "a value depends on weights alone or does not",

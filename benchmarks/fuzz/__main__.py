@@ -1,23 +1,27 @@
 """Fuzzers: random graphs, texts and training against their peers, hostile files against every reader.
 
-    python -m benchmarks fuzz onnx --count 1000 --seed 0 --jobs 2
+    python -m benchmarks fuzz onnx --count 100000 --seed 0 --jobs 2 --out onnx.json
 
-Case k of a run has the seed `SEED + k`, so `--seed K --count 1` repeats one alone. Ends with 1 if anything
-was wrong or crashed. docs/fuzzing.md says what each kind compares.
+Case k of a run has the seed `SEED + k`, so `--seed K --count 1` repeats one alone. SIGINT (Ctrl-C) and
+SIGTERM end a run with its summary; the same command with the same `--out` goes on behind it, until all
+cases are done. Ends with 1 if anything was wrong or crashed. docs/fuzzing.md says what each kind compares.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
 from benchmarks.fuzz.cases import FAILURES, Kind
-from benchmarks.fuzz.pool import Pool
+from benchmarks.fuzz.pool import SIGNALS, Pool
 from benchmarks.fuzz.summary import Summary
 
 KINDS = {
@@ -31,6 +35,8 @@ KINDS = {
 """The kinds whose cases are independent of each other, with the module of each."""
 GUIDED = "readers"
 """The kind that is led by what code was reached, which has a loop of its own."""
+MEMORY = "/dev/shm"
+"""A folder in memory, on Linux: most cases write some small files and remove them."""
 PROGRESS = 10.0
 """Seconds between two lines of progress."""
 
@@ -48,7 +54,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first case")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, help="begin no case after so many seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was counted")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="keep what was counted, and go on behind it"
+    )
     return parser.parse_args(arguments)
 
 
@@ -57,32 +65,69 @@ def main(arguments: list[str]) -> int:
     options = parsed(arguments)
     if options.kind == GUIDED:
         guided = import_module("benchmarks.fuzz.readers")
-        return guided.run(options.count, options.seed, options.jobs, options.seconds, options.json)
+        return guided.run(options.count, options.seed, options.jobs, options.seconds, options.out)
     kind = kind_of(options.kind)
-    summary = Summary(options.kind, options.jobs)
-    until = None if options.seconds is None else time.monotonic() + options.seconds
-    seeds = range(options.seed, options.seed + options.count)
-    with tempfile.TemporaryDirectory() as folder:
+    try:
+        summary = Summary.going_on(options.out, options.kind, options.jobs, options.seed)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder, _ending(options.seconds) as ended:
+        seeds = begun_until(ended, summary.left(options.count))
         # Kernels that several cases have in common are compiled once.
-        os.environ["DLC_CACHE"] = folder
-        _run(Pool(kind.start, options.jobs, kind.seconds), seeds, until, summary)
+        os.environ["DLC_CACHE"] = str(Path(folder, "cache"))
+        os.environ["TMPDIR"] = folder
+        pool = Pool(kind.start, options.jobs, kind.seconds, kind.recycled)
+        _run(pool, seeds, summary, options.out)
+    _keep(summary, options.out)
     print("\n".join(summary.lines()))
-    if options.json is not None:
-        options.json.write_text(summary.as_json(), encoding="utf-8")
     return 1 if summary.failed else 0
 
 
-def _run(pool: Pool, seeds: range, until: float | None, summary: Summary) -> None:
-    """Count each outcome; failures and progress go to stderr."""
+@contextmanager
+def _ending(seconds: float | None) -> Generator[Callable[[], bool]]:
+    """Whether a run is to end: its seconds are over, or a signal came."""
+    until = None if seconds is None else time.monotonic() + seconds
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number)) for number in SIGNALS
+    }
+    try:
+        yield lambda: bool(came) or (until is not None and time.monotonic() >= until)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def begun_until(ended: Callable[[], bool], seeds: Iterable[int]) -> Iterator[int]:
+    """The seeds, one for each case that begins before the end."""
+    for seed in seeds:
+        if ended():
+            return
+        yield seed
+
+
+def _run(pool: Pool, seeds: Iterable[int], summary: Summary, file: Path | None) -> None:
+    """Count each outcome, and keep the counts; failures and progress go to stderr."""
     told = time.monotonic()
-    for seed, outcome in pool.outcomes(seeds, until):
+    for seed, outcome in pool.outcomes(seeds):
         summary.add(seed, outcome)
         if outcome.verdict in FAILURES:
             print(summary.failure(seed, outcome), file=sys.stderr, flush=True)
         if time.monotonic() - told > PROGRESS:
             told = time.monotonic()
             counts = ", ".join(f"{number} {name}" for name, number in summary.counts.items())
-            print(f"{summary.cases} of {len(seeds)}: {counts}", file=sys.stderr, flush=True)
+            print(f"{summary.cases}: {counts}", file=sys.stderr, flush=True)
+            _keep(summary, file)
+
+
+def _keep(summary: Summary, file: Path | None) -> None:
+    """Write what was counted, in the place of what was written before."""
+    if file is not None:
+        new = file.with_name(f".{file.name}.new")
+        new.write_text(summary.as_json(), encoding="utf-8")
+        new.replace(file)
 
 
 if __name__ == "__main__":

@@ -36,11 +36,15 @@ Check: TypeAlias = Callable[[int], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A fuzzer: `start` is called once in each process, `seconds` is the longest that a case may take."""
+    """A fuzzer: `start` is called once in each process, `seconds` is the longest that a case may take.
+
+    After `recycled` cases a process makes room for a fresh one: what leaks or only ever grows ends there.
+    """
 
     what: str
     start: Callable[[], Check]
     seconds: float = 120.0
+    recycled: int = 1_000
 
 
 def attempt(check: Check, seed: int) -> Outcome:

@@ -7,7 +7,8 @@ program as to run it. What has no line here is computed by JAX, operation by ope
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,8 +60,9 @@ def _one(equation: Jaxpr, given: list[Array]) -> Sequence[Array]:
     if name in NUMPY:
         made = NUMPY[name](parameters, given)
         return [np.asarray(made, equation.outvars[0].aval.dtype)]
-    if name in REGIONS:
-        return REGIONS[name](parameters, given)
+    several = REGIONS.get(name) or SEVERAL.get(name)
+    if several is not None:
+        return several(parameters, given)
     for key in ("call_jaxpr", "jaxpr", "fun_jaxpr"):
         if key in parameters:
             return _closed(parameters[key], given)
@@ -107,6 +109,112 @@ REGIONS: dict[str, Callable[[Parameters, list[Array]], list[Array]]] = {
     "while": _while,
     "cond": _cond,
 }
+
+
+def _split(p: Parameters, given: list[Array]) -> list[Array]:
+    return np.split(given[0], np.cumsum(p["sizes"])[:-1], p["axis"])
+
+
+def _unstack(p: Parameters, given: list[Array]) -> list[Array]:
+    return list(np.moveaxis(given[0], p["axis"], 0))
+
+
+def _total(x: Array) -> Array:
+    """Integers in the total order of numbers."""
+    if x.dtype.kind != "f":
+        return x
+    bits: Array = x.astype(np.float64).view(np.int64)
+    flipped: Array = bits ^ np.iinfo(np.int64).max
+    return np.choose(bits < 0, (bits, flipped))
+
+
+def _top_k(p: Parameters, given: list[Array]) -> list[Array]:
+    """The largest first, of equal ones the first: NaN above all numbers, -0 below 0."""
+    (x,), axis = given, p["axis"]
+    rising = np.argsort(np.flip(_total(x), axis), axis, kind="stable")
+    order = np.take(x.shape[axis] - 1 - np.flip(rising, axis), range(p["k"]), axis)
+    return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
+
+
+def _sort(p: Parameters, given: list[Array]) -> list[Array]:
+    axis, keys = p["dimension"], given[: p["num_keys"]]
+    order = np.lexsort(keys[::-1], axis)
+    return [np.take_along_axis(x, order, axis) for x in given]
+
+
+SEVERAL: dict[str, Callable[[Parameters, list[Array]], list[Array]]] = {
+    "split": _split,
+    "unstack": _unstack,
+    "top_k": _top_k,
+    "sort": _sort,
+}
+"""What has several results."""
+
+
+def _slices(
+    p: Parameters, whole: Array, indices: Array, sizes: Sequence[int], dropped: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], tuple[slice | int, ...] | None]]:
+    """For each index vector its place among them, and the slice of `whole` at it; None for one outside.
+
+    Axes that are `dropped` from slices are indexed by their only number.
+    """
+    numbers, clipped = p["dimension_numbers"], p["mode"].name == "CLIP"
+    indexed = getattr(numbers, "start_index_map", None) or numbers.scatter_dims_to_operand_dims
+    batch = getattr(numbers, "start_indices_batching_dims", None)
+    batch = numbers.scatter_indices_batching_dims if batch is None else batch
+    for place in np.ndindex(*indices.shape[:-1]):
+        start = [0] * whole.ndim
+        for axis, number in zip(indexed, indices[place], strict=True):
+            start[axis] = int(number)
+        for axis, other in zip(numbers.operand_batching_dims, batch, strict=True):
+            start[axis] = place[other]
+        last = [extent - size for extent, size in zip(whole.shape, sizes, strict=True)]
+        if clipped:
+            start = [min(max(k, 0), most) for k, most in zip(start, last, strict=True)]
+        if all(0 <= k <= most for k, most in zip(start, last, strict=True)):
+            yield (
+                place,
+                tuple(
+                    k if axis in dropped else slice(k, k + sizes[axis])
+                    for axis, k in enumerate(start)
+                ),
+            )
+        else:
+            yield place, None
+
+
+def _in_front(rank: int, inner: Sequence[int]) -> list[int]:
+    """The axes of a batch, then the `inner` ones of its slices."""
+    return [*[axis for axis in range(rank) if axis not in inner], *inner]
+
+
+def _gather(p: Parameters, x: Array, indices: Array) -> Array:
+    numbers, sizes, missing = p["dimension_numbers"], p["slice_sizes"], p["fill_value"]
+    dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    kept = [size for axis, size in enumerate(sizes) if axis not in dropped]
+    if missing is None:
+        missing = np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    found = np.full((*indices.shape[:-1], *kept), missing, x.dtype)
+    for place, part in _slices(p, x, indices, sizes, dropped):
+        if part is not None:
+            found[place] = x[part]
+    return found.transpose(np.argsort(_in_front(found.ndim, numbers.offset_dims)))
+
+
+def _scatter(combine: Callable[[Array, Array], Array]) -> Run:
+    def run(p: Parameters, given: list[Array]) -> Array:
+        target, indices, updates = given
+        numbers, found = p["dimension_numbers"], target.copy()
+        dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+        rows = updates.transpose(_in_front(updates.ndim, numbers.update_window_dims))
+        kept = iter(rows.shape[indices.ndim - 1 :])
+        sizes = [1 if axis in dropped else next(kept) for axis in range(target.ndim)]
+        for place, part in _slices(p, target, indices, sizes, dropped):
+            if part is not None:
+                found[part] = combine(found[part], rows[place])
+        return found
+
+    return run
 
 
 def _dot(p: Parameters, x: Array, y: Array) -> Array:
@@ -163,6 +271,31 @@ def _pad(p: Parameters, x: Array, value: Array) -> Array:
         x = wide[tuple(map(slice, low, high))]
     around = [(max(low, 0), max(high, 0)) for low, high, _ in p["padding_config"]]
     return np.pad(x, around, constant_values=value)
+
+
+def _round(p: Parameters, x: Array) -> Array:
+    if p["rounding_method"].name == "TO_NEAREST_EVEN":
+        return np.rint(x)
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def _convolution(p: Parameters, x: Array, kernel: Array) -> Array:
+    """One without groups: products with all windows."""
+    assert p["feature_group_count"] == p["batch_group_count"] == 1
+    numbers, whole = p["dimension_numbers"], [(0, 0, 0)] * 2
+    around = [
+        (low, high, step - 1)
+        for (low, high), step in zip(p["padding"], p["lhs_dilation"], strict=True)
+    ]
+    between = [(0, 0, step - 1) for step in p["rhs_dilation"]]
+    x = _pad({"padding_config": [*whole, *around]}, x.transpose(numbers.lhs_spec), 0)
+    kernel = _pad({"padding_config": [*whole, *between]}, kernel.transpose(numbers.rhs_spec), 0)
+    axes = tuple(range(2, x.ndim))
+    windows = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[2:], axes)
+    windows = windows[:, :, *[slice(None, None, step) for step in p["window_strides"]]]
+    inner = tuple(range(-len(axes), 0))
+    found = np.tensordot(windows, kernel, ((1, *inner), (1, *axes)))
+    return np.moveaxis(found, -1, 1).transpose(np.argsort(numbers.out_spec))
 
 
 def _power(x: Array, n: int) -> Array:
@@ -275,4 +408,12 @@ NUMPY: dict[str, Run] = {
     "slice": lambda p, given: _slice(p, *given),
     "pad": lambda p, given: _pad(p, *given),
     "iota": lambda p, given: _iota(p, *given),
+    "stack": lambda p, given: np.stack(given, p["axis"]),
+    "gather": lambda p, given: _gather(p, *given),
+    "scatter": _scatter(lambda old, new: new),
+    "scatter-add": _scatter(np.add),
+    "scatter-mul": _scatter(np.multiply),
+    "conv_general_dilated": lambda p, given: _convolution(p, *given),
+    "erf": lambda p, given: np.vectorize(math.erf, [np.float64])(given[0]),
+    "round": lambda p, given: _round(p, *given),
 }

@@ -98,4 +98,4 @@ def _peak() -> int:
     return 0
 
 
-KIND = Kind("hostile files against every reader", start, seconds=90.0)
+KIND = Kind("hostile files against every reader", start, seconds=90.0, recycled=20_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from random import Random
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -21,6 +21,8 @@ NUMBERS: tuple[int, ...] = (
     *(0, 1, -1, 2, 7, 63, 64, 255, 256, 1 << 15, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 32),
     *(1 << 40, 1 << 62, (1 << 62) + 1, (1 << 63) - 1, -(1 << 63), 10**6, 10**9),
 )
+Place: TypeAlias = "tuple[Json, str | int]"
+"""What holds something in a tree, and the key or the number there."""
 MANY: tuple[int, ...] = (2, 2, 3, 10, 100, 1_000, 4_000)
 """How often something is repeated."""
 LARGEST = 4 << 20
@@ -46,11 +48,10 @@ def random_json(random: Random, depth: int = 0) -> Json:
 
 def change_json(random: Random, tree: dict[str, Json]) -> None:
     """Change something in the tree: a value, a key, or a list whose rows are repeated, under new names."""
-    places = _places(tree)
+    places, inner = _places(tree)
     if not places:
         return
     # A list or an object as often as one of the many scalars in them.
-    inner = [row for row in places if isinstance(_at(*row), list | dict)]
     holder, key = random.choice(inner if inner and random.random() < 0.4 else places)
     value = _at(holder, key)
     match value:
@@ -87,21 +88,20 @@ def _renamed(row: Json, number: int) -> Json:
     return row
 
 
-def _places(tree: Json) -> list[tuple[Json, str | int]]:
-    """Every place in a tree: what holds it, and the key or the number there."""
-    found: list[tuple[Json, str | int]] = []
-    open_trees = [tree]
+def _places(tree: dict[str, Json]) -> tuple[list[Place], list[Place]]:
+    """Every place in a tree, and those of them where a list or an object stands."""
+    found: list[Place] = []
+    inner: list[Place] = []
+    open_trees: list[dict[str, Json] | list[Json]] = [tree]
     while open_trees:
         holder = open_trees.pop()
-        keys: Sequence[str | int] = ()
-        if isinstance(holder, dict):
-            keys = [*holder]
-        elif isinstance(holder, list):
-            keys = range(min(len(holder), 200))
-        for key in keys:
+        rows = holder.items() if isinstance(holder, dict) else enumerate(holder[:200])
+        for key, value in rows:
             found.append((holder, key))
-            open_trees.append(_at(holder, key))
-    return found
+            if isinstance(value, list | dict):
+                inner.append((holder, key))
+                open_trees.append(value)
+    return found, inner
 
 
 def _at(holder: Json, key: str | int) -> Json:

@@ -46,7 +46,10 @@ class Peer:
             python = python_with(self._name, *self._packages)
             path = str(Path(__file__).parent / self._program)
             pipe = subprocess.PIPE
-            self._process = subprocess.Popen([python, path], stdin=pipe, stdout=pipe)
+            # Signals to the group of the fuzzer, such as Ctrl-C, are none for the peer.
+            self._process = subprocess.Popen(
+                [python, path], stdin=pipe, stdout=pipe, process_group=0
+            )
             atexit.register(self._end, self._process)
         return self._process
 

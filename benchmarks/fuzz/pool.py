@@ -22,12 +22,14 @@ from typing import Any, TypeAlias
 from benchmarks.fuzz.cases import Check, Outcome, attempt
 from benchmarks.fuzz.waiting import queued
 
-RECYCLED = 1_000
-"""Cases after which a process makes room for a fresh one: what leaks or is only ever added ends there."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a run, between two cases."""
 STARTING = 300.0
 """Seconds that a process may take until it is ready, in which environments of peers may be made."""
 BUSY = 30
 """How many times its seconds a case may take where others keep the processors busy."""
+LOOK_SECONDS = 1.0
+"""How often processes are looked at, at least."""
 STACK_SECONDS = 1.0
 """How long a process that is late may take to write where its threads are."""
 GARBAGE = 20
@@ -38,7 +40,9 @@ Started: TypeAlias = Callable[[], Check]
 
 def _work(start: Started, connection: Connection[Any, Any], stacks: Path) -> None:
     """The life of a process: it answers seeds with outcomes until None comes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to end
+    # The parent tells when to end. What is started here has the usual signals: only SIG_IGN is inherited.
+    for number in SIGNALS:
+        signal.signal(number, lambda number, frame: None)
     with stacks.open("w") as file:
         faulthandler.register(signal.SIGUSR1, file=file)
         check = start()
@@ -55,14 +59,33 @@ def _work(start: Started, connection: Connection[Any, Any], stacks: Path) -> Non
 
 
 @dataclass(slots=True)
+class Clock:
+    """Counts seconds while this process runs and is asked for them, not those in which it was stopped.
+
+    Between two looks at most `2 * LOOK_SECONDS` pass.
+    """
+
+    _seen: float = field(default_factory=time.monotonic)
+    _total: float = 0.0
+
+    def now(self) -> float:
+        """Seconds since it was made."""
+        now = time.monotonic()
+        self._total += min(now - self._seen, 2 * LOOK_SECONDS)
+        self._seen = now
+        return self._total
+
+
+@dataclass(slots=True)
 class _Worker:
     process: BaseProcess
     connection: Any
     stacks: Path
     """Where it writes its stacks when it is told to."""
+    clock: Clock
+    begun: float
     allowed: float = STARTING
     """Seconds that it has for its answer, less those in which it waits for a processor."""
-    begun: float = field(default_factory=time.monotonic)
     queued: float = 0.0
     """Seconds that it had waited for a processor when it began."""
     until: float = 0.0
@@ -73,7 +96,7 @@ class _Worker:
     done: int = 0
 
     @classmethod
-    def started(cls, start: Started) -> _Worker:
+    def started(cls, start: Started, clock: Clock) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         handle, name = tempfile.mkstemp(prefix="stacks-")
@@ -81,13 +104,13 @@ class _Worker:
         process = context.Process(target=_work, args=(start, theirs, Path(name)))
         process.start()
         theirs.close()
-        worker = cls(process, ours, Path(name))
+        worker = cls(process, ours, Path(name), clock, clock.now())
         worker.until = worker.begun + STARTING
         return worker
 
     def give(self, seed: int, seconds: float) -> None:
         """Give it a case."""
-        self.seed, self.allowed, self.begun = seed, seconds, time.monotonic()
+        self.seed, self.allowed, self.begun = seed, seconds, self.clock.now()
         self.queued, self.until = queued(self._pid), self.begun + seconds
         self.connection.send(seed)
 
@@ -96,7 +119,7 @@ class _Worker:
 
         Time in which others have the processors does not count, up to `BUSY` times its seconds.
         """
-        now = time.monotonic()
+        now = self.clock.now()
         waited = max(0.0, queued(self._pid) - self.queued)
         left = self.allowed - (now - self.begun - waited)
         if left <= 0 or now - self.begun > BUSY * self.allowed:
@@ -133,38 +156,41 @@ class _Worker:
 
 @dataclass(slots=True)
 class Pool:
-    """Runs cases in `jobs` processes; a case that takes longer than `seconds` counts as hung."""
+    """Runs cases in `jobs` processes, each for at most `recycled` ones.
+
+    A case that takes longer than `seconds` counts as hung.
+    """
 
     start: Started
     jobs: int
     seconds: float
+    recycled: int = 1_000
     _workers: list[_Worker] = field(default_factory=list[_Worker])
+    _clock: Clock = field(default_factory=Clock)
 
-    def outcomes(
-        self, seeds: Iterable[int], until: float | None = None
-    ) -> Iterator[tuple[int, Outcome]]:
-        """Each case with what became of it, as they end; none is begun after `until`.
+    def outcomes(self, seeds: Iterable[int]) -> Iterator[tuple[int, Outcome]]:
+        """Each case with what became of it, as they end; a seed is taken when its case begins.
 
         Raises RuntimeError for processes that do not even start.
         """
         waiting = iter(seeds)
-        self._workers = [_Worker.started(self.start) for _ in range(self.jobs)]
+        self._workers = [_Worker.started(self.start, self._clock) for _ in range(self.jobs)]
         try:
             while self._workers:
                 for worker in self._heard():
                     yield from self._answer(worker)
-                    self._next(worker, waiting, until)
+                    self._next(worker, waiting)
         finally:
             for worker in self._workers:
                 worker.end(kill=worker.seed is not None or not worker.ready)
 
     def _heard(self) -> list[_Worker]:
         """Those that answered, ended, or are late."""
-        timeout = max(0.0, min(worker.until for worker in self._workers) - time.monotonic())
+        soon = min(worker.until for worker in self._workers) - self._clock.now()
         ready = multiprocessing.connection.wait(
-            [worker.connection for worker in self._workers], timeout
+            [worker.connection for worker in self._workers], min(max(soon, 0.0), LOOK_SECONDS)
         )
-        now = time.monotonic()
+        now = self._clock.now()
         return [
             worker
             for worker in self._workers
@@ -196,17 +222,17 @@ class Pool:
             yield seed, said
 
     def _replace(self, worker: _Worker) -> None:
-        self._workers[self._workers.index(worker)] = _Worker.started(self.start)
+        self._workers[self._workers.index(worker)] = _Worker.started(self.start, self._clock)
 
-    def _next(self, worker: _Worker, waiting: Iterator[int], until: float | None) -> None:
+    def _next(self, worker: _Worker, waiting: Iterator[int]) -> None:
         """Give a process the next case, or end it where there is none."""
         if worker not in self._workers:
             return
-        if worker.done >= RECYCLED:
+        if worker.done >= self.recycled:
             worker.end()
             self._replace(worker)  # it gets a case as soon as it is ready
             return
-        seed = None if until is not None and time.monotonic() >= until else next(waiting, None)
+        seed = next(waiting, None)
         if seed is None:
             self._workers.remove(worker)
             worker.end()

@@ -24,6 +24,7 @@ from dlc.errors import (
     not_installed,
     visible,
 )
+from dlc.errors.warn import told_to
 from dlc.version import VERSION
 
 INTERRUPTED = 130
@@ -72,7 +73,8 @@ def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
 
 def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
     try:
-        return action() or 0
+        with told_to(note):
+            return action() or 0
     except DlcError as error:
         return _told(error, as_json)
     except (KeyboardInterrupt, Interrupted):

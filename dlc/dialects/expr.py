@@ -18,7 +18,7 @@ from dlc.dialects import kernel, loop, scalar, vec
 from dlc.dialects.scalar import element
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Dim
-from dlc.ir.types import BOOL, INDEX, U8, DType, Type, VectorType
+from dlc.ir.types import BOOL, INDEX, U8, U64, DType, Type, VectorType
 
 Number: TypeAlias = "Expr | float | Dim"
 """An operand beside an expression; at kernel level it may be a symbolic size."""
@@ -34,6 +34,10 @@ _NEUTRAL: dict[type[Op], int | bool] = {
     scalar.Xor: 0,
 }
 """The integer that, as the second operand, gives the first one back."""
+
+
+MOST_INDEX = (1 << 63) - 1
+"""The largest index: no axis has a place of this number."""
 
 
 class Expr:
@@ -262,6 +266,13 @@ def exprs(emit: Builder, values: Sequence[Value]) -> list[Expr]:
 def values(expressions: Sequence[Expr]) -> list[Value]:
     """Expressions as operands of an operation."""
     return [expression.value for expression in expressions]
+
+
+def as_index(number: Expr) -> Expr:
+    """An integer as an index. A u64 beyond i64 becomes the largest index, not a negative one."""
+    if number.dtype is U64:
+        number = minimum(number, MOST_INDEX)
+    return number.cast(INDEX)
 
 
 def minimum(one: Expr, other: Number) -> Expr:

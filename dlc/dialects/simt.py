@@ -19,7 +19,7 @@ import numpy as np
 from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.types import BF16, BOOL, F16, F32, POINTER, DType, Type, VectorType
-from dlc.runtime.abi import MAX_BLOCK, WARP
+from dlc.runtime.abi import MAX_BLOCK, STATIC_SHARED, WARP
 
 __all__ = [
     "WARP",
@@ -53,12 +53,15 @@ class Func(Op):
 
     One thread block of `threads` threads, whole warps, computes each tile. Tiles are independent. Registers
     are allocated such that `blocks` blocks fit on a multiprocessor at once (PTX: `.minnctapersm`).
+    `narrow` are the positions, among pointers and sizes, of sizes that are computed with in 32 bits: no
+    launch may have larger ones.
     """
 
     body: Block = region()
     sym_name: str = attribute()
     threads: int = attribute()
     blocks: int = attribute(default=1)
+    narrow: tuple[int, ...] = attribute(default=())
 
     pure = False
     isolated = True
@@ -67,6 +70,26 @@ class Func(Op):
         if self.threads % WARP or not 0 < self.threads <= MAX_BLOCK:
             raise self.fail(f"{self.name} has {self.threads} threads; use 32, 64, ... 1024")
         return ()
+
+    def shared(self) -> dict[Shared, int]:
+        """Where in the shared memory of a block each buffer begins, in bytes."""
+        places: dict[Shared, int] = {}
+        end = 0
+        for buffer in self.walk():
+            if isinstance(buffer, Shared):
+                places[buffer] = end
+                end += buffer.room
+        return places
+
+    @property
+    def shared_bytes(self) -> int:
+        """The bytes of shared memory that a block has."""
+        return sum(buffer.room for buffer in self.shared())
+
+    @property
+    def dynamic_bytes(self) -> int:
+        """The bytes of it that a launch asks for: all, where they are more than a kernel declares."""
+        return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
 
 
 @op("simt.shared")
@@ -80,6 +103,11 @@ class Shared(Op):
 
     def infer(self) -> Type:
         return POINTER
+
+    @property
+    def room(self) -> int:
+        """The bytes that it takes, with those up to where the next buffer may begin."""
+        return -(-self.elements * self.dtype.bytes // WIDE) * WIDE
 
 
 @op("simt.barrier")

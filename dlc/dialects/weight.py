@@ -14,6 +14,7 @@ from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.dims import product
 from dlc.ir.types import TensorType, Type
+from dlc.runtime.artifact.manifest import file_shape, is_portion
 
 OPTIMIZER = "$optimizer."
 """Stands before the weight's name in the names of what an optimizer keeps for it: no module is called so.
@@ -32,7 +33,9 @@ class Source(Op):
     """A tensor read from a weight file under `key`, or made by the initialiser `init`.
 
     `parts` are the names of its copies where the file has one array for each. Under `key` and `parts`
-    the last two axes may be `transposed`.
+    the last two axes may be `transposed`, and an array may hold several weights side by side. Of such an
+    array this is the `portion` (first, last, whole, axis): from `first` to `last` of `whole` equal parts
+    of the axis. Without the axis it is the one that the array has longer than the weight.
     """
 
     sym_name: str = attribute()
@@ -46,6 +49,7 @@ class Source(Op):
     )
     parts: tuple[str, ...] = attribute(default=(), doc="names of the copies in weight files")
     transposed: bool = attribute(default=False, doc="as files have it")
+    portion: tuple[int, ...] = attribute(default=(), doc="of an array that holds several weights")
     constant: bool = attribute(default=False, doc="never replaced by other weights")
     sha256: str | None = attribute(default=None, doc="of the bytes, once they are known")
     splits: tuple[str, ...] = attribute(
@@ -73,6 +77,10 @@ class Source(Op):
                 raise self.fail(f"weight {self.sym_name} of {type.text} has the split {text!r}")
         if self.transposed and len(type.shape) - self.stacked < 2:
             raise self.fail(f"weight {self.sym_name} is {type.text}, which has no transpose")
+        sizes = tuple([size for size in (self.whole or type).shape if isinstance(size, int)])
+        shape = file_shape(sizes, self.stacked, self.parts, self.transposed)
+        if self.portion and not is_portion(self.portion, shape):
+            raise self.fail(f"weight {self.sym_name} of {type.text} has the portion {self.portion}")
         return ()
 
 

@@ -45,7 +45,7 @@ DEVICE = 'what to run on, such as "cuda:1"'
 
 @without_frames
 @in_python()
-@memory_needed()
+@memory_needed
 def compile(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -119,7 +119,7 @@ def compile(
 
 @without_frames
 @in_python()
-@memory_needed()
+@memory_needed
 def trainer(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -184,7 +184,7 @@ def trainer(
 
 @without_frames
 @in_python()
-@memory_needed()
+@memory_needed
 def trainers(
     path: str | os.PathLike[str] | None = None,
     *,

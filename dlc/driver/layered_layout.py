@@ -2,16 +2,18 @@
 
 After K. Sugiyama, S. Tagawa and M. Toda (1981): a node's row is its longest path from a source; an edge
 over several rows passes through an empty place in each; rows are ordered by the mean position of
-neighbours, up and down a few times; then every node moves towards its neighbours as far as its row
-allows. Rows and their order do not depend on the sizes of nodes: a node that grows moves its neighbours
-aside and nothing else, so the page of `dlc show --html` keeps them and does the last step alone.
+neighbours, up and down a few times, where it counts at which place of a box an edge ends, and the order
+with the fewest crossings is taken; then every node moves towards its neighbours as far as its row allows.
+Rows and their order do not depend on the sizes of nodes: a node that grows moves its neighbours aside and
+nothing else, so the page of `dlc show --html` keeps them and does the last step alone.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 SWEEPS = 8
@@ -53,15 +55,25 @@ class Layout:
         return len(self.order)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Node:
     number: int
     row: int
     left: float
     right: float
     x: float = 0.0
-    above: list[_Node] = field(default_factory=list["_Node"])
-    below: list[_Node] = field(default_factory=list["_Node"])
+    above: list[_Link] = field(default_factory=list["_Link"])
+    below: list[_Link] = field(default_factory=list["_Link"])
+
+
+@dataclass(slots=True, eq=False)
+class _Link:
+    """A piece of an edge from one row to the next, with the places on its ends: -0.5 is left, 0.5 right."""
+
+    upper: _Node
+    lower: _Node
+    leaves: float
+    arrives: float
 
 
 def lay_out(
@@ -88,7 +100,7 @@ def lay_out(
     for node in nodes:
         table[node.row].append(node)
     numbers = itertools.count(len(nodes))
-    between = [_route(nodes[edge.source], nodes[edge.target], table, numbers) for edge in edges]
+    between = [_route(edge, ends, table, nodes, numbers) for edge, ends in _ends(nodes, edges)]
     _order(table)
     _spread(table)
     _lean(table)
@@ -127,41 +139,86 @@ def _rows(
     return rows
 
 
+def _ends(
+    nodes: Sequence[_Node], edges: Sequence[Edge]
+) -> Iterator[tuple[Edge, tuple[float, float]]]:
+    """Each edge with where it leaves its source and arrives at its target."""
+    ports, results = [0] * len(nodes), [0] * len(nodes)
+    for edge in edges:
+        ports[edge.target] = max(ports[edge.target], edge.port + 1)
+        results[edge.source] = max(results[edge.source], edge.result + 1)
+    for edge in edges:
+        leaves = (edge.result + 1) / (results[edge.source] + 1) - 0.5
+        yield edge, (leaves, (edge.port + 1) / (ports[edge.target] + 1) - 0.5)
+
+
 def _route(
-    source: _Node, target: _Node, table: list[list[_Node]], numbers: Iterator[int]
+    edge: Edge,
+    ends: tuple[float, float],
+    table: list[list[_Node]],
+    nodes: Sequence[_Node],
+    numbers: Iterator[int],
 ) -> list[_Node]:
     """The empty places through which an edge passes, linked to each other."""
+    source, target = nodes[edge.source], nodes[edge.target]
     places = [_Node(next(numbers), row, 0.0, 0.0) for row in range(source.row + 1, target.row)]
     for place in places:
         table[place.row].append(place)
-    chain = [source, *places, target]
-    for upper, lower in itertools.pairwise(chain):
-        upper.below.append(lower)
-        lower.above.append(upper)
+    for upper, lower in itertools.pairwise([source, *places, target]):
+        leaves, arrives = ends
+        link = _Link(
+            upper, lower, leaves if upper is source else 0.0, arrives if lower is target else 0.0
+        )
+        upper.below.append(link)
+        lower.above.append(link)
     return places
 
 
 def _order(table: list[list[_Node]]) -> None:
     """Order each row by the mean position of its neighbours in the row before, then in the one after."""
-    position: dict[int, float] = {}
+    position: dict[_Node, int] = {}
+
+    def sort(row: list[_Node], key: Callable[[_Node], float]) -> None:
+        row.sort(key=key)
+        position.update((node, index) for index, node in enumerate(row))
+
+    def from_above(node: _Node) -> float:
+        return _mean([position[link.upper] + link.leaves for link in node.above], position[node])
+
+    def from_below(node: _Node) -> float:
+        return _mean([position[link.lower] + link.arrives for link in node.below], position[node])
+
     for row in table:
-        _number(row, position)
-    for _ in range(SWEEPS):
-        for row in table[1:]:
-            row.sort(key=lambda node: _mean([position[id(n)] for n in node.above], node, position))
-            _number(row, position)
-        for row in reversed(table[:-1]):
-            row.sort(key=lambda node: _mean([position[id(n)] for n in node.below], node, position))
-            _number(row, position)
+        position.update((node, index) for index, node in enumerate(row))
+    fewest, best = _crossings(table, position), [list(row) for row in table]
+    for sweep in range(2 * SWEEPS):
+        down = sweep % 2 == 0
+        for row in table[1:] if down else reversed(table[:-1]):
+            sort(row, from_above if down else from_below)
+        crossings = _crossings(table, position)
+        if crossings < fewest:
+            fewest, best = crossings, [list(row) for row in table]
+    table[:] = best
 
 
-def _number(row: Sequence[_Node], position: dict[int, float]) -> None:
-    for index, node in enumerate(row):
-        position[id(node)] = index
+def _mean(positions: Sequence[float], own: float) -> float:
+    return sum(positions) / len(positions) if positions else own
 
 
-def _mean(positions: Sequence[float], node: _Node, position: dict[int, float]) -> float:
-    return sum(positions) / len(positions) if positions else position[id(node)]
+def _crossings(table: Sequence[Sequence[_Node]], position: Mapping[_Node, int]) -> int:
+    """How many pairs of edges from one row to the next end in another order than they begin."""
+    count = 0
+    for row in table:
+        ends = sorted(
+            (position[link.upper] + link.leaves, position[link.lower] + link.arrives)
+            for node in row
+            for link in node.below
+        )
+        seen: list[float] = []
+        for _, end in ends:
+            count += len(seen) - bisect_right(seen, end)
+            insort(seen, end)
+    return count
 
 
 def _spread(table: list[list[_Node]]) -> None:
@@ -189,8 +246,12 @@ def _lean(table: list[list[_Node]]) -> None:
 
 def _middle(node: _Node, from_above: bool) -> float:
     # What only feeds in (a weight, a constant) stands beside the way through and does not bend it.
-    above = [other for other in node.above if other.above] or node.above
-    near = (above or node.below) if from_above else (node.below or above)
+    every = [link.upper for link in node.above]
+    above, below = (
+        [other for other in every if other.above] or every,
+        [link.lower for link in node.below],
+    )
+    near = (above or below) if from_above else (below or above)
     return sum(other.x for other in near) / len(near) if near else node.x
 
 

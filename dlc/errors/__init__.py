@@ -18,18 +18,19 @@ error[D0301]: the inner sizes 3 and 4 differ
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, ParamSpec, TypeVar
 
 __all__ = [
     "ArtifactError",
     "CallError",
     "Diagnostic",
     "DlcError",
+    "DlcWarning",
     "InternalError",
     "Label",
     "ModelError",
@@ -45,6 +46,8 @@ __all__ = [
     "visible",
 ]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MAX_LINE = 160
 """The most characters of a source line that are shown."""
@@ -179,6 +182,12 @@ class InternalError(DlcError):
     default_code = "D0999"
 
 
+class DlcWarning(UserWarning):
+    """What is probably a mistake: weights of a file that the model does not use, or a cache that cannot be
+    trusted. It is no error, and a result is what it would be without it.
+    """
+
+
 def no_memory() -> InternalError:
     """The error for memory that the system refused."""
     return InternalError(
@@ -188,13 +197,17 @@ def no_memory() -> InternalError:
     )
 
 
-@contextmanager
-def memory_needed() -> Generator[None]:
-    """Raise InternalError (D0998) if the system refuses memory meanwhile."""
-    try:
-        yield
-    except MemoryError as error:
-        raise no_memory() from error
+def memory_needed(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which raises InternalError (D0998) if the system refuses memory."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except MemoryError as error:
+            raise no_memory() from error
+
+    return called
 
 
 def not_installed(error: ModuleNotFoundError) -> DlcError:

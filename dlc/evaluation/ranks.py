@@ -18,11 +18,13 @@ def evaluate_ranks(
     splits: Sequence[Splits],
     inputs: Sequence[Array],
     dims: Mapping[str, int] | None = None,
+    weights: Mapping[str, tuple[Array, Splits]] | None = None,
 ) -> list[Array]:
     """The whole results of a partitioned function for whole inputs.
 
-    `splits` are those of the arguments, then of the results; `dims` are the sizes that a rank has. Raises
-    AssertionError where two ranks have other numbers for the same part of a result.
+    `splits` are those of the arguments, then of the results; `dims` are the sizes that a rank has, and
+    `weights` whole arrays with their splits. Raises AssertionError where two ranks have other numbers for
+    the same part of a result.
     """
     count = len(inputs)
 
@@ -31,8 +33,12 @@ def evaluate_ranks(
             part_of(value, split, mesh, ranks.rank)
             for value, split in zip(inputs, splits[:count], strict=True)
         ]
+        parts = {
+            name: part_of(whole, split, mesh, ranks.rank)
+            for name, (whole, split) in (weights or {}).items()
+        }
         with np.errstate(all="ignore"):
-            return Evaluation(dims, None, None, ranks).run(body, own)
+            return Evaluation(dims, parts, None, ranks).run(body, own)
 
     by_rank = run_simulated(mesh, work)
     return [

@@ -21,7 +21,7 @@ from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.exports import entry_point
 from dlc.frontend.modules.file_names import FileNames
-from dlc.frontend.modules.instances import Instance
+from dlc.frontend.modules.instances import Core, Instance
 from dlc.frontend.modules.roots import (
     Layer,
     instances_of,
@@ -204,10 +204,10 @@ def _elaborated(
     for other in own:
         resolve(other, at.problems)
     check_limits(ev, own)
-    root, entries, layers = _reached(ev, file, loader, wanted.module, wanted.settings)
+    root, entries, instances = _reached(ev, file, loader, wanted.module, wanted.settings)
+    layers, weights = layers_of(instances), weights_of(instances)
     if not at.problems.errors:
         check_places(at.places, [layer.path for layer in layers])
-    weights = [] if root is None else weights_of(root)
     trainings = _trainings(ev, file, root, loader, weights, wanted.purpose != "call", wanted.block)
     if wanted.purpose != "call":
         if not trainings and not at.problems.errors:
@@ -219,7 +219,7 @@ def _elaborated(
     module_op = Module.empty(FileLocation(file.source.name, 1, 1))
     attach_limits(module_op, limits_in(own))
     attach_text_mesh(module_op, at.mesh)
-    names = {} if root is None else _foreign_names(ev, file, root)
+    names = {} if root is None else _foreign_names(ev, file, root, instances)
     for item in [*weights, *at.stored.values()]:
         module_op.body.append(source_of(names.get(item.symbol, item)))
     for entry in entries:
@@ -234,8 +234,8 @@ def _own(loader: Loader) -> list[File]:
 
 def _reached(
     ev: Evaluator, file: File, loader: Loader, module: str | None, settings: Mapping[str, object]
-) -> tuple[Instance | None, list[func.Func], tuple[Layer, ...]]:
-    """The root module, the entry points, and the layers that there are."""
+) -> tuple[Instance | None, list[func.Func], list[Core]]:
+    """The root module, the entry points, and all instances of modules."""
     at = ev.at
     for other in loader.files.values():
         other.ev = ev
@@ -248,7 +248,7 @@ def _reached(
     at.source = file.source
     root = _root_module(ev, file, module, settings)
     entries = _entry_points(ev, file, root)
-    return root, entries, () if root is None else layers_of(root)
+    return root, entries, [] if root is None else list(instances_of(root))
 
 
 def _look_further(
@@ -265,10 +265,12 @@ def _look_further(
     errors[before:] = [d for d in errors[before:] if d.code[:3] in ("D03", "D04")]
 
 
-def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Weight]:
+def _foreign_names(
+    ev: Evaluator, file: File, root: Instance, instances: Sequence[Core]
+) -> dict[str, Weight]:
     """The weights that weight files from elsewhere call otherwise, as all `names` blocks say."""
     names = FileNames()
-    for core in instances_of(root):
+    for core in instances:
         for node in core.definition.declaration.members:
             if isinstance(node, ast.Names):
                 ev.at.source = core.definition.home.source

@@ -18,7 +18,6 @@ from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.tensors import (
     as_tensor,
     broadcast_to,
-    convert,
     dtype_of,
     size_tensor,
     tensor_type,
@@ -148,7 +147,7 @@ class _Places:
 
     def __init__(self, at: Trace, target: Value, chosen: Selection) -> None:
         self.at, self.chosen = at, chosen
-        wide = {axis: convert(at, index, I64) for axis, index in chosen.tensors.items()}
+        wide = {axis: array.wide_index(at, index) for axis, index in chosen.tensors.items()}
         self.indices = dict(zip(wide, unify(at, [*wide.values()]), strict=True))
         self.first_index = self._first_index()
         self.shape: list[Size] = []
@@ -179,7 +178,7 @@ class _Places:
             return {}
         ((axis, index),) = self.chosen.tensors.items()
         first = _first_of_consecutive(index)
-        return {} if first is None else {axis: convert(self.at, first, I64)}
+        return {} if first is None else {axis: array.wide_index(self.at, first)}
 
     @property
     def slice_shape(self) -> tuple[Size, ...]:

@@ -34,6 +34,8 @@ class Identifiers:
         self._nameless = nameless
         self._never = never
         self._taken = {*taken}
+        self._numbers: dict[str, int] = {}
+        """By name the number that another one like it gets first."""
 
     def of(self, name: str) -> str:
         """The name itself where it can be one; `nameless` and a number where it has no letters."""
@@ -44,8 +46,9 @@ class Identifiers:
             text = f"{self._nameless}{text}"
         wanted = f"{text}_" if text in self._never else text
         mark = "_" if wanted[-1].isdigit() else ""
-        found, number = wanted, 2
+        found, number = wanted, self._numbers.get(wanted, 2)
         while found in self._taken:
             found, number = f"{wanted}{mark}{number}", number + 1
+        self._numbers[wanted] = number
         self._taken.add(found)
         return found

@@ -55,10 +55,18 @@ class Options:
     """The target machine, a `dlc.target.Target` (see `dlc.target.target_of`)."""
     batch: int | None = None
     """The batch size of a training step; None without training."""
+    for_largest: bool = False
+    """Whether memory is planned for the largest sizes that there may be, as a limit of it asks, rather than
+    for the batch."""
     plan_effort: int = 1
     """The time to search for a memory plan, as a multiple of the usual one."""
     recompute: float = 0.02
     """The part of a call's time that rematerialization may add; from 1 on, products are recomputed, too."""
+
+    @property
+    def planned_batch(self) -> int | None:
+        """The batch that memory is planned for; None for the largest sizes."""
+        return None if self.for_largest else self.batch
 
 
 @dataclass(slots=True)

@@ -203,7 +203,7 @@ class _Writer:
             if buffer.kind == "arena"
         ]
         options = self.context.options
-        cases = cases_of(self.function, options.batch)
+        cases = cases_of(self.function, options.planned_batch)
         return assign_offsets(live_buffers, cases, options.plan_effort, self.context.compiler)
 
     def _write_roots(self, arena: ArenaOffsets) -> None:

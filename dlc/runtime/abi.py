@@ -83,6 +83,11 @@ WARP = 32
 """Threads of a GPU that run together; a block of threads is made of such."""
 MAX_BLOCK = 1024
 """Threads of a block."""
+STATIC_SHARED = 48 << 10
+"""Bytes of shared memory that a kernel declares, at most; it asks for more when it is launched (CUDA C++
+Programming Guide, "Compute Capabilities")."""
+MOST_NUMBERED = (1 << 32) - 1
+"""The most elements that a kernel numbers in 32 bits."""
 GRAIN = 1000
 """Cost of a wave, in nanoseconds, that employs one more thread."""
 POOL_BYTES = MAX_THREADS * 256

@@ -36,6 +36,7 @@ from dlc.runtime.system.gc_pause import without_collections
 from dlc.runtime.system.mapped_files import check_path
 from dlc.runtime.weights import model_weights as weight_tables
 from dlc.runtime.weights.files import open_weights
+from dlc.runtime.weights.keys import warn_of_unused
 from dlc.runtime.weights.model_weights import WeightViews
 from dlc.runtime.weights.rank_weights import weights_on_rank
 
@@ -103,7 +104,7 @@ class Model:
         return _again, (data, self._threads, self._max_memory, self._wanted_device)
 
     @classmethod
-    @memory_needed()
+    @memory_needed
     def from_bytes(
         cls,
         data: Data,
@@ -220,7 +221,7 @@ class Model:
         first = (0.0, 0.0) if store is None else (store.prepare_ms, store.upload_ms)
         return Times(self._load_ms, self._artifact.timings.hash_ms, *first)
 
-    @memory_needed()
+    @memory_needed
     def with_weights(self, weights: str | os.PathLike[str] | Mapping[str, object]) -> Model:
         """The same model with other weights, from a safetensors or npz file or a mapping of arrays.
 
@@ -228,7 +229,7 @@ class Model:
         Every weight must be there, by its path or by its names in checkpoints. Floats are widened where
         the model has wider ones, and rounded where the path begins with `narrow:`. Tensors that the text
         itself takes from a file (`const`) stay. Raises ModelError for missing names and other types,
-        UsageError for a file that cannot be read.
+        UsageError for a file that cannot be read. Warns of arrays of a file that the model does not use.
         """
         manifest = self._artifact.manifest
         if isinstance(weights, str) and weights.startswith("init:"):
@@ -243,9 +244,9 @@ class Model:
             check_path("weights are a file or arrays by name", weights)
             path = os.fspath(weights)
             narrow = path.startswith("narrow:")
-            find = weight_tables.from_file(
-                open_weights(path.removeprefix("narrow:")), narrow=narrow
-            )
+            file = open_weights(path.removeprefix("narrow:"))
+            find = weight_tables.from_file(file, narrow=narrow)
+            warn_of_unused(file.path, file, weight_tables.names_in_files(manifest.weights))
         own = WeightViews(manifest.weights, as_bytes(self._artifact.section("weights")))
         block = weight_tables.fill(
             manifest.weights, lambda row: own.tensor(row.name) if row.constant else find(row)
@@ -258,7 +259,7 @@ class Model:
             _shared=self._loaded,
         )
 
-    @memory_needed()
+    @memory_needed
     def session(self, saved: str | os.PathLike[str] | None = None, /, **given: object) -> Session:
         """The arrays of the `inout` parameters, for one stream of calls; see `Session`.
 
@@ -275,7 +276,7 @@ class Model:
             arrays = {**saved_arrays(saved, kinds.items), **arrays}
         return Session(kinds, kinds.held(arrays, sizes))
 
-    @memory_needed()
+    @memory_needed
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the `.dlc` file; the same model gives the same bytes.
 
@@ -387,7 +388,7 @@ def _check_kinds(sha256: object, max_memory: object, device: object) -> None:
 
 
 @without_frames
-@memory_needed()
+@memory_needed
 def load(
     path: str | os.PathLike[str],
     *,

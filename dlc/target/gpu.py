@@ -19,6 +19,8 @@ from dlc.target.products import AVX2
 
 KIB = 1024
 TRIPLE = "nvptx64-nvidia-cuda"
+RESERVED = 1 * KIB
+"""Of the shared memory of a block, what CUDA keeps for itself."""
 ACCESS = 16
 """The most bytes that a thread moves by one instruction. Whole arrays begin at multiples of it."""
 SECTOR = 32
@@ -89,8 +91,6 @@ class GpuTarget:
     """Of the largest chip; code does not depend on it."""
     shared_bytes: int
     """Of shared memory that a block may have, at most."""
-    static_shared_bytes: int = 48 * KIB
-    """Of it that a kernel has without asking the driver: what ours keep to."""
     warp: int = 32
     block_threads: int = 1024
     """Threads of a block, at most."""
@@ -127,6 +127,17 @@ class GpuTarget:
                 f"no GPU is called {name!r}", code="D0920", help=f"there are {', '.join(GPUS)}"
             )
         return GPUS[name or next(iter(GPUS))]
+
+    def has_room_for(self, blocks: int, shared: int) -> bool:
+        """Whether a multiprocessor has room for so many blocks with these bytes of shared memory each.
+
+        It has 1 KiB more than a block may have, and keeps 1 KiB of each block for itself.
+
+        >>> [GpuTarget.named(name).has_room_for(2, 96 * KIB) for name in ("sm_80", "sm_90")]
+        [False, True]
+        """
+        whole = self.shared_bytes + RESERVED
+        return shared <= self.shared_bytes and blocks * (shared + RESERVED) <= whole
 
     def has_matrix_instructions(self, dtype: DType, precision: str) -> bool:
         """Whether matrix instructions multiply numbers of a dtype.

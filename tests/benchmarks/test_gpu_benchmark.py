@@ -19,7 +19,7 @@ from benchmarks.gpu import DIFFERS, Outcome, allowed, furthest, is_compared, is_
 from benchmarks.gpu_case import KINDS, PRECISIONS, GpuCase
 from benchmarks.gpu_cases import NETWORK_LIMITS, cases
 from benchmarks.gpu_contender_dlc import contender
-from benchmarks.gpu_serve import LAUNCHES, NARROW, Spec
+from benchmarks.gpu_serve import NARROW, Spec
 from benchmarks.gpu_shapes import KERNELS
 from benchmarks.training_cases import NETWORKS
 from benchmarks.turns import NotReady
@@ -29,13 +29,19 @@ from dlc.driver.source.open import open_model
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
+from tests.suites import each_value
 
 LINE = Path(__file__).parents[1] / "gpu/line.dlm"
 
 
+LAUNCHES = 2
+"""Of a kernel that is timed; the evaluator takes long for each."""
+
+
 @pytest.fixture(scope="module")
 def fake() -> Iterator[FakeGpu]:
-    with fake_gpu() as found:
+    with fake_gpu() as found, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_contender_dlc, "LAUNCHES", LAUNCHES)
         yield found
 
 
@@ -83,10 +89,9 @@ def computed(name: str, given: Sequence[NDArray[np.float64]]) -> list[NDArray[np
             return [x - 0.001 * m / (v + 1e-6), m, v]
 
 
-@pytest.mark.parametrize("precision", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("precision", "name"), each_value(["f32", "f16", "bf16"], KERNELS))
 def test_a_kernel_is_right_and_timed(
-    name: str, precision: gpu.Precision, fake: FakeGpu, tmp_path: Path
+    precision: gpu.Precision, name: str, fake: FakeGpu, tmp_path: Path
 ) -> None:
     case = case_of("kernels", name, precision)
     made = contender(spec_of(case, tmp_path))
@@ -206,7 +211,8 @@ def test_a_network_in_bf16_gives_what_it_gives_on_a_processor(
     assert furthest({"result": found["result"]}, {"result": np.asarray(exact)}) > 0
 
 
-@pytest.mark.parametrize("name", quick_ones(("mlp", "gpt", "lstm", "ncf", "wide ncf"), "ncf"))
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["mlp", "gpt", "lstm", "ncf", "wide ncf"])
 def test_a_step_in_bf16_is_that_of_a_processor(name: str, fake: FakeGpu, tmp_path: Path) -> None:
     case = tiny("training", name)
     spec = spec_of(case, tmp_path)

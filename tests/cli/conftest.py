@@ -1,4 +1,4 @@
-"""A small model, the command line called in this process, and a cache of its own."""
+"""A small model, and the command line called in this process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ Command = Callable[..., Done]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with `rows.dlm` in it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DLC_CACHE", str(tmp_path / "cache"))
     (tmp_path / "rows.dlm").write_text(MODEL, encoding="utf-8")
     return tmp_path
 

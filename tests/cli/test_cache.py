@@ -13,8 +13,9 @@ from tests.cli.conftest import Command
 
 
 @pytest.fixture
-def objects(dlc: Command, folder: Path) -> Path:
-    """The cache, in which one model was compiled."""
+def objects(dlc: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new cache, in which one model was compiled."""
+    monkeypatch.setenv("DLC_CACHE", str(folder / "cache"))
     assert dlc("compile", "rows.dlm", "-o", "rows.dlc").code == 0
     return folder / "cache"
 

@@ -245,7 +245,7 @@ def test_a_gradient_that_is_wrong_in_the_dtype_of_the_model_alone_is_told_apart(
     assert "the gradient by x is right in f64 and differs by" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_what_rounding_leaves_of_a_gradient_that_vanishes_is_told(
     write: Path, capsys: pytest.CaptureFixture[str], order: int
 ) -> None:

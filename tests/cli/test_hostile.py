@@ -187,7 +187,7 @@ def test_nothing_is_written_where_something_is_wrong(dlc: Command, folder: Path)
     assert dlc("run", "rows.dlm", "--input", "x=zeros", "--output", "rows=no/a.npy").code == 2
     assert dlc("run", "rows.dlm", "--input", "x=zeros", "--output", "rows=a.png").code == 2
     assert dlc("show", "rows.dlm", "--dump-dir", "rows.dlm").code == 2
-    assert [path for path in sorted(folder.iterdir()) if path.name != "cache"] == before
+    assert sorted(folder.iterdir()) == before
 
 
 def test_an_artifact_is_not_replaced_by_what_is_made_from_it(dlc: Command, folder: Path) -> None:

@@ -169,7 +169,7 @@ def test_two_processes_that_write_one_artifact_leave_a_whole_one(folder: Path) -
     ids=str,
 )
 def test_odd_surroundings_change_no_result(folder: Path, changes: Mapping[str, str | None]) -> None:
-    env = surroundings(**{"DLC_CACHE": str(folder / "cache"), **changes})
+    env = surroundings(**changes)
     process = start(folder, "run", "rows.dlm", "--input", "x=[[1, 2, 3]]", env=env)
     code, out, err = ended(process)
     assert (code, out) == (0, "total: f32\n14.0\nrows: f32[1]\n[14.]\n"), err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import subprocess
@@ -12,7 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dlc.cli import main
 from dlc.runtime.arrays import safetensors
+from tests.cli.conftest import Done
 
 pytest.importorskip("mpi4py")
 
@@ -36,6 +40,30 @@ train Line {
 }
 """
 
+SPLIT = """\
+dlc 1
+dim B = 1..64
+mesh data = 2, model = 2
+
+module Line() {
+  param a: f32[3, 8] split (none, model) = normal(0.5)
+  param b: f32[8, 1] split (model, none) = normal(0.5)
+  export fn predict(x: f32[B, 3]) -> f32[B, 1] = tanh(x @ a) @ b
+}
+"""
+STAGES = """\
+dlc 1
+import nn (Linear)
+dim B = 1..64
+mesh stage = 2
+
+module Line() {
+  use a = Linear(3, 8) on stage 0
+  use b = Linear(8, 1) on stage 1
+  export fn predict(x: f32[B, 3]) -> f32[B, 1] = b(on stage 0 { tanh(a(x)) })
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,6 +80,10 @@ def filled(folder: Path) -> Path:
     np.savez(folder / "other.npz", x=x, y=100 * y)
     (folder / "line.dlm").write_text(MODEL)
     (folder / "steep.dlm").write_text(MODEL.replace("lr=0.01", "lr=1e30"))
+    step = MODEL[MODEL.index("\ntrain") :]
+    (folder / "split.dlm").write_text(SPLIT + step)
+    microbatches = step.replace("  batch = 8", "  batch = 4\n  accumulate = 2")
+    (folder / "stages.dlm").write_text(STAGES + microbatches)
     return folder
 
 
@@ -61,16 +93,18 @@ def alone(folder: Path) -> dict[str, float]:
     return train(folder, "alone.safetensors")
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in the folder; `dlc` is the one of this environment."""
-    return subprocess.run(
-        [sys.executable, "-m", "dlc", *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+def run(folder: Path, *command: str) -> Done:
+    """Run a command of this process in the folder; the ranks that it starts are processes."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(sys, "argv", ["dlc", *command])  # what the ranks do again
+        code = main(command)
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def arrays(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -82,20 +116,36 @@ def arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 def train(folder: Path, out: str, *more: str, model: str = "line.dlm") -> dict[str, float]:
     """Train, and give the last measurements."""
     done = run(folder, "train", model, "--threads", "1", "-o", out, "--json", *more)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)[-1]
+    assert done.code == 0, done.err
+    return json.loads(done.out)[-1]
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_ranks_train_as_one_process(folder: Path, alone: dict[str, float], ranks: int) -> None:
-    together = train(folder, "together.safetensors", "--ranks", str(ranks))
-    again = train(folder, "again.safetensors", "--ranks", str(ranks))
-    assert together == again
+    checkpoint = ("--checkpoint", "part.safetensors")
+    together = train(folder, "together.safetensors", "--ranks", str(ranks), *checkpoint)
     assert together.keys() == alone.keys()
     for name, value in alone.items():
         assert together[name] == pytest.approx(value, rel=1e-5), name
+    check_goes_on(folder, "part.safetensors", "line.dlm")
 
 
+def check_goes_on(folder: Path, checkpoint: str, model: str) -> None:
+    """Another epoch from a checkpoint of ranks is that of a training by one process."""
+    more = ("--set", "epochs=4")
+    resumed = train(folder, "more.safetensors", *more, "--resume", checkpoint, model=model)
+    whole = train(folder, "whole.safetensors", *more, model=model)
+    assert resumed["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["line.dlm", "stages.dlm"])
+def test_a_second_training_gives_the_same(folder: Path, model: str) -> None:
+    once, again = (train(folder, "same.safetensors", "--ranks", "2", model=model) for _ in range(2))
+    assert once == again
+
+
+@pytest.mark.long
 def test_sums_are_under_way_while_ranks_work(folder: Path) -> None:
     wide = MODEL.replace("8)", "300)").replace("Linear(8,", "Linear(300,")
     deep = wide.replace("  use b", "  use m = Linear(300, 300)\n  use b").replace(
@@ -106,13 +156,6 @@ def test_sums_are_under_way_while_ranks_work(folder: Path) -> None:
     together = train(folder, "deep2.safetensors", "--ranks", "2", model="deep.dlm")
     assert together == train(folder, "deep2.safetensors", "--ranks", "2", model="deep.dlm")
     assert together["loss"] == pytest.approx(alone["loss"], rel=1e-4)
-
-
-def test_a_checkpoint_of_ranks_is_one_of_a_process(folder: Path, alone: dict[str, float]) -> None:
-    part = ("--set", "epochs=1", "--checkpoint", "part.safetensors")
-    train(folder, "one.safetensors", "--ranks", "2", *part)
-    resumed = train(folder, "resumed.safetensors", "--resume", "part.safetensors")
-    assert resumed["loss"] == pytest.approx(alone["loss"], rel=1e-5)
 
 
 def test_another_number_of_ranks_is_refused(folder: Path) -> None:
@@ -138,108 +181,86 @@ def test_ranks_with_other_data_are_refused(folder: Path) -> None:
 
 def test_a_rank_that_fails_ends_all_with_one_message(folder: Path) -> None:
     done = run(folder, "train", "steep.dlm", "--ranks", "2")
-    assert done.returncode != 0
-    assert done.stderr.count("D0815") == 1
-    assert re.search(r"^rank [01] on ", done.stderr, re.MULTILINE)
+    assert done.code != 0
+    assert done.err.count("D0815") == 1
+    assert re.search(r"^rank [01] on ", done.err, re.MULTILINE)
 
 
-@pytest.mark.parametrize("split", [pytest.param("optimizer", marks=pytest.mark.long), "weights"])
-def test_ranks_with_parts_of_the_weights_train_as_one_process(folder: Path, split: str) -> None:
-    alone = train(folder, "alone.safetensors")
-    together = train(folder, "together.safetensors", "--ranks", "4", "--shard", split)
+@pytest.mark.parametrize(
+    ("split", "ranks"),
+    [
+        ("weights", 2),
+        pytest.param("optimizer", 4, marks=pytest.mark.long),
+        pytest.param("weights", 4, marks=pytest.mark.long),
+    ],
+)
+def test_ranks_with_parts_of_the_weights_train_as_one_process(
+    folder: Path, alone: dict[str, float], split: str, ranks: int
+) -> None:
+    together = train(folder, "parts.safetensors", "--ranks", str(ranks), "--shard", split)
     for name, value in alone.items():
         assert together[name] == pytest.approx(value, rel=1e-5), name
-    files = [arrays(folder / f"{name}.safetensors") for name in ("alone", "together")]
-    assert files[0].keys() == files[1].keys()
-    for name, array in files[0].items():
-        found, wanted = (np.asarray(each, np.float64) for each in (files[1][name], array))
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    check_files(folder, "parts", "alone", rtol=1e-4, atol=1e-6)
+
+
+def check_files(folder: Path, found: str, wanted: str, **tolerance: float) -> None:
+    """Compare the weights of two files."""
+    one, other = (arrays(folder / f"{name}.safetensors") for name in (found, wanted))
+    assert one.keys() == other.keys()
+    for name, array in other.items():
+        both = (np.asarray(each, np.float64) for each in (one[name], array))
+        np.testing.assert_allclose(*both, **tolerance)
 
 
 def test_one_process_has_nothing_to_split(folder: Path) -> None:
     done = run(folder, "train", "line.dlm", "--shard", "weights")
-    assert done.returncode == 2
-    assert "D0901" in done.stderr
-
-
-SPLIT = """\
-dlc 1
-dim B = 1..64
-mesh data = 2, model = 2
-
-module Line() {
-  param a: f32[3, 8] split (none, model) = normal(0.5)
-  param b: f32[8, 1] split (model, none) = normal(0.5)
-  export fn predict(x: f32[B, 3]) -> f32[B, 1] = tanh(x @ a) @ b
-}
-"""
+    assert done.code == 2
+    assert "D0901" in done.err
 
 
 def test_ranks_train_by_the_mesh_of_the_text(folder: Path) -> None:
-    (folder / "split.dlm").write_text(SPLIT + MODEL[MODEL.index("\ntrain") :])
     alone = train(folder, "split.dlc", model="split.dlm")
     together = train(folder, "split4.dlc", "--ranks", "4", model="split.dlm")
     for name, value in alone.items():
         assert together[name] == pytest.approx(value, rel=1e-5), name
-    refused = run(folder, "train", "split.dlm", "--ranks", "3")
-    assert "D0936" in refused.stderr
-    assert "split.dlm:3:1" in refused.stderr
 
 
-STAGES = """\
-dlc 1
-import nn (Linear)
-dim B = 1..64
-mesh stage = 2
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("split.dlm", "--ranks", "3"), "D0936"),
+        (("stages.dlm", "--ranks", "2", "--check-nan"), "D0901"),
+    ],
+)
+def test_ranks_that_the_text_does_not_allow_are_refused(
+    folder: Path, command: tuple[str, ...], code: str
+) -> None:
+    refused = run(folder, "train", *command)
+    assert refused.code != 0
+    assert code in refused.err
+    assert "split.dlm" not in command or "split.dlm:3:1" in refused.err
 
-module Line() {
-  use a = Linear(3, 8) on stage 0
-  use b = Linear(8, 1) on stage 1
-  export fn predict(x: f32[B, 3]) -> f32[B, 1] = b(on stage 0 { tanh(a(x)) })
-}
-"""
 
-
-def test_ranks_train_as_the_stages_of_the_text(folder: Path) -> None:
-    step = MODEL[MODEL.index("\ntrain") :].replace("  batch = 8", "  batch = 4\n  accumulate = 2")
-    (folder / "stages.dlm").write_text(STAGES + step)
+def test_ranks_train_and_run_as_the_stages_of_the_text(folder: Path) -> None:
     alone = train(folder, "one.safetensors", model="stages.dlm")
-    together = train(folder, "two.safetensors", "--ranks", "2", model="stages.dlm")
-    assert together == train(folder, "again.safetensors", "--ranks", "2", model="stages.dlm")
+    checkpoint = ("--checkpoint", "half.safetensors")
+    together = train(folder, "two.safetensors", "--ranks", "2", *checkpoint, model="stages.dlm")
     for name, value in alone.items():
         assert together[name] == pytest.approx(value, rel=1e-6), name
-    files = [arrays(folder / f"{name}.safetensors") for name in ("one", "two")]
-    assert files[0].keys() == files[1].keys()
-    for name, array in files[0].items():
-        found, wanted = (np.asarray(each, np.float64) for each in (files[1][name], array))
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    check_files(folder, "two", "one", rtol=1e-5, atol=1e-7)
     call = ("run", "stages.dlm", "--weights", "two.safetensors", "--input", "x=[[1, 2, 3]]")
-    assert run(folder, *call, "--ranks", "2").stdout == run(folder, *call).stdout
-    refused = run(folder, "train", "stages.dlm", "--ranks", "2", "--check-nan")
-    assert refused.returncode != 0
-    assert "D0901" in refused.stderr
-
-
-def test_a_training_by_stages_goes_on_as_one_process(folder: Path) -> None:
-    step = MODEL[MODEL.index("\ntrain") :].replace("  batch = 8", "  batch = 4\n  accumulate = 2")
-    (folder / "halves.dlm").write_text(STAGES + step)
-    alone = train(folder, "whole.safetensors", model="halves.dlm")
-    part = ("--set", "epochs=1", "--checkpoint", "half.safetensors")
-    train(folder, "half1.safetensors", "--ranks", "2", *part, model="halves.dlm")
-    resumed = train(folder, "half2.safetensors", "--resume", "half.safetensors", model="halves.dlm")
-    assert resumed["loss"] == pytest.approx(alone["loss"], rel=1e-6)
+    assert run(folder, *call, "--ranks", "2").out == run(folder, *call).out
+    check_goes_on(folder, "half.safetensors", "stages.dlm")
 
 
 @pytest.mark.long
 def test_each_stage_writes_its_own_weights_to_a_sharded_checkpoint(folder: Path) -> None:
-    step = MODEL[MODEL.index("\ntrain") :].replace("  batch = 8", "  batch = 4\n  accumulate = 2")
-    (folder / "each.dlm").write_text(STAGES + step)
     index = "each.safetensors.index.json"
-    made = train(
-        folder, "each.safetensors", "--ranks", "2", "--checkpoint", index, model="each.dlm"
-    )
+    options = ("--ranks", "2", "--checkpoint", index)
+    made = train(folder, "each.safetensors", *options, model="stages.dlm")
     where = json.loads((folder / index).read_text())["weight_map"]
     assert "-00001-of-00002" in where["a.w"]
     assert "-00002-of-00002" in where["b.w"]
     more = ("--set", "epochs=4", "--ranks", "2", "--resume", index)
-    assert train(folder, "more.safetensors", *more, model="each.dlm")["loss"] < made["loss"]
+    assert train(folder, "more.safetensors", *more, model="stages.dlm")["loss"] < made["loss"]

@@ -38,20 +38,20 @@ def folder(tmp_path: Path) -> Path:
 def printed(folder: Path, *command: str) -> str:
     """What a command prints."""
     done = run(folder, *command)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.code == 0, done.err
+    return done.out
+
+
+TEXT = ("run", "net.dlm", "--weights", "init:0", *CALL)
 
 
 def test_ranks_give_the_results_of_one_process(folder: Path) -> None:
-    text = ("run", "net.dlm", "--weights", "init:0", *CALL)
-    alone = printed(folder, *text)
-    assert printed(folder, *text, "--ranks", "2") == alone
+    assert printed(folder, *TEXT, "--ranks", "2") == printed(folder, *TEXT)
 
 
 def test_an_artifact_for_ranks_runs_as_these_and_in_a_program_of_ones_own(folder: Path) -> None:
     run(folder, "compile", "net.dlm", "--weights", "init:0", "--ranks", "2")
-    alone = printed(folder, "run", "net.dlm", "--weights", "init:0", *CALL)
-    assert printed(folder, "run", "net.dlc", *CALL, "--ranks", "2") == alone
+    assert printed(folder, "run", "net.dlc", *CALL, "--ranks", "2") == printed(folder, *TEXT)
     (folder / "own.py").write_text(
         "import dlc, numpy as np\n"
         "from mpi4py import MPI\n"
@@ -68,19 +68,18 @@ def test_an_artifact_for_ranks_runs_as_these_and_in_a_program_of_ones_own(folder
 
 
 def test_an_artifact_for_other_ranks_is_refused_once(folder: Path) -> None:
-    run(folder, "compile", "net.dlm", "--weights", "init:0", "--ranks", "2")
+    run(folder, "compile", "net.dlm", "--weights", "init:0", "--ranks", "3")
     alone = run(folder, "run", "net.dlc", *CALL)
-    assert "D0936" in alone.stderr
-    more = run(folder, "run", "net.dlc", *CALL, "--ranks", "3")
-    assert more.returncode == alone.returncode
-    assert more.stderr.count("D0936") == 1
+    assert "D0936" in alone.err
+    more = run(folder, "run", "net.dlc", *CALL, "--ranks", "2")
+    assert more.code == alone.code
+    assert more.err.count("D0936") == 1
 
 
 def test_numpy_does_not_share(folder: Path) -> None:
-    text = ("run", "net.dlm", "--weights", "init:0", *CALL, "--interpret", "--ranks", "2")
-    done = run(folder, *text)
-    assert done.returncode == 2
-    assert "leave out --ranks" in done.stderr
+    done = run(folder, *TEXT, "--interpret", "--ranks", "2")
+    assert done.code == 2
+    assert "leave out --ranks" in done.err
 
 
 def test_a_profile_of_ranks_has_one_trace_of_all(folder: Path) -> None:

@@ -7,11 +7,13 @@ import io
 import json
 import sys
 import time
+import warnings
 
 import pytest
 
 from dlc.cli.report import Interrupted, guarded, print_json, progress
 from dlc.errors import Diagnostic, Label, ModelError, SourceLocation, diagnostic_data
+from dlc.errors.warn import warn
 
 
 class Terminal(io.StringIO):
@@ -42,6 +44,19 @@ def test_a_person_sees_it_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lines) >= 3
     assert all(line.startswith("compiling a.dlm") for line in lines[1:])
     assert lines[-1].endswith(" s\n")
+
+
+def test_a_warning_is_a_note_and_one_of_others_is_as_ever(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def warns() -> None:
+        for _ in range(2):
+            warn("the cache folder is not used")
+        warnings.warn("of NumPy", RuntimeWarning, stacklevel=1)
+
+    with pytest.warns(RuntimeWarning, match="of NumPy"):
+        assert guarded(warns, as_json=False) == 0
+    assert capsys.readouterr() == ("", "the cache folder is not used\n")
 
 
 def test_an_error_is_also_an_object_for_programs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,18 @@ def test_a_step_stays_within_a_limit_of_the_memory_or_is_refused_with_what_takes
         assert f"{late[0]} cannot be set any more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "late", [["-O3"], ["--conv", "direct"], ["--matmul", "generated"], ["--module", "Line"]]
+)
+def test_options_of_the_compiler_are_refused_where_all_is_compiled(
+    folder: Path, late: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    dlc.trainer("line.dlm").save("trainer.dlc")
+    assert main(["train", "trainer.dlc", *late]) == 2
+    assert f"trainer.dlc is compiled: {late[0]} cannot be set any more" in capsys.readouterr().err
+    assert main(["train", "trainer.dlc", "-O2", "--conv", "auto", "--set", "epochs=1"]) == 0
+
+
 def test_a_step_runs_within_the_least_limit_that_the_refusal_names(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

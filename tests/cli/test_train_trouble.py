@@ -43,20 +43,13 @@ train Line {
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is compiled, for all of these tests."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with a model and its data."""
     (tmp_path / "line.dlm").write_text(MODEL)
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=x, y=x @ np.array([[1], [2], [3]], np.float32))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DLC_CACHE", str(cache))
     return tmp_path
 
 

@@ -32,11 +32,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def foreign(
-    dlc: Command, folder: Path, made: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], None]:
+def foreign(dlc: Command, folder: Path, made: Path) -> Callable[[str], None]:
     """Makes `foreign.dlir` of a level, and `foreign.dlc` of that, once."""
-    monkeypatch.setenv("DLC_CACHE", str(made / "cache"))
 
     def make(stage: str) -> None:
         (folder / "net.dlm").write_text(MODEL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from dlc.frontend.elaborate import elaborate
 from tests.frontend.programs import Program, as_list
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-EVERY_LEVEL = (0, 1, 2, 3)
+every_level = pytest.mark.parametrize(
+    "levels", [(0, 3), pytest.param((1, 2), marks=pytest.mark.long)], ids=str
+)
 Floats = NDArray[np.float64]
 
 
@@ -53,12 +56,11 @@ def lenet(image: NDArray[np.uint8], w: dict[str, Floats]) -> Floats:
     return scores / scores.sum(-1, keepdims=True)
 
 
-def test_lenet_sees_digits_as_its_layers_in_numpy_do() -> None:
+@every_level
+def test_lenet_sees_digits_as_its_layers_in_numpy_do(levels: Sequence[int]) -> None:
     path = EXAMPLES / "lenet.dlm"
     image = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1)).astype(np.uint8)
-    digit, confidence = Program(path=path, weights="init:0", levels=EVERY_LEVEL).run(
-        "predict", image
-    )
+    digit, confidence = Program(path=path, weights="init:0", levels=levels).run("predict", image)
     expected = lenet(image, weights_of(path))
     np.testing.assert_array_equal(digit, expected.argmax(-1))
     np.testing.assert_allclose(confidence, expected.max(-1), rtol=1e-4)
@@ -101,12 +103,13 @@ module Root() {
 """
 
 
-def test_a_stage_of_residual_blocks_and_its_gradient(tmp_path: Path) -> None:
+@every_level
+def test_a_stage_of_residual_blocks_and_its_gradient(levels: Sequence[int], tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "residual.dlm", tmp_path)
     path = tmp_path / "root.dlm"
     path.write_text(STAGE)
     x = np.random.default_rng(0).standard_normal((2, 8, 8, 3)).astype(np.float32)
-    program = Program(path=path, weights="init:0", levels=EVERY_LEVEL)
+    program = Program(path=path, weights="init:0", levels=levels)
     y, slope = program.result("f", x), program.result("g", x, rtol=1e-4)
     assert (y >= 0).all() and (y > 0).any()
     way = slope / np.sqrt((slope**2).sum())
@@ -160,10 +163,11 @@ def _erf(x: Floats) -> Floats:
     return np.vectorize(math.erf)(x)
 
 
-def test_the_transformer_scores_as_its_layers_in_numpy_do() -> None:
+@every_level
+def test_the_transformer_scores_as_its_layers_in_numpy_do(levels: Sequence[int]) -> None:
     path = EXAMPLES / "tiny_gpt.dlm"
     ids = np.random.default_rng(0).integers(0, 256, (2, 7)).astype(np.int32)
-    found = Program(path=path, weights="init:0", levels=EVERY_LEVEL).result("logits", ids)
+    found = Program(path=path, weights="init:0", levels=levels).result("logits", ids)
     np.testing.assert_allclose(found, gpt(ids, weights_of(path)), rtol=1e-3, atol=1e-3)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from dlc.cli import main
@@ -41,7 +44,16 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 ALL = (*CASES, *PICTURES, *MORE)
 
 
-@together("one", ALL, ids=ids(ALL))
+def with_marks() -> Iterator[ParameterSet]:
+    """All cases; of each operator the quick suite has the first and every third of the others."""
+    count = Counter[str]()
+    for one, name in zip(ALL, ids(ALL), strict=True):
+        marks = pytest.mark.long if count[one.kind] % 3 else ()
+        count[one.kind] += 1
+        yield pytest.param(one, id=name, marks=marks)
+
+
+@together("one", with_marks())
 def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
     inputs, made = imported_case(one)
     text = written(made)

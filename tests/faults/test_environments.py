@@ -22,8 +22,21 @@ ROOT = Path(__file__).parents[2]
 STRANGER = 54321
 """A user that no system has: without a name and without a home."""
 
-AS_USER = """
-import contextlib, io, json, os, pathlib, shutil, sys, tempfile
+COMMANDS = """
+import contextlib, io, json, sys
+from dlc.cli import main
+done = []
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    done.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(done))
+"""
+"""Command lines: what each returned and printed."""
+AS_USER = (
+    """
+import contextlib, io, os, shutil, sys, tempfile
 from dlc.cli import main
 # Python and its packages may lie where only root can read: what is imported late is imported before.
 here, cached = os.getcwd(), os.environ.pop("DLC_CACHE", None)
@@ -43,19 +56,14 @@ with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.Stri
 del os.environ["DLC_CACHE"]
 if cached is not None:
     os.environ["DLC_CACHE"] = cached
-user = int(sys.argv[1])
+user = int(sys.argv[2])
 os.setgroups([])
 os.setgid(user)
 os.setuid(user)
-done = []
-for words in json.loads(sys.argv[2]):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(words)
-    done.append((code, out.getvalue(), err.getvalue()))
-print(json.dumps(done))
 """
-"""Command lines as another user: what each returned and printed."""
+    + COMMANDS
+)
+"""The same as another user."""
 
 
 class Done(NamedTuple):
@@ -77,19 +85,12 @@ class Place:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     user: int | None = None
 
-    def run(self, *words: str) -> Done:
-        """A command of dlc, which ends as it should or with an error of dlc's own."""
-        (done,) = self.run_each(words)
-        return done
-
     def run_each(self, *commands: Sequence[str]) -> list[Done]:
-        """Commands one after the other; those of another user run in one process."""
-        if self.user is None:
-            every = [self._process("-m", "dlc", *words) for words in commands]
-        else:
-            said = self._process("-c", AS_USER, str(self.user), json.dumps(commands))
-            assert said.code == 0, said.err
-            every = [Done(*one) for one in json.loads(said.out)]
+        """Commands one after the other, in one process."""
+        user = [] if self.user is None else [str(self.user)]
+        said = self._process("-c", AS_USER if user else COMMANDS, json.dumps(commands), *user)
+        assert said.code == 0, said.err
+        every = [Done(*one) for one in json.loads(said.out)]
         for done in every:
             assert "Traceback" not in done.err and "D0999" not in done.err, done.err
         return every
@@ -107,17 +108,19 @@ class Place:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def good(self, *words: str) -> str:
-        done = self.run(*words)
-        assert done.code == 0, done.err
-        return done.out
+    def good(self, *commands: Sequence[str]) -> list[str]:
+        """What commands print that end as they should."""
+        done = self.run_each(*commands)
+        assert not any(one.code for one in done), done
+        return [one.out for one in done]
 
-    def refused(self, *words: str) -> str:
-        """What a command says that cannot write its file."""
-        done = self.run(*words)
-        assert done.code == 2, done.err
-        assert "error[D0502]: cannot write" in done.err
-        return done.err
+    def refused(self, *commands: Sequence[str]) -> list[str]:
+        """What commands say that cannot write their files."""
+        done = self.run_each(*commands)
+        for one in done:
+            assert one.code == 2, one.err
+            assert "error[D0502]: cannot write" in one.err
+        return [one.err for one in done]
 
 
 def fill(folder: Path) -> None:
@@ -172,26 +175,26 @@ def fill_up(folder: Path) -> None:
 def test_a_full_disk_stops_files_and_nothing_else(small_disk: Path) -> None:
     place = Place(small_disk, {"HOME": str(small_disk), "TMPDIR": str(small_disk)})
     off = Place(small_disk, {"DLC_CACHE": ""})
-    off.good("compile", "line.dlm", "-o", "line.dlc")
-    off.good(*TRAIN, "--checkpoint", "c.safetensors")
+    compiled = ("compile", "line.dlm", "-o", "line.dlc")
+    checkpoint = (*TRAIN, "--checkpoint", "c.safetensors")
+    *_, expected = off.good(compiled, checkpoint, RUN)
     old = {name: (small_disk / name).read_bytes() for name in ("line.dlc", "c.safetensors")}
-    expected = off.good(*RUN)
     fill_up(small_disk)
     there = names(small_disk) - {"filler"}
 
-    assert place.good(*RUN) == expected
-    assert place.good("run", "line.dlc", "--random-inputs", "0")
-    assert "loss" in place.good(*TRAIN)
-    said = "no space left on device"
-    assert said in place.refused("compile", "line.dlm", "-o", "line.dlc", "-O0")
-    assert said in place.refused(*TRAIN, "--checkpoint", "c.safetensors", "--set", "seed=2")
+    ran, loaded, trained = place.good(RUN, ("run", "line.dlc", "--random-inputs", "0"), TRAIN)
+    assert ran == expected
+    assert loaded
+    assert "loss" in trained
+    for said in place.refused((*compiled, "-O0"), (*checkpoint, "--set", "seed=2")):
+        assert "no space left on device" in said
     assert names(small_disk) - {"filler", ".cache"} == there
     assert not list(small_disk.rglob("*.tmp"))
     for name, data in old.items():
         assert (small_disk / name).read_bytes() == data
 
     (small_disk / "filler").unlink()
-    place.good("compile", "line.dlm", "-o", "line.dlc", "-O0")
+    place.good((*compiled, "-O0"))
     assert (small_disk / "line.dlc").read_bytes() != old["line.dlc"]
 
 

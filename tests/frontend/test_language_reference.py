@@ -66,7 +66,12 @@ export fn f(x: f32[3]) -> f32[3] = vjp(straight_through, wrt=x)(x, dy=ones([3]))
 """,
     "names {": """
 import nn (Linear)
-module Layer() { use down = Linear(2, 2) }
+module Layer() {
+  use down = Linear(2, 2)
+  use q = Linear(2, 2)
+  use k = Linear(2, 1)
+  use v = Linear(2, 1)
+}
 module Net() {
   param emb: f32[5, 2] = normal()
   use blocks = 2 * Layer()

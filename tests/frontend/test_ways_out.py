@@ -85,3 +85,20 @@ def test_an_epoch_of_nothing_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"D0553.*epoch 1 has no batch"):
         trainer.fit([])
     assert (trainer.epoch, trainer.steps) == (0, 0)
+
+
+def test_an_iterable_without_a_batch_is_told_so() -> None:
+    trainer = dlc.trainer(text=TRAINED.replace("LOSS", LOSS).replace("  accumulate = 4\n", ""))
+    gone = iter([{"x": np.ones((3, 3), np.float32), "label": np.zeros(3, np.int32)}])
+    trainer.fit(gone, epochs=1)
+    again = dlc.trainer(text=TRAINED.replace("LOSS", LOSS).replace("  accumulate = 4\n", ""))
+    with pytest.raises(UsageError, match=r"D0553.*epoch 1 has no batch: the data gave nothing"):
+        again.fit(gone)
+
+
+def test_data_with_fewer_examples_than_a_batch_may_have_is_told_how_many_it_takes() -> None:
+    text = TRAINED.replace("LOSS", LOSS).replace("  accumulate = 4\n", "")
+    few = {"x": np.ones((1, 3), np.float32), "label": np.zeros(1, np.int32)}
+    with pytest.raises(UsageError, match=r"D0553.*1 examples") as told:
+        dlc.trainer(text=text).fit(few)
+    assert "give 2 examples or more, or let B begin at 1" in str(told.value)

@@ -22,6 +22,18 @@ TEXTS = [
     ),
     ("export fn f(x: f32) -> f32 = on cuda:1 x { x }", "D0110", "expected `{`, found `x`"),
     ("export fn f(x: f32[2]) -> f32[2] = x + ones([2, -2])", "D0329", "a size cannot be -2"),
+    *[
+        (
+            f"module M {{\n  {params}\n  export fn f() -> f32 = 1\n}}",
+            "D0214",
+            "a is defined by itself",
+        )
+        for params in (
+            "param a: a[4] = zeros()",
+            "param a: f32[size(b, 0)] = zeros()\n  param b: f32[size(a, 0)] = zeros()",
+            "param a: f32[4] = constant(a)",
+        )
+    ],
 ]
 
 

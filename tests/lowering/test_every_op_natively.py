@@ -74,7 +74,7 @@ def _stored(result: object) -> Numbers:
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
 
-@together(("example", "level"), every(5, itertools.product(CASES, (2, 0))), parts=6)
+@together(("example", "level"), every(9, itertools.product(CASES, (2, 0))), parts=4)
 def test_its_machine_code_gives_what_its_evaluation_gives(example: Example, level: int) -> None:
     compare(example, Settings(level))
 

@@ -13,11 +13,13 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 from dlc.target import Target
-from dlc.target.gpu import GPUS, GpuTarget
+from dlc.target.gpu import GPUS, GpuTarget, Occupancy
 from dlc.target.gpu_costs import GpuCosts
 from tests.lowering.everywhere import function_of
 
 A100 = GpuTarget.named("sm_80")
+WIDE = Occupancy(wide_tiles=0)
+"""Products of any size are computed in wide tiles."""
 OLD = replace(A100, name="sm_70", matrix_dtypes=frozenset({F16}))
 """As sm_80, but of 16 bits matrix instructions multiply f16 alone."""
 
@@ -69,12 +71,26 @@ def test_an_unknown_gpu_is_refused_with_the_known_ones() -> None:
         GpuTarget.named("sm_1")
 
 
-def test_no_function_takes_more_than_its_architecture_has() -> None:
-    for function in functions(A100, F32):
-        shared = [op for op in function.walk() if isinstance(op, simt.Shared)]
-        taken = sum(op.elements * op.dtype.bytes for op in shared)
-        assert 0 < taken <= A100.static_shared_bytes < A100.shared_bytes
-        assert function.threads <= A100.block_threads
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize(("dtype", "precision"), [(F32, "ieee"), (F32, "tf32"), (BF16, "ieee")])
+def test_no_function_takes_more_than_its_architecture_has(
+    gpu: GpuTarget, dtype: DType, precision: str
+) -> None:
+    """Blocks that a multiprocessor is to hold at once fit into its shared memory."""
+    for function in functions(replace(gpu, occupancy=WIDE), dtype, precision):
+        assert function.shared_bytes > 0
+        assert gpu.has_room_for(function.blocks, function.shared_bytes)
+        assert function.threads <= gpu.block_threads
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [(F32, "tf32"), (BF16, "ieee")])
+@pytest.mark.parametrize(("name", "kib"), [("sm_80", 48), ("sm_90a", 96), ("sm_120", 48)])
+def test_k_tiles_are_as_deep_as_two_blocks_have_room_for(
+    name: str, kib: int, dtype: DType, precision: str
+) -> None:
+    (function,) = functions(replace(GPUS[name], occupancy=WIDE), dtype, precision)
+    assert function.shared_bytes == kib << 10
+    assert function.dynamic_bytes == (function.shared_bytes if kib > 48 else 0)
 
 
 def test_costs_of_a_block_are_the_tables() -> None:

@@ -29,4 +29,4 @@ def command(
     if as_json:
         print_json({"requests": sorted(cast("Mapping[str, object]", server.protocol.fm.features))})
     else:
-        server.start_io()
+        server.serve()

@@ -26,6 +26,8 @@ def kernel_text(function: simt.Func, name: str) -> str:
     """The text of a module with the kernel, under the name `name`."""
     text = FunctionText(name)
     tile, thread, *arguments = function.body.arguments
+    if function.dynamic_bytes:
+        _place_buffers(function, text)
     for value, register in ((tile, "ctaid.x"), (thread, "tid.x")):
         number = text.intrinsic("i32", f"llvm.nvvm.read.ptx.sreg.{register}")
         text.names[value] = text.assign(f"zext i32 {number} to i64")
@@ -44,8 +46,21 @@ def kernel_text(function: simt.Func, name: str) -> str:
     )
 
 
+def _place_buffers(function: simt.Func, text: FunctionText) -> None:
+    """Name the buffers of a kernel as parts of the shared memory that a launch asks for."""
+    whole = f"@{text.function}_shared"
+    text.declarations[
+        f"{whole} = external addrspace({SHARED}) global [0 x i8], align {SHARED_ALIGNMENT}"
+    ] = None
+    for op, begin in function.shared().items():
+        place = text.assign(f"getelementptr i8, ptr addrspace({SHARED}) {whole}, i64 {begin}")
+        text.names[op.result] = text.assign(f"addrspacecast ptr addrspace({SHARED}) {place} to ptr")
+
+
 @writes(simt.Shared)
 def _shared(op: simt.Shared, text: FunctionText) -> tuple[str, ...]:
+    if op.result in text.names:
+        return (text.names[op.result],)
     room = f"@{text.function}.{text.fresh()[1:]}"
     type = f"[{op.elements} x {memory_type(op.dtype)}]"
     text.declarations[

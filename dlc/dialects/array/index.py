@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.dialects import numeric
-from dlc.dialects.array.arithmetic import And, Multiply, Not
+from dlc.dialects.array.arithmetic import And, Minimum, Multiply, Not
 from dlc.dialects.array.checks import DECIDED, check_places
 from dlc.dialects.array.elementwise import (
     Cast,
@@ -30,9 +30,9 @@ from dlc.dialects.array.shape import Reshape, check_axes, iota
 from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Shape
-from dlc.ir.types import I64, TensorType
+from dlc.ir.types import I64, U64, TensorType
 
-__all__ = ["Gather", "Scatter", "put_along", "take_along"]
+__all__ = ["Gather", "Scatter", "put_along", "take_along", "wide_index"]
 
 
 def gathered(
@@ -246,16 +246,22 @@ def _all_places(scatter: Scatter, emit: Builder) -> tuple[tuple[Value, ...], tup
         if axis in scatter.axes:
             index = scatter.indices[scatter.axes.index(axis)]
             indices.append(
-                emit(Broadcast(_wide(emit, index), type.shape, tuple(range(front.rank))))
+                emit(Broadcast(wide_index(emit, index), type.shape, tuple(range(front.rank))))
             )
         else:
             indices.append(iota(emit, type, front.rank + rest.index(axis)))
     return tuple(indices), tuple(range(target.rank))
 
 
-def _wide(emit: Builder, index: Value) -> Value:
-    """Indices in a dtype that can index every axis."""
-    return index if tensor_type(index).dtype is I64 else emit(Cast(index, I64))
+def wide_index(emit: Builder, index: Value) -> Value:
+    """Indices in i64, which can index every axis.
+
+    One of u64 that i64 does not hold becomes the largest i64, which is outside as well, not a negative one.
+    """
+    dtype = tensor_type(index).dtype
+    if dtype is U64:
+        index = emit(Minimum(index, constant_like(emit, numeric.highest(I64), index)))
+    return index if dtype is I64 else emit(Cast(index, I64))
 
 
 def _extreme(
@@ -302,7 +308,7 @@ def put_along(
 
 
 def _along(emit: Builder, index: Value, axis: int) -> tuple[tuple[Value, ...], tuple[int, ...]]:
-    index = _wide(emit, index)
+    index = wide_index(emit, index)
     type = tensor_type(index)
     axes = tuple(range(type.rank))
     return tuple([index if other == axis else iota(emit, type, other) for other in axes]), axes

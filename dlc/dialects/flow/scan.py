@@ -49,6 +49,18 @@ class Scan(Structured):
 
     isolated = True
 
+    @property
+    def slices(self) -> Sequence[Value]:
+        """What the body takes for `xs`."""
+        first = 1 + len(self.initial)
+        return self.body.arguments[first : first + len(self.xs)]
+
+    @property
+    def invariants(self) -> Sequence[Value]:
+        """What the body takes for `constants`."""
+        first = 1 + len(self.initial) + len(self.xs)
+        return self.body.arguments[first : first + len(self.constants)]
+
     def infer(self) -> tuple[Type, ...]:
         carries, slices = types_of(self.initial), [self._slice(k) for k in range(len(self.xs))]
         types = [COUNTER, *carries, *slices, *types_of(self.constants)]

@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import warnings
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from dlc.errors import DlcError, UsageError
+from dlc.errors.warn import warn_once
 from dlc.runtime.system.atomic_write import write_file
 
 VARIABLE = "DLC_CACHE"
@@ -148,15 +147,9 @@ def open_cache() -> DiskCache | None:
     if found is None:
         return None
     if why := found.distrust():
-        _warn(why)
+        warn_once(f"{why}; {_WAY_OUT}")
         return None
     return found
-
-
-@cache
-def _warn(why: str) -> None:
-    """Say so, once in a process."""
-    warnings.warn(f"{why}; {_WAY_OUT}", stacklevel=3)
 
 
 def chosen_cache() -> DiskCache | None:

@@ -110,7 +110,12 @@ class CodeMaker:
         kernels = [op for op in module.body if isinstance(op, simt.Func)]
         ptx = compile_ptx(texts_of(module, simt.Func).values(), gpu, self.cache)
         cubin = assemble_ptx(ptx, gpu, self.cache)
-        rows = tuple([manifest.GpuKernel(op.sym_name, op.threads) for op in kernels])
+        rows = tuple(
+            [
+                manifest.GpuKernel(op.sym_name, op.threads, op.dynamic_bytes, op.narrow)
+                for op in kernels
+            ]
+        )
         facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows)
         numbers = {op.sym_name: number for number, op in enumerate(kernels)}
         name = f"cuda:{gpu.name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from dlc.ir.verify import verify
 from dlc.lowering.graph_to_kernel.call_conditions import check_least
 from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.device_placement import unplace
+from dlc.passes.graph.mixed_precision import mixed_precision
 from dlc.passes.sharding.partition import has_mesh, partition
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
@@ -83,6 +84,18 @@ def lower(
 
 def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None:
     """Walk down to a stage; `after` sees the module after each pass."""
+    model = job.model
+    if job.settings.kind == "cuda":
+        unplace(model.module)
+    _run(job, job.pipeline(model.stage, stage), stage, after)
+    verify(model.module)
+    model.stage = stage
+
+
+def _run(
+    job: CompileJob, passes: Sequence[Pass[...]], stage: str, after: Observer | None = None
+) -> None:
+    """Run passes on the way to a stage as the settings say: checked after each, up to a rewrite."""
     model, check = job.model, EachPass() if job.settings.verify_each else None
     model.context.options = job.options
     model.context.compiler = machine_code
@@ -94,17 +107,13 @@ def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None
         if after is not None:
             after(name, module)
 
-    if job.settings.kind == "cuda":
-        unplace(model.module)
     manager = Manager(
         model.context,
         before=None if check is None else check.before,
         after=observe,
         reproduce=_reproducer(job, stage),
     )
-    manager.run(model.module, job.pipeline(model.stage, stage))
-    verify(model.module)
-    model.stage = stage
+    manager.run(model.module, passes)
 
 
 def _reproducer(job: CompileJob, stage: str) -> Callable[[Pass[...]], str] | None:
@@ -260,8 +269,7 @@ def _partition(job: CompileJob) -> None:
     """Make a program for a mesh that of a rank, before its callers' view of it is settled."""
     model = job.model
     if model.stage == "graph" and has_mesh(model.module):
-        model.context.options = job.options
-        Manager(model.context).run(model.module, (autodiff, partition))
+        _run(job, (mixed_precision, autodiff, partition), "graph")
 
 
 def _gathered(

@@ -7,10 +7,8 @@ an artifact can tell by which table it was compiled.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
@@ -19,6 +17,7 @@ from dlc.driver.compile.cache import open_cache, read_own
 from dlc.errors import DlcError, UsageError
 from dlc.errors.options import option
 from dlc.errors.suggest import did_you_mean
+from dlc.errors.warn import warn_once
 from dlc.runtime.cpu.features import host_features, host_model
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.system.mapped_files import map_file
@@ -208,15 +207,9 @@ def tuned_here() -> CostTable | None:
     try:
         table = read_tuned()
     except DlcError as error:
-        _warn(f"{error.diagnostics[0].message}; the built-in table is used: run dlc tune again")
+        warn_once(f"{error.diagnostics[0].message}; the built-in table is used: run dlc tune again")
         return None
     return table if table is not None and table.processor == this_processor() else None
-
-
-@cache
-def _warn(text: str) -> None:
-    """Say so, once in a process."""
-    warnings.warn(text, stacklevel=3)
 
 
 def _tuned_or_fail() -> CostTable:

@@ -40,10 +40,9 @@ class CompileJob:
             error.sources.update(model.texts)
             raise
         settings = with_costs(settings, model.made_with)
-        # A promise is about the largest sizes that there may be, not about those that are usual.
-        training = model.training if settings.max_memory is None else None
-        batch = None if training is None else training.batch
-        return cls(model, settings, replace(settings.options(), batch=batch))
+        batch = None if model.training is None else model.training.batch
+        limited = settings.max_memory is not None
+        return cls(model, settings, replace(settings.options(), batch=batch, for_largest=limited))
 
     @property
     def device(self) -> Device:

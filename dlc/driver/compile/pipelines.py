@@ -24,6 +24,7 @@ from dlc.passes.graph.check_first import check_first
 from dlc.passes.graph.cse import cse
 from dlc.passes.graph.dce import dce
 from dlc.passes.graph.device_placement import place
+from dlc.passes.graph.distribute import distribute
 from dlc.passes.graph.fold_dequantize import fold_dequantize
 from dlc.passes.graph.fold_scales import fold_scales
 from dlc.passes.graph.fold_weights import fold_weights
@@ -88,6 +89,7 @@ SIMPLIFY = (
     Step(algebra, level=2),
     Step(sink_weight_gradients, level=2),
     Step(canonicalize, level=2),
+    Step(distribute, level=2),
     Step(fold_weights, level=2),
     Step(dce, level=1),
 )
@@ -142,6 +144,8 @@ PIPELINE = {
         *FUSE,
         # What is computed when weights are loaded; for processors, packing finds most of it.
         Step(pack, on=Device.CPU | Device.HETERO),
+        Step(distribute, level=2, on=Device.CPU | Device.HETERO),
+        Step(fold_weights, level=2, on=Device.CPU | Device.HETERO),
         Step(make_prepare),
         Step(lower_to_kernels),
         *FUSE,
@@ -186,6 +190,8 @@ STAGES = tuple(PIPELINE)
 
 REASONS = (
     Order(fold_dequantize, products_to_float, "products_to_float finds fast products of integers"),
+    Order(distribute, fold_weights, "fold_weights takes the loops that distribute makes"),
+    Order(pack, distribute, "distribute finds the panels of a loop's weights"),
     Order(mixed_precision, autodiff, "autodiff differentiates the conversions, too"),
     Order(place, autodiff, "autodiff turns a transfer into one the other way"),
     Order(

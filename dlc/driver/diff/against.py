@@ -22,6 +22,7 @@ from dlc.driver.diff.search import call_artifact, run_compiled
 from dlc.driver.diff.tolerance import Expectations, Expected, expectations
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import NumbersDiffer, UsageError
 from dlc.ir.core import Array
 from dlc.runtime.model import load
@@ -228,7 +229,8 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
         text = f"{case.entry} and {against} give the same: {counted(len(pairs), 'value')} compared"
         return Comparison(text, data, None)
     agreed = [pair for pair in pairs[: pairs.index(first)] if not pair.departs]
-    place, op = _where(case, first.name)
+    model = case.open()
+    place, op = _where(model, case.entry, first.name)
     worst = first.expected.worst_of(first.found.astype(np.float64))
     lines = [f"{case.entry} departs from {against} at {first.other}"]
     at = f" at {place}" if place else ""
@@ -250,18 +252,20 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
         "times_tolerance": first.excess,
         "agreed": len(agreed),
     }
+    help = "compare what the two say about this layer: epsilon, padding, axis, activation"
+    if first.name in case.function(model).input_names:
+        help = (
+            f"{first.name} is an input: give the numbers that {against} was made from by --inputs"
+        )
     error = NumbersDiffer(
-        f"{case.entry} departs from {against} at {first.name}",
-        code="D0951",
-        help="compare what the two say about this layer: epsilon, padding, axis, activation",
+        f"{case.entry} departs from {against} at {first.name}", code="D0951", help=help
     )
     return Comparison("\n".join(lines), data, error)
 
 
-def _where(case: Case, name: str) -> tuple[str, str]:
+def _where(model: SourceModel, entry: str, name: str) -> tuple[str, str]:
     """The place and the operation of a value, or of a result."""
-    model = case.open()
-    origin = model.context.values.of(case.entry).get(name)
+    origin = model.context.values.of(entry).get(name)
     if origin is None:
         return "", ""
     op = origin.value.op if origin.value is not None else None

@@ -9,7 +9,7 @@ from dlc.dialects import array, nn
 from dlc.errors import Diagnostic
 from dlc.frontend.constructs import Evaluator
 from dlc.frontend.elaborate import examine
-from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.scope import MISSING, Scope
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.values import Datum, Record, describe
 from dlc.frontend.modules.instances import Instance
@@ -40,41 +40,36 @@ class Observed:
     """What elaboration found: every problem, and the value of each expression when it was first reached."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    _values: dict[ast.Node, Datum] = field(default_factory=dict[ast.Node, Datum])
-    _ranges: dict[ast.Node, tuple[int, int]] = field(
-        default_factory=dict[ast.Node, tuple[int, int]]
+    found: dict[ast.Node, tuple[Datum, int, int]] = field(
+        default_factory=dict[ast.Node, tuple[Datum, int, int]]
     )
-    _placed: list[Op] = field(default_factory=list[Op])
+    """The value of each expression, and which operations were placed for it."""
+    placed: list[Op] = field(default_factory=list[Op])
+    """All operations, as a trace enters them."""
 
-    def note(self, node: ast.Node, value: Datum, start: int) -> None:
-        """Note the value of an expression, and which operations were placed for it."""
-        if node not in self._values:
-            self._values[node] = value
-            self._ranges[node] = (start, len(self._placed))
-
-    def placing(self) -> list[Op]:
-        """The list that a trace enters its operations into."""
-        return self._placed
+    def _value(self, node: ast.Node) -> Datum:
+        """The value of an expression, MISSING if it was never reached."""
+        return self.found[node][0] if node in self.found else MISSING
 
     def type_of(self, node: ast.Node) -> str | None:
         """The type of an expression as a text writes it; of what is no tensor, what it is."""
-        return shown(self._values[node]) if node in self._values else None
+        return shown(self.found[node][0]) if node in self.found else None
 
     def types_of_items(self, node: ast.Node) -> tuple[str | None, ...]:
         """The types of the items of a tuple."""
-        value = self._values.get(node)
+        value = self._value(node)
         return tuple([shown(item) for item in value.items]) if isinstance(value, Record) else ()
 
     def tensor_of(self, node: ast.Node) -> TensorType | None:
         """The type of an expression that is a tensor."""
-        value = self._values.get(node)
+        value = self._value(node)
         return (
             value.type if isinstance(value, Value) and isinstance(value.type, TensorType) else None
         )
 
     def module_of(self, node: ast.Expr) -> tuple[File, ast.Module] | None:
         """The module of an expression that is an instance of one."""
-        value = self._values.get(node)
+        value = self._value(node)
         if not isinstance(value, Instance):
             return None
         definition = value.core.definition
@@ -84,8 +79,10 @@ class Observed:
 
     def cost_of(self, node: ast.Node) -> Cost | None:
         """The operations that an expression becomes; None if it becomes none."""
-        start, stop = self._ranges.get(node, (0, 0))
-        placed = self._placed[start:stop]
+        if node not in self.found:
+            return None
+        _, start, stop = self.found[node]
+        placed = self.placed[start:stop]
         if not placed:
             return None
         flops: Size = 0
@@ -99,7 +96,7 @@ def observe(loader: Loader, source: Source) -> Observed:
     observed = Observed()
 
     def evaluator(at: Trace) -> Evaluator:
-        at.placed = observed.placing()
+        at.placed = observed.placed
         return _Observer(at, observed)
 
     observed.diagnostics = examine(loader, source, evaluator)
@@ -114,9 +111,11 @@ class _Observer(Evaluator):
         self._observed = observed
 
     def eval(self, node: ast.Expr, scope: Scope) -> Datum:
-        start = len(self._observed.placing())
+        placed, found = self._observed.placed, self._observed.found
+        start = len(placed)
         value = super().eval(node, scope)
-        self._observed.note(node, value, start)
+        if node not in found:
+            found[node] = value, start, len(placed)
         return value
 
 

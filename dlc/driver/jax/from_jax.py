@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @without_frames
 @in_python()
-@memory_needed()
+@memory_needed
 def from_jax(
     function: Callable[..., object] | Exported,
     *args: object,

@@ -15,7 +15,7 @@ from dlc.runtime.calling.entry import EntryPoint
 
 @without_frames
 @in_python()
-@memory_needed()
+@memory_needed
 def to_jax(entry: EntryPoint, *, params: bool = False) -> JaxFunction | ParameterFunction:
     """An entry point of a model, such as `model.predict`, as a function of JAX.
 

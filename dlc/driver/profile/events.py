@@ -25,7 +25,9 @@ def trace_text(*profiles: Profile) -> str:
         names.append(
             _named("process_name", process, 0, f"{profile.model}: {profile.entry}{of_rank}")
         )
-        threads = [profile.device] if profile.on_gpu else _threads(profile.threads)
+        threads = [] if profile.on_gpu else _threads(profile.threads)
+        if profile.uses_gpu:
+            threads.append(profile.device.rpartition("+")[2])
         names += [_named("thread_name", process, k, name) for k, name in enumerate(threads)]
         events += _events(process, profile)
     data = {"displayTimeUnit": "ns", "traceEvents": [*names, *events]}

@@ -42,7 +42,7 @@ def profile_model(asked: ProfileRequest, comm: object = None) -> Profile:
     `comm` is the communicator of the ranks that share the calls: each measures its own part.
 
     What a step of training takes lies on the GPU that it runs on, as a trainer has it. Raises UsageError
-    as `dlc run` does for inputs; CallError (D0826) where the code is for a processor and a GPU.
+    as `dlc run` does for inputs.
     """
     check_threads(asked.threads)
     call, request = asked.call, asked.request.to_run_here()

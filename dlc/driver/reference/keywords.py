@@ -376,7 +376,7 @@ _WORDS: Final = (
         "names",
         'names { "encoder.{i}.dense.weight" = blocks[i].w.T }',
         "How weight files from elsewhere call the weights; `{i}` stands for a number, `.T` for the "
-        "transpose of the last two axes.",
+        "transpose of the last two axes, a tuple for an array that holds several weights side by side.",
         """
         import nn (Linear)
         module Net() {

@@ -123,7 +123,8 @@ def _check_data(planned: TrainingPlan, model: SourceModel) -> tuple[Diagnostic, 
     try:
         planned.data()
     except UsageError as error:
-        if any(d.code != MISSING for d in error.diagnostics):
+        is_there = all(os.path.lexists(path) for path in planned.files)
+        if is_there or any(d.code != MISSING for d in error.diagnostics):
             raise
         return tuple([replace(d, severity="warning", help=_ELSEWHERE) for d in error.diagnostics])
     return ()

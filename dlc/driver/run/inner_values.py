@@ -125,7 +125,7 @@ class ObservedCall:
             _complete(source, bound, captured, watch)
         watch.add_results(results.named, "machine code")
         watch.check_found()
-        notes = (*source.remarks, *report.notes, *watch.remarks)
+        notes = (*source.warn(), *report.notes, *watch.remarks)
         return results, (*notes, *([] if self._is_same(artifact) else [NEW_CODE]))
 
     def _is_same(self, artifact: Artifact) -> bool:

@@ -302,5 +302,5 @@ def _compiled(
     elif request.ranks > 1:
         share_calls(model.module, mesh_of_ranks(model, request.ranks))
     artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
-    report.notes = (*model.remarks, *report.notes)
+    report.notes = (*model.warn(), *report.notes)
     return CompileResult(artifact, report, model.context.seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,7 +230,7 @@ class TrainingPlan:
                     compile_for_mesh(model, self.facts, _mesh(model, ranks, split), split)
                 settings = placed_here(request.settings, model.module, request.device)
                 artifact = compile_model(model, settings, request.weights, report=report)
-                report.notes = (*model.remarks, *report.notes)
+                report.notes = (*model.warn(), *report.notes)
                 return artifact
 
     @property
@@ -322,16 +322,8 @@ def _set(artifact: Artifact, request: CompileRequest) -> Artifact:
             help=f"leave out {option('block', request.block or '')}, or train the text of the model",
         )
     others = [name for name in request.parameters if name not in OWN]
-    if request.settings.target != Settings().target:
-        others.append(option("target"))
-    if request.weights is not None:
-        others.append(option("weights"))
-    if request.settings.max_memory is not None:
-        others.append(option("max_memory"))
-    if request.settings.dims:
-        others.append(option("dims"))
-    if request.settings.costs is not None:
-        others.append(option("costs"))
+    others += [option(name) for name in ("weights", "places", "module") if getattr(request, name)]
+    others += _changed_options(request.settings)
     if others:
         raise _is_compiled(request, others[0])
     if facts is None or not request.parameters:
@@ -363,6 +355,14 @@ def _is_compiled(request: CompileRequest, name: str) -> UsageError:
         code="D0905",
         help="train the text of the model",
     )
+
+
+def _changed_options(settings: Settings) -> list[str]:
+    """The options of a compilation that were not left as they are."""
+    usual = Settings()
+    names = [field.name for field in fields(Settings)]
+    changed = [name for name in names if getattr(settings, name) != getattr(usual, name)]
+    return [option(name, settings.level) if name == "level" else option(name) for name in changed]
 
 
 def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:

@@ -148,10 +148,19 @@ class Watch:
         for name, steps in self._steps.items():
             seen = self._stacked(name, steps)
             for selection in self.selections:
-                if selection.wants(name):
+                if self._selects(selection, name):
                     label = _with_steps(selection, name)
                     found[label] = _step(seen, selection, name) if selection.steps else seen
         return found
+
+    def _selects(self, selection: Selection, name: str) -> bool:
+        """Whether a value that came by is asked for.
+
+        Of a pattern with steps those in fewer loops are not, such as the stacked weights beside the values
+        of a loop; where one name is asked for, that is a mistake of the user's.
+        """
+        in_loops = selection.is_name or len(selection.steps) <= len(self.loops_of(name))
+        return selection.wants(name) and in_loops
 
     def loops_of(self, name: str) -> tuple[int, ...]:
         """The lengths of the loops around a value, the outermost first."""
@@ -170,7 +179,8 @@ class Watch:
         """Raises UsageError (D0911) for names that did not come by."""
         known = [name for name in self.known if name not in self.hidden]
         for selection in self.selections:
-            if selection.text != ALL and not any(selection.wants(name) for name in self._steps):
+            found = any(self._selects(selection, name) for name in self._steps)
+            if selection.text != ALL and not found:
                 raise UsageError(
                     f"no value of the call is called {selection.text}",
                     code="D0911",

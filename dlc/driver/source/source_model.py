@@ -10,6 +10,7 @@ from pathlib import Path
 from dlc.dialects.builtin import Module
 from dlc.driver.source.weight_sources import Array
 from dlc.errors import Diagnostic, DlcError, SourceLocation, render
+from dlc.errors.warn import warn
 from dlc.frontend.training.blocks import BlockName
 from dlc.ir.passes import Context
 from dlc.runtime.artifact import manifest
@@ -82,5 +83,12 @@ class SourceModel:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The warnings about its text, as they are shown."""
+        """The warnings and notes about its text, as they are shown."""
         return tuple(render(warning, self.texts) for warning in self.warnings)
+
+    def warn(self) -> tuple[str, ...]:
+        """Warn of what is probably a mistake in its text; gives the mere notes about it."""
+        for each in self.warnings:
+            if each.severity == "warning":
+                warn(render(each, self.texts))
+        return tuple(render(each, self.texts) for each in self.warnings if each.severity == "note")

@@ -27,7 +27,7 @@ from dlc.runtime.system.available_memory import check_fits
 from dlc.runtime.system.buffers import zeros
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_inside
-from dlc.runtime.weights.keys import Narrowed, by_key, by_path
+from dlc.runtime.weights.keys import Narrowed, by_key, by_path, warn_of_unused
 
 Array: TypeAlias = NDArray[np.generic]
 WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array | Tensor] | None"
@@ -36,8 +36,8 @@ for what the model says itself."""
 
 INIT = "init:"
 NARROW = "narrow:"
-MOST_NAMED = 5
-"""Arrays without a use that a note names."""
+GIVEN = "the arrays given"
+"""Where arrays are that are passed by name."""
 
 
 Finder: TypeAlias = Callable[[weight.Source, manifest.Weight], Array]
@@ -86,9 +86,11 @@ def gather(
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
-    used = _names_of(module)
-    unread = [(file, [name for name in file.unread if name not in used]) for file in opened]
-    notes += [_unread(file, names) for file, names in unread if names]
+    unread = {file.path: file.unread for file in opened}
+    if isinstance(argument, Mapping):
+        unread[GIVEN] = list(argument)
+    for where, names in unread.items():
+        warn_of_unused(where, names, _names_of(module))
     return Weights(tuple(table), block.data, tuple(notes))
 
 
@@ -96,12 +98,6 @@ def _names_of(module: Module) -> set[str]:
     """What files may call the weights of a model, those included that no compiled function reads."""
     sources = [op for op in module.body if isinstance(op, weight.Source)]
     return {name for op in sources for name in (op.sym_name, op.key, *op.parts)}
-
-
-def _unread(file: WeightFile, names: Sequence[str]) -> str:
-    """A note about the arrays of a file that the model does not use."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{file.path}: the model does not use {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
@@ -128,6 +124,7 @@ def _row(source: weight.Source, offset: int) -> manifest.Weight:
         parts=source.parts,
         stacked=source.stacked,
         transposed=source.transposed,
+        portion=source.portion,
         constant=source.constant,
     )
 
@@ -244,7 +241,7 @@ def _from_arrays(arrays: Mapping[str, Array] | Mapping[str, Array | Tensor]) -> 
         names = [name for name in (row.name, row.file_key, *row.parts) if name in arrays]
         tensors = {name: _tensor(arrays[name], source.type.dtype) for name in names}
         with _placed(source):
-            return by_path(row, tensors, "the arrays given").bits
+            return by_path(row, tensors, GIVEN).bits
 
     return find
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @without_frames
 @in_python()
-@memory_needed()
+@memory_needed
 def from_torch(
     module: torch.nn.Module | ExportedProgram,
     args: object = (),

@@ -114,13 +114,15 @@ PAGES: dict[str, Page] = {
         "the artifact calls BLAS, and there is none",
         "Matrix products of this artifact are done by scipy's BLAS, and scipy is not installed here, or "
         "its BLAS cannot be found. Install scipy, or compile with `--matmul generated`.",
-        without="it takes a machine without scipy's BLAS",
+        "dlc compile mlp.dlm --matmul blas -o mlp.dlc",
+        "dlc compile mlp.dlm --matmul generated -o mlp.dlc",
     ),
     "D0615": Page(
         "code cannot be made executable",
         "The system refuses to make memory executable (a hardened kernel, SELinux, a sandbox). dlc never "
         "maps memory that is writable and executable at once, but it needs to execute compiled code.",
-        without="it takes a system that forbids new code",
+        "systemd-run --user --pty -p MemoryDenyWriteExecute=yes dlc run poly.dlm",
+        "systemd-run --user --pty -p MemoryDenyWriteExecute=no dlc run poly.dlm",
     ),
     "D0616": Page(
         "IR below the graph without permission to trust it",

@@ -114,9 +114,10 @@ PAGES: dict[str, Page] = {
         "a computed size exceeds its bound",
         "An op whose result has a size that depends on values needs a bound for it; the values asked "
         "for more.",
-        'dlc.compile(text="""dlc 1\n'
-        "dim N = 0..4\n"
-        'export fn f(x: f32[4]) -> f32[N] = compress(x, x > 0, at_most=2)""").f(np.ones(4, np.float32))',
+        'text = "dlc 1 export fn f(x: f32[4]) -> f32[_] = compress(x, x > 0, bound=2)"\n'
+        "dlc.compile(text=text).f(np.ones(4, np.float32))",
+        'text = "dlc 1 export fn f(x: f32[4]) -> f32[_] = compress(x, x > 0, bound=4)"\n'
+        "dlc.compile(text=text).f(np.ones(4, np.float32))",
     ),
     "D0811": Page(
         "the model cannot be called",
@@ -131,7 +132,10 @@ PAGES: dict[str, Page] = {
         "have filled or brought down, or a driver older than the code, are the usual causes; `nvidia-smi` "
         "shows both. After an error of a kernel, such as an illegal address, no call of the process can "
         "use the GPU any more, and the message says so: start the process anew. An artifact compiled with "
-        "`--target cpu` does without.",
+        "`--target cpu` does without. "
+        "dlc itself refuses a launch of more than 2,147,483,647 blocks, and of a kernel that would have to "
+        "number more than 4,294,967,295 elements in 32 bits. Pass fewer at a time; where every call "
+        "has more, by the bounds of the sizes, kernels number in 64 bits.",
         without="it takes a GPU that fails",
     ),
     "D0812": Page(
@@ -223,13 +227,5 @@ PAGES: dict[str, Page] = {
         "its iterations are alike.",
         "model.f.profile(np.zeros((1_000_000, 8), np.float32))",
         "model.f.profile(np.zeros((1_000, 8), np.float32))",
-    ),
-    "D0826": Page(
-        "a profile of kernels on a processor and a GPU together",
-        "Profiles time the kernels of a processor, or those of a GPU by its own clock. Of a program for "
-        "both the kernels overlap, and there is no clock that both have. `dlc bench` times such a call's "
-        "transfers and computing.",
-        'dlc.compile("model.dlm", target="cpu+cuda:sm_90").f.profile(x)',
-        'dlc.compile("model.dlm", target="cuda:sm_90").f.profile(x)',
     ),
 }

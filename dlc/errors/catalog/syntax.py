@@ -269,7 +269,7 @@ PAGES: dict[str, Page] = {
         "dlc compile plan.dlir --trust-ir",
     ),
     "D0165": Page(
-        "a file without the kernel that it should have",
+        "a file without the kernel that it should have, or with one that LLVM refuses",
         "`--kernel NAME=FILE` puts a kernel of yours in place of the one that dlc makes. The file has a "
         "function of that name: in `.ll` a `define void @NAME(...)`, in `.dlir` a `loop.func`. Print the "
         "kernel that dlc makes, change it, and name that file.",

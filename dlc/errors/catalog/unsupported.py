@@ -4,10 +4,20 @@ from dlc.errors.catalog.page import Page
 
 PAGES: dict[str, Page] = {
     "D0701": Page(
-        "an operation that dlc cannot compile yet",
-        "The model is right, but the target has no kernel for one of its operations. The message lists "
+        "something that dlc cannot compile yet",
+        "The model is right, but the target has no code for a part of it: kernels that were written for a "
+        "GPU, or a loop whose memory cannot be laid out before its elements are counted. The message lists "
         "every such place at once; the evaluator (`dlc run --interpret`) can still compute them.",
-        without="processors have a kernel for every operation",
+        "dlc 1\n"
+        "export fn f(x: f32[8]) -> f32 {\n"
+        "  let y = compress(x, x > 0)\n"
+        "  return scan v in concat([y, y]) with s = 0.0 { next s = s + v }\n"
+        "}",
+        "dlc 1\n"
+        "export fn f(x: f32[8]) -> f32 {\n"
+        "  let y = compress(x, x > 0)\n"
+        "  return scan v in y with s = 0.0 { next s = s + 2 * v }\n"
+        "}",
     ),
     "D0702": Page(
         "a device that dlc does not reach",
@@ -22,7 +32,8 @@ PAGES: dict[str, Page] = {
         "pictures need Pillow",
         "Reading and writing pictures is done by Pillow, which is not installed: `pip install pillow`. "
         "Arrays in `.npy` files need nothing.",
-        without="it takes an installation without Pillow",
+        "pip install -e .\ndlc run lenet.dlm --input image=four.png",
+        "pip install -e '.[pictures]'\ndlc run lenet.dlm --input image=four.png",
     ),
     "D0705": Page(
         "more memory than the machine has",
@@ -142,7 +153,16 @@ PAGES: dict[str, Page] = {
         "code decides by the numbers in a tensor, or where a size that was to be dynamic is fixed by the "
         "code. The message is PyTorch's. The backend `dlc` of `torch.compile` compiles the parts between "
         "such places, and Python runs these.",
-        without="it takes PyTorch, which need not be installed",
+        "class Choice(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x if x.sum() > 0 else -x\n"
+        "\n"
+        "dlc.from_torch(Choice(), x)",
+        "class Choice(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return torch.where(x.sum() > 0, x, -x)\n"
+        "\n"
+        "dlc.from_torch(Choice(), x)",
     ),
     "D0718": Page(
         "a type of numbers that dlc does not have",
@@ -168,14 +188,16 @@ PAGES: dict[str, Page] = {
         "Arrays of JAX never change, so an entry point with `inout` parameters is not one for "
         "`dlc.to_jax`. Give the text a second entry point, which takes the arrays and returns what they "
         "become; both call the same function.",
-        without="it takes JAX, which need not be installed",
+        "dlc.to_jax(model.f)(h)  # export fn f(inout h: f32[2]) { set h = h + 1 }",
+        "dlc.to_jax(model.g)(h)  # export fn g(h: f32[2]) -> f32[2] = h + 1",
     ),
     "D0725": Page(
         "a counted size in JAX",
         "JAX knows the shape of every array before a program runs. A result whose size a call counts, as "
         "that of `compress` or `nonzero`, has no such shape, so its entry point is not one for "
         "`dlc.to_jax`. Call the entry point itself with NumPy arrays.",
-        without="it takes JAX, which need not be installed",
+        "dlc.to_jax(model.f)(x)  # export fn f(x: f32[4]) -> f32[_] = compress(x, x > 0)",
+        "model.f(np.asarray(x))",
     ),
     "D0729": Page(
         "inner values of code that runs on a GPU",

@@ -142,7 +142,8 @@ PAGES: dict[str, Page] = {
         "another package's operations cannot be loaded",
         "An installed package names a module with operations (entry point `dlc.ops`), and importing that "
         "module fails. The message says why; `dlc doctor` lists all such packages.",
-        without="it takes a package that is installed and broken",
+        "[project.entry-points.'dlc.ops']\nmine = 'mine.operation'  # the module is mine/operations.py",
+        "[project.entry-points.'dlc.ops']\nmine = 'mine.operations'",
     ),
     "D0923": Page(
         "a package that dlc needs is not installed",
@@ -262,7 +263,14 @@ PAGES: dict[str, Page] = {
         "a renaming that is refused",
         "An editor can rename what the open texts, and those that they import, declare: neither words of "
         "the language nor names of the library, and only to a name that nothing else has there.",
-        without="it takes an editor, which renames",
+        "fn f(x: f32[3]) -> f32[3] {\n"
+        "  let h = 2 * x  # an editor is asked to call it x\n"
+        "  return h + x\n"
+        "}",
+        "fn f(x: f32[3]) -> f32[3] {\n"
+        "  let h = 2 * x  # an editor is asked to call it doubled\n"
+        "  return h + x\n"
+        "}",
     ),
     "D0961": Page(
         "no such entry of the cache",

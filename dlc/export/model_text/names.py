@@ -23,21 +23,25 @@ class Names:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*RESERVED, *taken}
+        self._numbers: dict[str, int] = {}
+        """By name, with what stands between both, the number to try first: smaller ones are taken."""
 
     def of(self, wanted: str) -> str:
         """The name itself if it is free, else one with a number behind it."""
-        found, number = wanted, 2
-        mark = "_" if wanted[-1:].isdigit() else ""
-        while found in self._taken:
-            found, number = f"{wanted}{mark}{number}", number + 1
-        self._taken.add(found)
-        return found
+        if wanted in self._taken:
+            return self._numbered(wanted + ("_" if wanted[-1:].isdigit() else ""), 2)
+        self._taken.add(wanted)
+        return wanted
 
     def numbered(self, wanted: str) -> str:
         """`conv1`, `conv2` and so on."""
-        number = 1
+        return self._numbered(wanted, 1)
+
+    def _numbered(self, wanted: str, first: int) -> str:
+        number = max(first, self._numbers.get(wanted, 0))
         while f"{wanted}{number}" in self._taken:
             number += 1
+        self._numbers[wanted] = number + 1
         self._taken.add(f"{wanted}{number}")
         return f"{wanted}{number}"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dlc.errors import Label, ModelError
+from dlc.errors import ModelError
 from dlc.errors.suggest import suggest
 from dlc.frontend.elaboration.callers import naming_calls
 from dlc.frontend.elaboration.evaluator import Evaluator, Special, calls, evaluates
@@ -15,7 +15,7 @@ from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.rules import with_rule
 from dlc.frontend.elaboration.scope import Home, Scope
 from dlc.frontend.elaboration.trace import Frame
-from dlc.frontend.elaboration.types import Expectation, Matcher
+from dlc.frontend.elaboration.types import Declared, Expectation, Matcher
 from dlc.frontend.elaboration.values import UNKNOWN, Argument, Arguments, Callee, Datum, Partial
 from dlc.text.model import ast
 from dlc.text.source import Source
@@ -225,40 +225,36 @@ def _match_parameters(
         argument = bound.get(parameter.name)
         if argument is None:
             assert parameter.default is not None
-            value, place = ev.eval(parameter.default, scope), None
+            value = ev.eval(parameter.default, scope)
         else:
-            value, place = argument.value, source.place(argument.span)
+            value = argument.value
         if value is UNKNOWN:
             raise Poisoned
         if parameter.type is not None:
             home = function.home.source
-            declared = home.place(parameter.span)
-            why = Expectation(
-                "given",
-                place or declared,
-                Label(declared, f"{parameter.name} of {declaration.name} is declared here"),
-            )
-            value = matcher.value(parameter.type, value, why)
+            declared = Declared(home, parameter.span, f"{parameter.name} of {declaration.name}")
+            stands = (home, parameter.span) if argument is None else (source, argument.span)
+            value = matcher.value(parameter.type, value, Expectation("given", *stands, declared))
         scope.names[parameter.name] = value
     matcher.finish()
 
 
-def check_result(ev: Evaluator, declaration: ast.Fn, value: Datum, scope: Scope) -> Datum:
+def check_result(
+    ev: Evaluator, declaration: ast.Fn | ast.Loss, value: Datum, scope: Scope
+) -> Datum:
     """The value that a function returns, as one of its declared type."""
     if declaration.result is None:
         return value
     source = scope.home.source
-    place = source.place(result_span(declaration))
-    declared = Label(
-        source.place(declaration.result.span), f"the result of {declaration.name} is declared here"
-    )
+    declared = Declared(source, declaration.result.span, f"the result of {declaration.name}")
+    why = Expectation("returned", source, result_span(declaration), declared)
     matcher = Matcher(ev, scope)
-    checked = matcher.value(declaration.result, value, Expectation("returned", place, declared))
+    checked = matcher.value(declaration.result, value, why)
     matcher.finish()
     return checked
 
 
-def result_span(declaration: ast.Fn) -> ast.Span:
+def result_span(declaration: ast.Fn | ast.Loss) -> ast.Span:
     """The span of the value that a function returns."""
     body = declaration.body
     if isinstance(body, ast.Block) and body.statements:

@@ -7,8 +7,7 @@ of them may use all the others through the evaluator.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
@@ -112,11 +111,12 @@ def _in_words(diagnostic: Diagnostic, written: str) -> Diagnostic:
 class Evaluator:
     """Gives expressions their values and puts the operations they need into the trace `at`."""
 
-    __slots__ = ("_depth", "at")
+    __slots__ = ("at", "depth")
 
     def __init__(self, at: Trace) -> None:
         self.at = at
-        self._depth = 0
+        self.depth = 0
+        """How many definitions have led here, each needed by the one before."""
 
     def eval(self, node: ast.Expr, scope: Scope) -> Datum:
         """The value of an expression.
@@ -132,26 +132,15 @@ class Evaluator:
         """The submodule that an expression makes; calls of modules make instances."""
         return _MAKERS.get(type(node), _HANDLERS[type(node)])(self, node, scope)
 
-    @contextmanager
-    def elsewhere(self, source: Source) -> Generator[Source]:
-        """Evaluate something that stands in another place, perhaps of another text."""
-        at = self.at
-        if self._depth >= MAX_DEPTH:
-            raise at.stop(
+    def elsewhere(self, source: Source) -> _Elsewhere:
+        """Evaluate something that stands in another place, perhaps of another text, in a `with` block."""
+        if self.depth >= MAX_DEPTH:
+            raise self.at.stop(
                 "D0215",
                 f"more than {MAX_DEPTH} definitions lead from one to the next",
                 help="define first what others use: the text is read from its beginning",
             )
-        self._depth += 1
-        outer, span, at.source = at.source, at.span, source
-        try:
-            yield source
-        except ModelError as error:
-            raise at_place(error, at.here()) from None
-        finally:
-            self._depth -= 1
-            at.source = outer
-            at.stand(span)
+        return _Elsewhere(self, source)
 
     def call(self, callee: Datum, arguments: Arguments) -> Datum:
         """The value of a call."""
@@ -276,6 +265,32 @@ class Evaluator:
     def report(self, error: ModelError) -> None:
         """Record the error and go on."""
         self.at.problems.report(self.settled(error).diagnostics)
+
+
+class _Elsewhere:
+    """What `Evaluator.elsewhere` gives: a class, as each weight and layer enters several."""
+
+    __slots__ = ("_ev", "_outer", "_source", "_span")
+
+    def __init__(self, ev: Evaluator, source: Source) -> None:
+        self._ev = ev
+        self._source = source
+
+    def __enter__(self) -> None:
+        at = self._ev.at
+        self._ev.depth += 1
+        self._outer, self._span, at.source = at.source, at.span, self._source
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        at = self._ev.at
+        here = at.here() if isinstance(error, ModelError) else None
+        self._ev.depth -= 1
+        at.source = self._outer
+        at.stand(self._span)
+        if here is not None and isinstance(error, ModelError):
+            raise at_place(error, here) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -115,8 +115,8 @@ class _Custom:
             value: Datum = seed
             if parameter.type is not None:
                 matcher = Matcher(self.ev, scope)
-                place = scope.home.source.place(parameter.span)
-                value = matcher.value(parameter.type, seed, Expectation("given", place))
+                why = Expectation("given", scope.home.source, parameter.span)
+                value = matcher.value(parameter.type, seed, why)
                 matcher.finish()
             scope.names[parameter.name] = value
             seed.name = parameter.name

@@ -79,9 +79,9 @@ def _give_up(statement: ast.Statement, scope: Scope) -> None:
 def _let(ev: Evaluator, statement: ast.Let, scope: Scope) -> None:
     value = ev.eval(statement.value, scope)
     if statement.type is not None:
-        place = scope.home.source.place(statement.value.span)
+        why = Expectation("found", scope.home.source, statement.value.span)
         matcher = Matcher(ev, scope)
-        value = matcher.value(statement.type, value, Expectation("found", place))
+        value = matcher.value(statement.type, value, why)
         matcher.finish()
     unpack(ev, statement.pattern, value, scope, statement.value.span)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlc.dialects.comm import HOST, PLACED, STAGED, stage_of_device
@@ -32,6 +32,7 @@ MAX_STEPS = 110_000
 """A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
 REGION = 12
 """As how many steps an operation with regions counts, each time that these are elaborated."""
+NOWHERE = UnknownLocation("no expression yet")
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_here", "_locations", "_on_trial", "base_key", "bounds", "brought", "builtin",
+        "_here", "_locations", "_on_trial", "_stood", "base_key", "bounds", "brought", "builtin",
         "conditions", "declared", "device", "folder", "frame", "function", "gets",
         "implicit_seed", "inouts", "loops", "mesh", "placed", "places", "problems", "rate",
         "root_source", "source", "span", "stacked", "stage", "steps", "stored", "top", "total_steps",
@@ -98,8 +99,8 @@ class Trace(Builder):
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
-        self.top = Block()
-        super().__init__(self.top, UnknownLocation("no expression yet"))
+        self.top = self.block = Block()
+        self.before = None
         self.source = source
         self.span = Span(0, 0)
         self.problems = problems
@@ -137,9 +138,12 @@ class Trace(Builder):
         self.bounds: dict[str, tuple[int, int | None]] = {}
         self.conditions: dict[Need, SourceLocation] = {}
         """What the text requires of the sizes of a call, and where it says so."""
-        self._locations: dict[tuple[Source, Span, str, str], dict[str, Location]] = {}
+        self._locations: dict[tuple[Source, Span, str, str], dict[str, FileLocation]] = {}
         """The locations at a place, reached by a path of calls, by operation; "" for none."""
-        self._here: dict[str, Location] = {"": self.location}
+        self._here: dict[str, FileLocation] | None = None
+        """Those of the place reached, if they were asked for."""
+        self._stood: tuple[Source, Span, Frame] | None = None
+        """The place reached by `stand`, and the function that it is part of."""
         self.builtin = ""
         """The builtin function that places operations here, if one does: they are called after it."""
         self._on_trial: list[Block] | None = None
@@ -149,31 +153,16 @@ class Trace(Builder):
     def stand(self, span: Span) -> None:
         """Go to a place in the text: operations placed from now on come from there."""
         self.span = span
-        key = (self.source, span, self.frame.path, self.frame.key)
-        here = self._locations.get(key)
-        if here is None:
-            here = self._locations[key] = {"": self._location(span)}
-        self._here = here
-        self.location = here[""]
+        self._stood = self.source, span, self.frame
+        self._here = None
         self.builtin = ""
-
-    def _location(self, span: Span) -> FileLocation:
-        """A place in the text at hand; in a text of the library with the call that led there."""
-        found = _located(self.source.place(span))
-        frame: Frame | None = self.frame
-        caller: SourceLocation | None = None
-        if in_library(found.place):
-            while frame is not None and (caller is None or in_library(caller)):
-                caller, frame = frame.called_at, frame.caller
-        own = None if caller is None or in_library(caller) else _located(caller)
-        return replace(found, path=self.frame.path, caller=own)
 
     def place(self, op: Op) -> Op:
         """Put an operation at the end of the block, with the location reached in the text."""
         for result in op.results:
             if isinstance(result.type, TensorType):
                 self.check_rank(result.type.rank)
-        op.location = self._at_operation(self.builtin or op.name.partition(".")[2])
+        op.location = self._located(self.builtin or op.name.partition(".")[2])
         if self.device is not None:
             op.attributes[PLACED] = self.device
         if self.stage is not None:
@@ -184,14 +173,26 @@ class Trace(Builder):
         self.count()  # last: it has its place in the block even where this was one too many
         return op
 
-    def _at_operation(self, name: str) -> Location:
-        """The location reached in the text, for an operation that is called so."""
-        if name not in self._here:
-            location = self._here[""]
-            if isinstance(location, FileLocation):
-                location = replace(location, operation=name)
-            self._here[name] = location
-        return self._here[name]
+    @property
+    def location(self) -> Location:
+        """The location reached in the text."""
+        return self._located("")
+
+    def _located(self, operation: str) -> Location:
+        """The location reached in the text, for an operation that is called so.
+
+        It is made when an operation asks for it: most expressions are names and numbers, which place none.
+        """
+        if self._stood is None:
+            return NOWHERE
+        source, span, frame = self._stood
+        if self._here is None:
+            key = (source, span, frame.path, frame.key)
+            self._here = self._locations.setdefault(key, {})
+        location = self._here.get(operation)
+        if location is None:
+            location = self._here[operation] = _location(source, span, frame, operation)
+        return location
 
     def check_rank(self, axes: int, span: Span | None = None) -> None:
         """Raises ModelError (D0338) for more axes than a value has."""
@@ -338,8 +339,16 @@ class Trace(Builder):
         return (*labels[:1], *labels[1:][-1:])
 
 
-def _located(place: SourceLocation) -> FileLocation:
-    return FileLocation(place.file, place.line, place.column, place.end)
+def _location(source: Source, span: Span, frame: Frame, operation: str) -> FileLocation:
+    """A place in a text; in one of the library with the call in the user's text that led there."""
+    place, own = source.place(span), None
+    if source.is_library:
+        caller, outer = frame.called_at, frame.caller
+        while outer is not None and caller is not None and in_library(caller):
+            caller, outer = outer.called_at, outer.caller
+        if caller is not None and not in_library(caller):
+            own = FileLocation(caller.file, caller.line, caller.column, caller.end)
+    return FileLocation(place.file, place.line, place.column, place.end, frame.path, operation, own)
 
 
 def capture(blocks: Sequence[Block]) -> list[Value]:

@@ -33,7 +33,7 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size, floor_divide, names, substitute, symbol
 from dlc.ir.types import LANGUAGE_DTYPES, DType, TensorType
 from dlc.text.model import ast
-from dlc.text.source import Span
+from dlc.text.source import Source, Span
 
 __all__ = ["Expectation", "Matcher", "declared_type", "dtype_named", "other_dtype", "type_spelling"]
 
@@ -63,20 +63,37 @@ def other_dtype(name: str) -> str:
     return f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}"
 
 
+class Declared(NamedTuple):
+    """Where the type is declared, and of what it is the type."""
+
+    source: Source
+    span: Span
+    what: str
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """Why a value must have a type: the rest of the sentence `A given where B is expected`."""
 
     verb: str
     """The role of the value, as a participle: given, returned, declared."""
-    place: SourceLocation
-    """The place of the value."""
-    declared: Label | None = None
+    source: Source
+    span: Span
+    """Where the value stands in that text."""
+    declared: Declared | None = None
+
+    @property
+    def place(self) -> SourceLocation:
+        """The place of the value."""
+        return self.source.place(self.span)
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """The labels of a message beside its place."""
-        return () if self.declared is None else (self.declared,)
+        if self.declared is None:
+            return ()
+        source, span, what = self.declared
+        return (Label(source.place(span), f"{what} is declared here"),)
 
 
 class _DimCheck(NamedTuple):

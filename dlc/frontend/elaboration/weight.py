@@ -24,7 +24,8 @@ class Weight:
     """One `param` or `state` of one instance, or a stored tensor, which is `constant`.
 
     `type` has the leading sizes of the stack. Files from elsewhere may have each block under a name of
-    its own, which are the `parts`, and the last two axes `transposed`.
+    its own, which are the `parts`, the last two axes `transposed`, and several weights in one array, of
+    which this is a `portion` (see `weight.Source`).
     """
 
     symbol: str
@@ -35,6 +36,7 @@ class Weight:
     place: SourceLocation
     parts: tuple[str, ...] = ()
     transposed: bool = False
+    portion: tuple[int, ...] = ()
     constant: bool = False
     splits: tuple[tuple[str, int], ...] = ()
     """The axes of the mesh that split it, in the order of the mesh, each with the axis of the weight."""

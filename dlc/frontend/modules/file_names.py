@@ -1,14 +1,17 @@
 """`names { "encoder.{i}.weight" = blocks[i].w.T }`: how a weight file from elsewhere calls the weights.
 
-The file may have a weight under another name, transposed, or the blocks of a stack one by one.
+The file may have a weight under another name, transposed, or the blocks of a stack one by one, and
+several weights side by side in one array: `"qkv.weight" = (q.w.T, k.w.T, v.w.T)`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import gcd
+from typing import TypeAlias
 
 from dlc.errors import Label, ModelError, SourceLocation
 from dlc.errors.suggest import did_you_mean
@@ -17,10 +20,13 @@ from dlc.frontend.elaboration.values import Datum, Items
 from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.modules.chains import Chain
 from dlc.frontend.modules.instances import Core, Instance, Stack
+from dlc.runtime.artifact.manifest import file_shape
 from dlc.runtime.system.counts import whole_number
 from dlc.text.model import ast
 
 __all__ = ["FileNames"]
+
+Shape: TypeAlias = tuple[int, ...]
 
 _HOLE = re.compile(r"\{(\w+)\}")
 
@@ -31,8 +37,8 @@ class FileNames:
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}
         self._places: dict[str, SourceLocation] = {}
-        self._by_key: dict[tuple[int, str], str] = {}
-        """The weight that an entry has named by a key."""
+        self._by_key: dict[tuple[int, str, tuple[int, ...]], str] = {}
+        """The weight that an entry has named by a key, or by a portion of its array."""
 
     def add(self, ev: Evaluator, owner: Instance, node: ast.Names) -> None:
         """Add what a block says of the weights of an instance.
@@ -59,9 +65,9 @@ class FileNames:
                 labels=[Label(first, "named here first")],
                 help="leave one of them out",
             )
-        for key in item.parts or (item.origin.key,):
+        for key in _keys(item):
             other = self._by_key.setdefault(
-                (entry.span.start, f"{ev.at.source.name}:{key}"), item.symbol
+                (entry.span.start, f"{ev.at.source.name}:{key}", item.portion), item.symbol
             )
             if other != item.symbol:
                 raise ev.at.fail(
@@ -99,14 +105,76 @@ class _Key:
             yield key.text
 
 
+def _keys(item: Weight) -> tuple[str, ...]:
+    """The names that files have for a weight."""
+    return item.parts or (item.origin.key or item.symbol,)
+
+
+def _in_files(item: Weight) -> Shape:
+    """The shape that a weight has in the arrays of files."""
+    shape = tuple([size for size in item.type.shape if isinstance(size, int)])
+    return file_shape(shape, item.stacked, item.parts, item.transposed)
+
+
 class _Entry:
     def __init__(self, ev: Evaluator, owner: Instance, entry: ast.NameEntry) -> None:
         self.ev, self.owner, self.entry = ev, owner, entry
         self.variables = _HOLE.findall(entry.key.value)
+        self._span = entry.target.span
 
     def found(self) -> Iterator[Weight]:
-        """The weights that the entry names: several if a number walks through a list."""
-        steps, transposed = self._steps()
+        """The weights that the entry names: several if a number walks through a list, or in a tuple."""
+        target = self.entry.target
+        if not isinstance(target, ast.Tuple):
+            yield from self._named_by(target)
+            return
+        for item in target.items:
+            if item.name is not None:
+                self._span = item.span
+                raise self._wrong(
+                    "the weights in an array have no names here", f"leave {item.name} = out"
+                )
+        items = [list(self._named_by(item.value)) for item in target.items]
+        self._span = target.span
+        shapes = [{key: _in_files(w) for w in each for key in _keys(w)} for each in items]
+        for position, weights in enumerate(items):
+            for item in weights:
+                portions = {self._portion(position, shapes, key) for key in _keys(item)}
+                if len(portions) > 1:
+                    raise self._wrong(
+                        f"{item.symbol} lies at several places in the arrays of its blocks",
+                        "write an entry for each block",
+                    )
+                yield replace(item, portion=portions.pop())
+
+    def _portion(
+        self, position: int, shapes: Sequence[Mapping[str, Shape]], key: str
+    ) -> tuple[int, ...]:
+        """Where the weight at a position of the tuple lies in the array: see `weight.Source`."""
+        present = [each[key] for each in shapes if key in each]
+        if len(present) < len(shapes):
+            raise self._wrong(f"only {len(present)} of the {len(shapes)} weights lie in {key}")
+        if len({len(shape) for shape in present}) > 1 or not present[0]:
+            raise self._unequal(present)
+        axes = [axis for axis, sizes in enumerate(zip(*present, strict=True)) if len({*sizes}) > 1]
+        if len(axes) > 1:
+            raise self._unequal(present)
+        sizes = [shape[axes[0]] for shape in present] if axes else [1] * len(present)
+        unit = gcd(*sizes) or 1
+        first = sum(sizes[:position])
+        return (first // unit, (first + sizes[position]) // unit, sum(sizes) // unit, *axes)
+
+    def _unequal(self, shapes: Sequence[Shape]) -> ModelError:
+        has = " and ".join([f"[{', '.join(map(str, shape))}]" for shape in shapes])
+        return self._wrong(
+            f"{has} do not lie side by side in one array",
+            "they have one axis at least, and differ in one at most, as files have them",
+        )
+
+    def _named_by(self, target: ast.Expr) -> Iterator[Weight]:
+        """The weights at a path."""
+        self._span = target.span
+        steps, transposed = self._steps(target)
         for item, key in self._weights(self.owner, steps, _Key(self.entry.key.value)):
             if transposed and len(item.type.shape) - item.stacked < 2:
                 raise self._wrong(f"{item.symbol} is {item.type.text}, which has no transpose")
@@ -131,12 +199,11 @@ class _Entry:
         return replace(item, parts=tuple(key.each()))
 
     def _wrong(self, message: str, help: str | None = None) -> ModelError:
-        return self.ev.at.fail("D0224", message, self.entry.target.span, help=help)
+        return self.ev.at.fail("D0224", message, self._span, help=help)
 
-    def _steps(self) -> tuple[list[str | ast.Expr], bool]:
-        """The path of the target, outermost first: names, and expressions in brackets."""
+    def _steps(self, node: ast.Expr) -> tuple[list[str | ast.Expr], bool]:
+        """The path of a target, outermost first: names, and expressions in brackets."""
         steps: list[str | ast.Expr] = []
-        node = self.entry.target
         while True:
             match node:
                 case ast.Attribute(name=name, value=value):

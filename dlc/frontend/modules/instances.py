@@ -5,8 +5,7 @@ What all views of an instance share is its `Core`. A view of stacked blocks also
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -70,6 +69,8 @@ class Core:
     """The file that a `from` names, here or further out."""
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
     weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
+    declaring: set[str] = field(default_factory=set[str])
+    """The weights whose declarations are being read."""
     checked: bool = False
     like: TensorType | None = None
     """The type of the weight that an optimizer updates."""
@@ -103,9 +104,17 @@ class Core:
     def weight(self, node: ast.Param | ast.State) -> Weight:
         """The weight that a `param` or `state` declares."""
         weight = self.weights.get(node.name)
-        if weight is None:
-            with self._told_outside():
-                weight = self.weights[node.name] = self._weight(node)
+        if weight is not None:
+            return weight
+        if node.name in self.declaring:
+            raise self._circle(node)
+        self.declaring.add(node.name)
+        try:
+            weight = self.weights[node.name] = self._weight(node)
+        except ModelError as error:
+            raise self._told_outside(error) from None
+        finally:
+            self.declaring.remove(node.name)
         return weight
 
     def _weight(self, node: ast.Param | ast.State) -> Weight:
@@ -117,13 +126,9 @@ class Core:
                 self.ev, node, scope, symbol, stack=self.stack, like=self.like, start=self.start
             )
 
-    @contextmanager
-    def _told_outside(self) -> Generator[None]:
-        """Errors in a module of the library are reported where the user's text makes it."""
-        try:
-            yield
-        except ModelError as error:
-            raise ModelError([self._outside(d) for d in error.diagnostics]) from None
+    def _told_outside(self, error: ModelError) -> ModelError:
+        """The error of a module of the library, reported where the user's text makes this instance."""
+        return ModelError([self._outside(diagnostic) for diagnostic in error.diagnostics])
 
     def _outside(self, diagnostic: Diagnostic) -> Diagnostic:
         place, core = diagnostic.place, self
@@ -191,8 +196,8 @@ class Core:
         value = self.ev.eval(node.value, scope)
         if node.type is not None:
             matcher = Matcher(self.ev, scope)
-            place = scope.home.source.place(node.value.span)
-            value = matcher.value(node.type, value, Expectation("found", place))
+            why = Expectation("found", scope.home.source, node.value.span)
+            value = matcher.value(node.type, value, why)
             matcher.finish()
         if not is_fixed(value):
             raise self.ev.at.fail(
@@ -207,12 +212,7 @@ class Core:
         """The value of a member; after an error, which is recorded, it is unknown."""
         cached = self.values.get(node.name, MISSING)
         if cached is EVALUATING:
-            raise self.ev.at.fail(
-                "D0214",
-                f"{node.name} is defined by itself",
-                place=self.definition.home.source.place(node.span),
-                help="break the circle: one of the members must stand alone",
-            )
+            raise self._circle(node)
         if cached is not MISSING:
             return cached
         self.check()
@@ -220,15 +220,23 @@ class Core:
         self.values[node.name] = EVALUATING
         value: Datum = UNKNOWN
         try:
-            with self._told_outside(), self.ev.elsewhere(scope.home.source):
+            with self.ev.elsewhere(scope.home.source):
                 value = make(scope)
         except ModelError as error:
-            self.ev.report(error)
+            self.ev.report(self._told_outside(error))
         except Poisoned:
             pass
         finally:
             self.values[node.name] = value
         return value
+
+    def _circle(self, node: ast.Param | ast.State | ast.Use | ast.Const) -> ModelError:
+        return self.ev.at.fail(
+            "D0214",
+            f"{node.name} is defined by itself",
+            place=self.definition.home.source.place(node.span),
+            help="break the circle: one of the members must stand alone",
+        )
 
     def force(self) -> None:
         """Make all members, whether a function uses them or not."""

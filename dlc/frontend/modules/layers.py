@@ -189,11 +189,11 @@ def _argument(
     argument = bound.get(parameter.name)
     home = definition.home.source
     if argument is not None:
-        value, place = argument.value, arguments.source.place(argument.span)
+        value, source, span = argument.value, arguments.source, argument.span
     else:
         assert parameter.default is not None
         with ev.elsewhere(home):
-            value, place = ev.eval(parameter.default, scope), home.place(parameter.span)
+            value, source, span = ev.eval(parameter.default, scope), home, parameter.span
     what = f"{parameter.name} of {definition.name}"
     if value is UNKNOWN:
         raise Poisoned
@@ -204,14 +204,14 @@ def _argument(
         raise ev.at.fail(
             "D0327",
             f"{what} is known when compiling, found {describe(value)}",
-            place=place,
+            place=source.place(span),
             help=help,
         )
     if parameter.type is None:
         return value
     with ev.elsewhere(home):
         matcher = Matcher(ev, scope)
-        checked = matcher.value(parameter.type, value, Expectation("given", place))
+        checked = matcher.value(parameter.type, value, Expectation("given", source, span))
         matcher.finish()
     return checked
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc.errors import UsageError
@@ -127,14 +127,12 @@ def instances_of(root: Instance) -> Iterator[Core]:
         waiting += reversed(inner)
 
 
-def layers_of(root: Instance) -> tuple[Layer, ...]:
+def layers_of(instances: Sequence[Core]) -> tuple[Layer, ...]:
     """The table of layers."""
-    return tuple(
-        [Layer(core.path or "", core.written, core.parameters()) for core in instances_of(root)]
-    )
+    return tuple([Layer(core.path or "", core.written, core.parameters()) for core in instances])
 
 
-def weights_of(root: Instance) -> list[Weight]:
+def weights_of(instances: Sequence[Core]) -> list[Weight]:
     """All weights that have elements, in the order of the text."""
-    every = [item for core in instances_of(root) for item in core.weights.values()]
+    every = [item for core in instances for item in core.weights.values()]
     return [item for item in every if item.type.size != 0]

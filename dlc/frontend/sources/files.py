@@ -20,6 +20,7 @@ from dlc.frontend.weights.stored_tensors import stored_constant
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
 from dlc.text.model import ast
+from dlc.text.model.parser import Parsed
 from dlc.text.source import Span
 
 __all__ = ["EVALUATING", "File", "Namespace", "is_fixed"]
@@ -33,9 +34,10 @@ class File(Home):
     `faults` is where it could not be read. What has one in it means nothing known.
     """
 
-    def __init__(self, tree: ast.File, problems: Problems, faults: Sequence[int] = ()) -> None:
-        self.tree = tree
+    def __init__(self, parsed: Parsed, problems: Problems, faults: Sequence[int] = ()) -> None:
+        self.tree = tree = parsed.file
         self.source = tree.source
+        self.devices = parsed.devices
         self._faults = faults
         self.ev: Evaluator | None = None
         self.declared: dict[str, ast.Named | ast.Let] = {}
@@ -174,8 +176,8 @@ class File(Home):
         value = ev.eval(node.value, scope)
         if node.type is not None:
             matcher = Matcher(ev, scope)
-            place = self.source.place(node.value.span)
-            value = matcher.value(node.type, value, Expectation("found", place))
+            why = Expectation("found", self.source, node.value.span)
+            value = matcher.value(node.type, value, why)
             matcher.finish()
         if isinstance(node, ast.Const):
             scope.names[name] = value

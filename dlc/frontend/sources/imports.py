@@ -55,7 +55,7 @@ class Loader:
         errors = () if whole else parsed.errors
         faults = [source.offset(error.place) for error in errors if error.place is not None]
         source = parsed.file.source
-        file = self.files[source.name] = File(parsed.file, self.problems, faults)
+        file = self.files[source.name] = File(parsed, self.problems, faults)
         self._open.append(source.name)
         for item in parsed.file.items:
             if isinstance(item, ast.Import):
@@ -155,7 +155,7 @@ class Loader:
 @cache
 def library_names() -> frozenset[str]:
     """The names that `import nn` can bring in."""
-    file = File(parse(library_source("nn.dlm")).file, Problems())
+    file = File(parse(library_source("nn.dlm")), Problems())
     imported = [item for item in file.tree.items if isinstance(item, ast.Import)]
     names = [entry.alias or entry.name for item in imported for entry in item.names or ()]
     return frozenset([*names, *file.declared])
@@ -163,12 +163,13 @@ def library_names() -> frozenset[str]:
 
 @cache
 def _parsed_library(name: str) -> Parsed:
-    """The tree of a text of the library, which does not change while dlc runs."""
+    """The tree of a text of the library."""
     return parse(library_source(name.strip("<>")))
 
 
+@cache
 def library_source(name: str) -> Source:
-    """A text of the library, called `<nn.dlm>`."""
+    """A text of the library, called `<nn.dlm>`; none changes while dlc runs."""
     text = (
         files("dlc.frontend")
         .joinpath("library", *PurePosixPath(name).parts)

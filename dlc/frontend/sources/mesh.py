@@ -10,7 +10,6 @@ from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.sources.files import File
 from dlc.text.model import ast
-from dlc.text.model.tree import walk
 
 __all__ = ["MOST_RANKS", "check_stages", "declared_mesh"]
 
@@ -56,8 +55,8 @@ def check_stages(ev: Evaluator, files: Sequence[File], mesh: TextMesh | None) ->
     stages = [
         (node.index or 0, file.source.place(node.span))
         for file in files
-        for node in walk(file.tree)
-        if isinstance(node, ast.Device) and node.is_stage
+        for node in file.devices
+        if node.is_stage
     ]
     if stages and not count:
         message = f"parts of the model are on stages, and its mesh has no axis {STAGES}"

@@ -6,7 +6,7 @@ the entry points reach.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlc.errors import Diagnostic, Label
 from dlc.errors.suggest import did_you_mean
@@ -124,8 +124,9 @@ class _Resolver:
             if name in first:
                 place = self.source.place(span)
                 label = Label(self.source.place(first[name]), f"{name} is declared here first")
+                message = f"the {what} {name} is declared twice"
                 self.found.append(
-                    Diagnostic("D0202", f"the {what} {name} is declared twice", place, (label,))
+                    Diagnostic("D0202", message, place, (label,), "rename one of the two")
                 )
             first.setdefault(name, span)
 
@@ -178,8 +179,8 @@ class _Resolver:
         seen.open = True
         for entry in train.entries:
             if isinstance(entry, ast.Loss):
+                self._inputs(entry.parameters)
                 self._parameters(entry.parameters, seen)
-                self._refuse_inout(entry.parameters)
                 self._type(entry.result, seen)
                 self.expression(entry.body, seen)
         for entry in train.entries:
@@ -187,9 +188,24 @@ class _Resolver:
                 names = (seen if entry.parameters is None else outer).inner(entry.span)
                 names.known_too("loss")
                 names.open = True
+                self._inputs(entry.parameters or ())
                 self._parameters(entry.parameters or (), names)
-                self._refuse_inout(entry.parameters or ())
                 self.expression(entry.body, names)
+
+    def _inputs(self, parameters: Sequence[ast.Parameter]) -> None:
+        """Check the parameters of a loss or a metric, each of which is what data gives."""
+        self._once([(p.name, p.name_span) for p in parameters], "parameter")
+        self._refuse_inout(parameters)
+        for parameter in parameters:
+            if parameter.default is not None:
+                self.found.append(
+                    Diagnostic(
+                        "D0533",
+                        f"{parameter.name} has a default, and training takes it from the data alone",
+                        self.source.place(parameter.span),
+                        help="leave the default out, or write a const",
+                    )
+                )
 
     # Types ----------------------------------------------------------------------------------------
 

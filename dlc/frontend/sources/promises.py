@@ -18,7 +18,6 @@ from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.sources.files import File
 from dlc.runtime.system.counts import whole_number
 from dlc.text.model import ast
-from dlc.text.model.tree import walk
 
 __all__ = ["check_limits", "check_places", "checked_places", "limits_in", "unkept"]
 
@@ -82,8 +81,8 @@ def unkept(files: Iterable[File]) -> tuple[Diagnostic, ...]:
                 help=KNOWN,
             )
             for file in files
-            for node in walk(file.tree)
-            if isinstance(node, ast.Device) and not (node.is_stage or has_code(node.called))
+            for node in file.devices
+            if not (node.is_stage or has_code(node.called))
         ]
     )
 

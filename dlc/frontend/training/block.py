@@ -13,6 +13,7 @@ from typing import Final
 
 from dlc.errors import ModelError, SourceLocation
 from dlc.errors.suggest import did_you_mean
+from dlc.frontend.elaboration.calls import check_result
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.keys import SEED_NAME
 from dlc.frontend.elaboration.problems import Poisoned
@@ -224,6 +225,11 @@ class _Check:
                 message = f"{name} is an input, and {whose} called so"
                 self._report("D0537", message, parameter.span, "call the input otherwise")
         inputs = {parameter.name for parameter in chain(*functions)}
+        for metric in self.metrics:
+            if metric.name in (SEED_NAME, *own, *inputs):
+                whose = "a weight" if metric.name in own else "an input"
+                message = f"{metric.name} is a metric, and {whose} is called so"
+                self._report("D0537", message, metric.name_span, "call the metric otherwise")
         self._part_names({"loss", "epoch", NUMBER, TOTAL, SEED_NAME, *own, *inputs})
 
     def _part_names(self, taken: Collection[str]) -> None:
@@ -299,6 +305,7 @@ class _Check:
                     one_number(ev, name, value, body, floats=False)
                 else:
                     loss_values(ev, value, body)
+                    check_result(ev, loss, value, scope)
                     self.parts = part_names(value)
                 lift_sets(at.block)
                 return inputs

@@ -50,7 +50,7 @@ def check_blocks(ev: Evaluator, file: File) -> None:
     nodes = train_blocks(file)
     for number, node in enumerate(nodes):
         if node.name not in modules:
-            help = did_you_mean(node.name, modules)
+            help = did_you_mean(node.name, modules) or f"there are {', '.join(modules) or 'none'}"
             message = f"there is no module {node.name} to train"
             ev.report(ev.at.fail("D0206", message, node.name_span, help=help))
         for other in nodes[:number]:

@@ -21,6 +21,12 @@ from dlc.text.model import ast
 
 __all__ = ["data_source"]
 
+_EXAMPLES = {
+    "columns": 'write the name of a column, y="kind", or several from one to another, x=columns(0, 4)',
+    "window": "write the number of bytes: ids=window(65)",
+}
+"""How the names of a source are written that has other ones than texts."""
+
 
 def data_source(
     ev: Evaluator, root: Instance, entry: ast.Setting, inputs: Iterable[str] | None
@@ -38,7 +44,8 @@ def data_source(
     for item in call.arguments:
         read.argument(item)
     if read.path is None:
-        ev.report(ev.at.fail("D0533", f"{kind} needs the path of its data", call.span))
+        help = f'write it first: {kind}("data", ...)'
+        ev.report(ev.at.fail("D0533", f"{kind} needs the path of its data", call.span, help=help))
     if inputs is not None:
         read.check_given(inputs, call)
     if read.path is None or len(ev.at.problems.errors) > before:
@@ -109,7 +116,8 @@ class _Reader:
         )
         if not fits:
             forms = "a name in quotes" + (f", or {form}(...)" if form else "")
-            self._refuse("D0533", f"expected {forms}", node)
+            help = _EXAMPLES.get(form or "", 'write what the data calls it: x="images"')
+            self._refuse("D0533", f"expected {forms}", node, help)
         return self.root.source.text[node.span.start : node.span.end]
 
     def _refuse(self, code: str, message: str, node: ast.Node, help: str | None = None) -> None:

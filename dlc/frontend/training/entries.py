@@ -27,11 +27,20 @@ MOST = (1 << 32) - 1
 def called(
     ev: Evaluator, entry: ast.Setting, known: Sequence[str], example: str
 ) -> tuple[str, ast.Call] | None:
-    """The name of the function that an entry calls, one of those known; else None, which is recorded."""
+    """The name of the function that an entry calls, one of those known; else None, which is recorded.
+
+    So is None for a call that has an argument twice.
+    """
     call = entry.value
     help = f"write {entry.name} = {example}"
     if isinstance(call, ast.Call) and isinstance(call.function, ast.Name):
         if call.function.name in known:
+            names = [item.name for item in call.arguments]
+            for k, item in enumerate(call.arguments):
+                if item.name is not None and item.name in names[:k]:
+                    message = f"{item.name} is given twice in the call of {call.function.name}"
+                    ev.report(ev.at.fail("D0208", message, item.span, help="leave one of them out"))
+                    return None
             return call.function.name, call
         help = did_you_mean(call.function.name, known) or help
     ev.report(

@@ -100,10 +100,11 @@ class Optimizers:
         self.lowered = lowered
         home = root.core.definition.home
         assert isinstance(home, File)
-        own = {
-            n: f for n in list(home.known()) if isinstance(f := self._known(n), ModuleDefinition)
-        }
-        self.visible: dict[str, Datum] = {n: library.find(n) for n in library.known()} | own
+        known = list(home.known())
+        own = {n: f for n in known if isinstance(f := self._known(n), ModuleDefinition)}
+        # What a file calls as the library does is the file's: its function `cosine`, too.
+        others = {n: library.find(n) for n in library.known() if n not in known}
+        self.visible: dict[str, Datum] = others | own
 
     def _known(self, name: str) -> Datum:
         """What a name of the file means; none for what is wrong, which is told where it stands."""
@@ -162,6 +163,9 @@ class Optimizers:
             argument = Argument(self.ev.layer(item.value, scope), item.value.span)
             if item.name is None:
                 positional.append(argument)
+            elif item.name in named:
+                message = f"{item.name} is given twice in the call of {_called_name(call)}"
+                raise self.at.fail("D0208", message, item.span, help="leave one of them out")
             else:
                 named[item.name] = argument
         return Arguments(tuple(positional), named, self.root.source, call.span)

@@ -61,7 +61,7 @@ def _part(ev: Evaluator, root: Instance, node: ast.Expr) -> Part:
         return Part(node, (), (_symbol(ev, value, node),))
     cores = _cores(value)
     instances = [core for outer in cores for core in instances_of(Instance(outer))]
-    symbols = [item.symbol for outer in cores for item in weights_of(Instance(outer))]
+    symbols = [item.symbol for item in weights_of(instances)]
     if not cores:
         message = f"{describe(value)} is no part of {root.core.definition.name}"
         raise _refused(ev, node, message, "name a weight or a submodule")

@@ -30,6 +30,7 @@ def source_of(item: Weight) -> Op:
         item.stacked,
         item.parts,
         item.transposed,
+        item.portion,
         item.constant,
         splits=tuple([f"{name} {axis}" for name, axis in item.splits]),
     )

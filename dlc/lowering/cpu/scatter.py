@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from dlc.dialects import kernel, mem
-from dlc.dialects.expr import Expr, minimum
+from dlc.dialects.expr import Expr, as_index, minimum
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import INDEX
 from dlc.lowering.kernel_code.body import Body, Point
 from dlc.lowering.kernel_code.lanes import Lane, Uniform, in_lanes, neighbours
 from dlc.lowering.kernel_code.scatter_update import apply_update
@@ -123,7 +122,7 @@ class _Scatter:
 
     def _index(self, which: list[Expr], k: int) -> Expr:
         lane = self.body.load(Point(1, {}), 2 + k, [Uniform(value) for value in which])
-        return in_lanes(lane, 1).cast(INDEX)
+        return as_index(in_lanes(lane, 1))
 
     def _if_in_range(self, indices: list[Expr], k: int, then: Callable[[], None]) -> None:
         """Emit `then` under checks of the indices from the k-th on; out of range, the call fails."""

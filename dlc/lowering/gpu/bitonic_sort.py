@@ -57,7 +57,7 @@ class _Sort:
     def lower(self) -> Lowered:
         writer, rows = self.writer, product(self.outer)
         extents = [writer.size(extent, "extent", k) for k, extent in enumerate(self.outer)]
-        row_index = writer.unravel(writer.tile, extents, rows)
+        row_index = writer.unravel_tile(extents)
         self.length = writer.size(self.size, "length")
         count = self._count()
         pair_bytes = self.key.bytes + INDEX.bytes

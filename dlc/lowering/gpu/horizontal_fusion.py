@@ -163,7 +163,7 @@ class _Bundles:
 
 def _by_elements(function: simt.Func) -> bool:
     """Whether the threads of a kernel have nothing together, and nothing in it can fail."""
-    return all(
+    return not function.narrow and all(
         isinstance(op, simt.Load | simt.Store)
         or (op.name.partition(".")[0] in ELEMENT_WISE and not isinstance(op, loop.Fail))
         for op in function.walk()

@@ -48,7 +48,7 @@ def lower_long_rows(op: kernel.Generic, gpu: GpuTarget) -> Lowered:
     body = _BlockBody(writer, op, gpu.occupancy.row_bytes)
     extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
     tiles = product(op.domain)
-    places: list[Lane] = [*map(Uniform, writer.unravel(writer.tile, extents, tiles))]
+    places: list[Lane] = [*map(Uniform, writer.unravel_tile(extents))]
     known: dict[Value, Lane | Row] = dict(zip(op.indices, places, strict=True))
     needed, rest = before_results(op)
     point = body.ops(needed, Point(1, known))

@@ -78,7 +78,7 @@ class _Running:
         writer = self.writer
         count = product(self.others)
         extents = [writer.size(size, "extent", k) for k, size in enumerate(self.others)]
-        others = writer.unravel(writer.tile, extents, count)
+        others = writer.unravel_tile(extents)
         own = writer.thread * EACH
 
         def step(start: Expr, carried: list[Expr]) -> list[Expr]:

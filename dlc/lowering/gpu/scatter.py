@@ -14,7 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, mem
-from dlc.dialects.expr import Condition, Expr, Index, Pointer, all_of, index, minimum, select
+from dlc.dialects.expr import (
+    Condition,
+    Expr,
+    Index,
+    Pointer,
+    all_of,
+    as_index,
+    index,
+    minimum,
+    select,
+)
 from dlc.ir.dims import ceil_divide, maximum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
@@ -71,7 +81,7 @@ class _Scatter:
         writer = self.writer
         ranges = ceil_divide(self.positions, self.range_size)
         counts = [writer.size(ranges, "ranges"), writer.size(self.row_blocks, "row_blocks")]
-        number, row_block = writer.unravel(writer.tile, counts, ranges * self.row_blocks)
+        number, row_block = writer.unravel_tile(counts)
         length = writer.size(self.range_size, "range")
         low = number * length
         high = minimum(low + length, writer.size(self.positions, "positions"))
@@ -182,7 +192,7 @@ class _Scatter:
         position: Index = 0
         valid: Condition = True
         for k, axis in enumerate(self.op.axes):
-            value = in_lanes(self.body.load(Point(1, {}), 2 + k, lanes), 1).cast(INDEX)
+            value = as_index(in_lanes(self.body.load(Point(1, {}), 2 + k, lanes), 1))
             extent = self._extent(axis)
             in_range = (value >= 0) & (value < extent)
             self._fail(exists & ~in_range, value, extent)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.expr import Expr, Index, Pointer, combine, exprs, index, values
+from dlc.dialects.measured import upper_bound
 from dlc.dialects.simt import WARP
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Size, known_multiple
@@ -14,11 +15,10 @@ from dlc.ir.types import INDEX, U32, DType
 from dlc.lowering.kernel_code.alignment import align_registers, start_of
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.words import empty, unravel, when
-from dlc.lowering.kernel_code.writer import KernelWriter, Lowered
+from dlc.lowering.kernel_code.writer import NARROW, KernelWriter, Lowered
 from dlc.lowering.math import special_functions
+from dlc.runtime.abi import MOST_NUMBERED
 from dlc.target.gpu import ACCESS
-
-MOST_IN_32_BITS = (1 << 32) - 1
 
 
 class GridWriter(KernelWriter):
@@ -42,28 +42,52 @@ class GridWriter(KernelWriter):
         self.emit.place(loop.If(exists.value, work, empty(self.emit)))
 
     def function(self) -> simt.Func:
-        return simt.Func(self.block, "kernel", self.threads, self.blocks)
+        first = len(self.lead)
+        narrow = [
+            argument.index - first
+            for role, (argument, _) in self._sizes.items()
+            if role[:1] == NARROW
+        ]
+        return simt.Func(self.block, "kernel", self.threads, self.blocks, tuple(narrow))
 
     def unravel(self, number: Expr, extents: Sequence[Expr], count: Size) -> list[Expr]:
         """The index along each axis of one of `count` elements.
 
-        It is computed in 32 bits where no call has more elements: 64-bit division is several times slower.
+        It is computed in 32 bits, since 64-bit division is several times slower, unless every call has
+        more. Where the bounds of the dims allow both, a call with more elements is refused.
         """
         if len(extents) < 2:
             return [number] if extents else []
-        if not self.fits(count, MOST_IN_32_BITS):
+        least, most = self._interval(count)
+        if least is not None and least > MOST_NUMBERED:
             return unravel(number, extents)
-        return _unravel_small(number, extents)
+        if most is None or most > MOST_NUMBERED:
+            self._narrow(count)
+        return _unravel_small(number, extents, U32)
 
-    def unravel_tile(self, extents: Sequence[Index]) -> list[Expr]:
-        """The index along each axis of the block's tile: no launch has more tiles than 32 bits count."""
-        return _unravel_small(self.tile, extents)
+    def _narrow(self, count: Size) -> None:
+        """Refuse calls with more elements than 32 bits number."""
+        program = mem.program_of(self.op)
+        count = count if program is None else upper_bound(count, program.limit_of)
+        known = [size for role, (_, size) in self._sizes.items() if role[:1] == NARROW]
+        if count not in known:
+            self.size(count, *NARROW, len(known))
+
+    def unravel_tile(self, extents: Sequence[Index], dtype: DType = U32) -> list[Expr]:
+        """The index along each axis of the block's tile, in 32 bits: no launch has 2**31 tiles."""
+        return _unravel_small(self.tile, extents, dtype) if extents else []
 
     def fits(self, size: Size, most: int) -> bool:
         """Whether a size is at most `most` in every call, as far as its bounds say."""
-        program = mem.program_of(self.op)
-        _, largest = interval(size, {} if program is None else program.bounds)
+        _, largest = self._interval(size)
         return largest is not None and largest <= most
+
+    def _interval(self, size: Size) -> tuple[int | None, int | None]:
+        """The values that a size can take, a measured one its limit; None is infinity."""
+        program = mem.program_of(self.op)
+        if program is None:
+            return interval(size, {})
+        return interval(upper_bound(size, program.limit_of), program.bounds)
 
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
@@ -128,10 +152,10 @@ class GridWriter(KernelWriter):
         return parts[0]
 
 
-def _unravel_small(number: Expr, extents: Sequence[Index]) -> list[Expr]:
+def _unravel_small(number: Expr, extents: Sequence[Index], dtype: DType) -> list[Expr]:
     """`unravel` in 32 bits."""
-    sizes = [size.cast(U32) if isinstance(size, Expr) else size for size in extents]
-    return [place.cast(INDEX) for place in unravel(number.cast(U32), sizes)]
+    sizes = [size.cast(dtype) if isinstance(size, Expr) else size for size in extents]
+    return [place.cast(INDEX) for place in unravel(number.cast(dtype), sizes)]
 
 
 def shuffle_xor(value: Expr, distance: int) -> Expr:

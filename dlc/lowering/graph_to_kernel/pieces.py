@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, kernel
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.dialects.expr import Condition, Expr, all_of, select
+from dlc.dialects.expr import Condition, Expr, all_of, as_index, select
 from dlc.dialects.formulas import Array, check_index, clamp, generic, shift, size, within
 from dlc.dialects.interface import bounds_around
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Bounds, Shape, Size, floor_divide, product
-from dlc.ir.types import INDEX
 from dlc.lowering.graph_to_kernel.arrays import lowers
 from dlc.lowering.graph_to_kernel.call_conditions import runs_always
 
@@ -198,7 +197,7 @@ def _gather(op: array.Gather, emit: Builder) -> Sequence[Value]:
         source_index: list[Expr] = []
         for axis, extent in enumerate(source.shape):
             if axis in op.axes:
-                index = arrays[1 + op.axes.index(axis)][row].cast(INDEX)
+                index = as_index(arrays[1 + op.axes.index(axis)][row])
                 source_index.append(check_index(index, extent, decided=op.decided))
             else:
                 source_index.append(next(rest))
@@ -224,13 +223,13 @@ def _dynamic_slice(op: array.DynamicSlice, emit: Builder) -> Sequence[Value]:
 
 def _checked_start(start: Array, extent: Size, length: Size, decided: bool) -> Expr:
     """The start of a slice of `length` along an axis of `extent`, read from its scalar and checked."""
-    return check_index(start[[]].cast(INDEX), extent, length, decided=decided)
+    return check_index(as_index(start[[]]), extent, length, decided=decided)
 
 
 @lowers(array.CheckIndex)
 def _check_index(op: array.CheckIndex, emit: Builder) -> Sequence[Value]:
     def formula(indices: list[Expr], arrays: list[Array]) -> Expr:
-        place = check_index(arrays[0][indices].cast(INDEX), op.extent, op.part)
+        place = check_index(as_index(arrays[0][indices]), op.extent, op.part)
         return place >= 0
 
     return (generic(emit, op.operands, tensor_type(op.index).shape, formula),)

@@ -24,6 +24,9 @@ from dlc.runtime.abi import MAX_ARGS, Status
 MOST_ARGUMENTS = MAX_ARGS - 3
 """Pointers and sizes of a kernel; on a GPU, tiles and scratch memory may be three arguments more."""
 
+NARROW = ("narrow",)
+"""How the role of a size begins that is an argument only so that calls can be refused."""
+
 Function: TypeAlias = loop.Func | simt.Func
 """A lowered kernel."""
 
@@ -156,7 +159,7 @@ class KernelWriter:
     def _compute_sizes(self) -> None:
         """Compute the sizes from one argument for each dim, or write them down, in place of arguments."""
         for role, (argument, size) in list(self._sizes.items()):
-            if role[:1] != ("dim",):
+            if role[:1] not in (("dim",), NARROW):
                 argument.replace_by(compute_size(self._start, size, self._dim).value)
                 del self._sizes[role]
                 self.block.arguments.remove(argument)

@@ -20,24 +20,27 @@ from dlc.ir.location import fuse
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.graph.canonicalize import graph_blocks
-from dlc.passes.graph.fold_weights import values_from_weights
+from dlc.passes.graph.fold_weights import loop_weights, values_from_weights
 
 
 @define_pass("fold_scales")
 def fold_scales(module: Op, context: Context) -> None:
     """Fold scales and shifts that depend on weights only into products and convolutions."""
-    rewriter = context.rewriter
+    rewriter, given = context.rewriter, loop_weights(module)
     for block in graph_blocks(module):
-        weights = _Weights(block)
+        weights = _Weights(block, given)
         if weights.from_weights:
             rewriter.run([block], weights.rules())
 
 
 class _Weights:
-    """The rules for one block, with the values that depend on weights only."""
+    """The rules for one block, with the values that depend on weights only.
 
-    def __init__(self, block: Block) -> None:
-        self.from_weights = set(values_from_weights(block))
+    A loop may be `given` slices of weights: what is computed from them, `distribute` takes out of it.
+    """
+
+    def __init__(self, block: Block, given: set[Value]) -> None:
+        self.from_weights = set(values_from_weights(block, given))
         self.from_weights.update(
             op.result
             for op in block

@@ -7,14 +7,14 @@ as they are stored (`dlc.passes.kernel.fold_operands`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TypeGuard
 
 from dlc.dialects import array, flow, kernel, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Symbol
-from dlc.ir.clone import clone
+from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
@@ -53,26 +53,47 @@ def _get_inside(choice: flow.If, context: Context) -> None:
     choice.set_operands([choice.condition, *kept])
 
 
-def values_from_weights(block: Block) -> dict[Value, None]:
+def loop_weights(module: Op) -> set[Value]:
+    """What loops are given of weights: arguments of their bodies, slices and constants."""
+    given: set[Value] = set()
+    known: dict[Block, set[Value]] = {}
+    for loop in [op for op in module.walk() if isinstance(op, flow.Scan)]:
+        assert loop.parent is not None
+        if loop.parent not in known:
+            from_weights = values_from_weights(loop.parent, given)
+            known[loop.parent] = given.union(from_weights)
+        inside, outside = (*loop.slices, *loop.invariants), (*loop.xs, *loop.constants)
+        for argument, value in zip(inside, outside, strict=True):
+            if value in known[loop.parent]:
+                given.add(argument)
+    return given
+
+
+def values_from_weights(block: Block, given: Collection[Value] = ()) -> dict[Value, None]:
     """The values of a block that depend on weights and constants only, in order.
 
-    Each depends on at least one weight, or on a constant of several numbers: imported networks keep small
-    weights in such constants.
+    Each depends on at least one weight, one of the arguments `given`, or a constant of several numbers:
+    imported networks keep small weights in such constants.
     """
-    constant: set[Value] = set()
-    weights: dict[Value, None] = {}
+    weights: dict[Value, None] = {value: None for value in block.arguments if value in given}
+    constant: set[Value] = set(weights)
     for op in block:
         if isinstance(op, weight.Get) or _is_table(op):
             constant.update(op.results)
             weights.update(dict.fromkeys(op.results))
-        elif op.pure and not op.regions and all(value in constant for value in op.operands):
-            # Sizes are known in calls only, after weights are loaded.
-            if dims_of(op):
-                continue
+        elif all(value in constant for value in op.operands) and _computes_now(op):
             constant.update(op.results)
             if any(value in weights for value in op.operands):
                 weights.update(dict.fromkeys(op.results))
     return weights
+
+
+def _computes_now(op: Op) -> bool:
+    """Whether an operation may be computed when weights are loaded: sizes are known in calls only."""
+    inside = [inner for inner in op.walk() if not inner.terminator]
+    return not dims_of(op) and all(
+        inner.pure and (isinstance(inner, flow.Scan) or not inner.regions) for inner in inside
+    )
 
 
 def _is_table(op: Op) -> bool:
@@ -90,8 +111,8 @@ class _Folding:
         for op in list(block):
             _cast_after_move(op)
         from_weights = values_from_weights(block)
-        for value in list(_roots(from_weights)):
-            if isinstance(value.op, weight.Get | array.Constant) or value.op is None:
+        for value in list(roots(from_weights)):
+            if _is_view(value):
                 continue
             derived = self._derive(value)
             emit = Builder.before_op(value.op)
@@ -116,7 +137,8 @@ class _Folding:
                     symbols[name] = body.add_argument(op.type, op.result.name)
                 copies[op.result] = symbols[name]
                 continue
-            copy = emit.at(op.location).place(clone(op, [copies[v] for v in op.operands]))
+            regions = [clone_block(region) for region in op.regions]
+            copy = emit.at(op.location).place(clone(op, [copies[v] for v in op.operands], regions))
             copies.update(zip(op.results, copy.results, strict=True))
         emit.place(weight.Yield([copies[value]]))
         assert isinstance(value.type, TensorType)
@@ -138,7 +160,14 @@ class _Folding:
         return f"{first}.derived{number}"
 
 
-def _roots(from_weights: dict[Value, None]) -> Iterable[Value]:
+def _is_view(value: Value) -> bool:
+    """Whether a value is an argument, a weight or a constant, perhaps in another shape."""
+    while isinstance(value.op, array.Reshape):
+        value = value.op.source
+    return value.op is None or isinstance(value.op, weight.Get | array.Constant)
+
+
+def roots(from_weights: dict[Value, None]) -> Iterable[Value]:
     """The values from weights alone that other operations read, before broadcasts and casts from i16."""
     roots: dict[Value, None] = {}
     for value in from_weights:

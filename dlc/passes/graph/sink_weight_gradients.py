@@ -81,8 +81,7 @@ def _accumulated_product(scan: flow.Scan, index: int) -> array.MatMul | None:
 def _pays(scan: flow.Scan, product: array.MatMul) -> bool:
     """Whether stacking the factors costs less than reading and writing the sum in each iteration."""
     factors = _factors(product)
-    constants = scan.body.arguments[len(scan.body.arguments) - len(scan.constants) :]
-    if any(factor.value in constants for factor in factors):
+    if any(factor.value in scan.invariants for factor in factors):
         return False
     not_stacked = [factor.value for factor in factors if not _is_stacked(scan, factor.value)]
     if len(not_stacked) < len(factors):
@@ -110,19 +109,14 @@ def _without_transpose(factor: _Factor) -> _Factor:
     )
 
 
-def _slices(scan: flow.Scan) -> list[Value]:
-    first = 1 + len(scan.initial)
-    return scan.body.arguments[first : first + len(scan.xs)]
-
-
 def _is_stacked(scan: flow.Scan, value: Value) -> bool:
     """Whether the values of all iterations are stacked anyway, as inputs or as results."""
-    return value in _slices(scan) or value in yielded(scan.body)[len(scan.initial) :]
+    return value in scan.slices or value in yielded(scan.body)[len(scan.initial) :]
 
 
 def _stack_of(scan: flow.Scan, value: Value) -> tuple[Value, int]:
     """The stack of the values of all iterations, and its axis of iterations."""
-    slices, count = _slices(scan), len(scan.initial)
+    slices, count = scan.slices, len(scan.initial)
     if value in slices:
         index = slices.index(value)
         return scan.xs[index], scan.x_axes[index]

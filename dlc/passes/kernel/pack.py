@@ -30,6 +30,7 @@ from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import F16, F32, F64, I32
 from dlc.passes.graph.device_placement import kernels_on_gpu
+from dlc.passes.graph.fold_weights import loop_weights
 from dlc.passes.kernel.fold_bf16 import in_pairs
 from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
@@ -45,11 +46,14 @@ def pack(module: Op, context: Context) -> None:
     assert isinstance(module, Module)
     options, cpu = context.options, cpu_of(context.options)
     on_gpu = set(kernels_on_gpu(module))
+    # From this level on what a loop computes from weights leaves it (`distribute`).
+    slices: set[Value] = loop_weights(module) if options.level >= 2 else set()
     for op in list(module.walk()):
         if op in on_gpu:
             continue
         if isinstance(op, Conv) and op.schedule is None and not op.outs:
-            _convolution(op, module, context)
+            is_weight = _stored(op.rhs) is not None or _without_reshapes(op.rhs) in slices
+            _convolution(op, module, context, is_weight=is_weight)
         elif isinstance(op, Attention) and not op.panel and not op.outs:
             _attention(op, cpu)
         elif isinstance(op, Gemm) and op.schedule is None and not op.outs:
@@ -62,7 +66,8 @@ def pack(module: Op, context: Context) -> None:
             _read_narrow(op, context)
             columns = _columns(op, op.inner, cpu)
             narrow = kernel.array_type(op.rhs).dtype is not kernel.array_type(op.lhs).dtype
-            if narrow or (_stored(op.rhs) is None and not _is_loop_invariant(op.rhs)):
+            is_hoisted = _is_loop_invariant(op.rhs) or _without_reshapes(op.rhs) in slices
+            if narrow or (_stored(op.rhs) is None and not is_hoisted):
                 kind = PackPairsInline if in_pairs(op) else PackInline
                 op.attributes["schedule"] = kind(columns)
             else:
@@ -88,6 +93,12 @@ def _read_narrow(op: Gemm, context: Context) -> None:
     erase_unused(wide)
 
 
+def _without_reshapes(value: Value) -> Value:
+    while isinstance(value.op, array.Reshape):
+        value = value.op.source
+    return value
+
+
 def _is_loop_invariant(value: Value) -> bool:
     """Whether a value is invariant in the loop around it, so that its packing can be hoisted."""
     loop = value.block.parent if value.block is not None else None
@@ -106,11 +117,11 @@ def _is_loop_invariant(value: Value) -> bool:
     return True
 
 
-def _convolution(op: Conv, module: Module, context: Context) -> None:
+def _convolution(op: Conv, module: Module, context: Context, *, is_weight: bool) -> None:
     if op.is_depthwise:
         context.log.did("generate the convolution, channel by channel", op)
         return
-    tile = winograd_tile(op, context, is_stored=_stored(op.rhs) is not None)
+    tile = winograd_tile(op, context, is_stored=is_weight)
     if tile is not None:
         cpu = cpu_of(context.options)
         _use_panels(op, Winograd(tile, winograd_columns(op, tile, cpu)), module)

@@ -8,7 +8,7 @@ A value that several operations want in another placement is converted once.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -65,7 +65,9 @@ class _Search:
         self.block, self.costs, self.ends = block, costs, ends
         self.found = Assignment(tuple(arguments))
         self.placed: dict[Value, Placement] = dict(zip(block.arguments, arguments, strict=True))
-        self.wanted: dict[Value, Counter[Placement]] = {}
+        self.wanted: dict[Value, Counter[Placement]] = defaultdict(Counter)
+        self.known: dict[tuple[Value, Placement, Placement], float] = {}
+        """The conversions whose price was asked for."""
         self.choices: dict[Op, list[tuple[Strategy, float]]] = {}
 
     def run(self, keeps: bool) -> Assignment:
@@ -128,12 +130,12 @@ class _Search:
         """
         price = work
         for value, place in set(zip(op.operands, strategy.operands, strict=True)):
-            price += self.costs.conversion(value, self.placed[value], place)
+            price += self._conversion(value, self.placed[value], place)
         for value, place in zip(op.results, strategy.results, strict=True):
             begins_partial = place is PARTIAL and PARTIAL not in strategy.operands
             is_divided = any(isinstance(self.placed[operand], Shard) for operand in op.operands)
             if begins_partial or (isinstance(place, Shard) and not is_divided):
-                price += self.costs.conversion(value, place, REPLICATED)
+                price += self._conversion(value, place, REPLICATED)
         return price
 
     def _take(self, op: Op, strategy: Strategy) -> None:
@@ -163,7 +165,7 @@ class _Search:
 
     def _count(self, values: Sequence[Value], places: Sequence[Placement], by: int) -> None:
         for value, place in zip(values, places, strict=True):
-            self.wanted.setdefault(value, Counter())[place] += by
+            self.wanted[value][place] += by
 
     def _change(self, op: Op) -> bool:
         """Give an operation the strategy that makes the whole cheapest; whether it is another one."""
@@ -294,10 +296,19 @@ class _Search:
 
     def _conversions(self, value: Value) -> float:
         have = self.placed[value]
-        wanted = self.wanted.get(value, Counter[Placement]())
         return sum(
-            self.costs.conversion(value, have, place) for place, count in wanted.items() if count
+            self._conversion(value, have, place)
+            for place, count in self.wanted[value].items()
+            if count
         )
+
+    def _conversion(self, value: Value, have: Placement, want: Placement) -> float:
+        """The price of a conversion; the search asks for each of them thousands of times."""
+        key = value, have, want
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self.costs.conversion(*key)
+        return found
 
     def finish(self) -> Assignment:
         """The placements, with those at the end."""

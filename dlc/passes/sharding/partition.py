@@ -50,10 +50,7 @@ Splits: TypeAlias = Mapping[str, int]
 @define_pass("partition", required=True)
 def partition(module: Op, context: Context) -> None:
     """Make functions that have a mesh the programs of its ranks."""
-    read = {
-        source.sym_name: {name: int(axis) for name, axis in map(str.split, source.splits)}
-        for source in _divided(module)
-    }
+    read = weight_splits(module)
     for function in [op for op in module.walk(formulas=False) if isinstance(op, func.Func)]:
         if MESH not in function.attributes:
             continue
@@ -70,6 +67,14 @@ def partition(module: Op, context: Context) -> None:
         for text in source.splits:
             name, _, axis = text.partition(" ")
             source.attributes["type"] = local_type(source.type, Shard(int(axis)), mesh[name])
+
+
+def weight_splits(module: Op) -> dict[str, dict[str, int]]:
+    """The splits of the weights that are to be divided, by name."""
+    return {
+        source.sym_name: {name: int(axis) for name, axis in map(str.split, source.splits)}
+        for source in _divided(module)
+    }
 
 
 def _divided(module: Op) -> list[weight.Source]:

@@ -34,7 +34,7 @@ def planned_blocks(module: Module, context: Context) -> Iterator[PlannedBlock]:
     for function in list(module.body):
         if not isinstance(function, func.Func) or measuring(function):
             continue
-        *_, sizes = cases_of(function, context.options.batch)
+        *_, sizes = cases_of(function, context.options.planned_batch)
         for op in reversed(list(function.walk(formulas=False))):
             if isinstance(op, flow.Scan | flow.While):
                 yield PlannedBlock(function, op.body, carried(op), sizes)

@@ -59,7 +59,7 @@ def recompute(module: Op, context: Context, *, budget: float | None = None) -> N
 
 
 def _recompute_in(function: func.Func, context: Context, budget: float) -> None:
-    *_, sizes = cases_of(function, context.options.batch)
+    *_, sizes = cases_of(function, context.options.planned_batch)
     timeline = Timeline(function, sizes=sizes)
     if len(timeline.ops) < 2:
         return

@@ -43,7 +43,7 @@ def reorder(module: Op, context: Context, *, effort: int | None = None) -> None:
     effort = context.options.plan_effort if effort is None else effort
     for function in list(module.body):
         if isinstance(function, func.Func) and not measuring(function):
-            *_, sizes = cases_of(function, context.options.batch)
+            *_, sizes = cases_of(function, context.options.planned_batch)
             # Inner loops first: the peak of a body is part of the peak around the loop.
             for op in reversed(list(function.walk(formulas=False))):
                 if isinstance(op, flow.Scan | flow.While):

@@ -6,12 +6,14 @@ numbers, or expressions over the dims of their entry point.
 """
 
 # Without deferred annotations: the schema reads the classes as they are, at every load.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from dlc.runtime.abi import COPY, ON_GPU
+
+Shape: TypeAlias = tuple[int, ...]
 
 
 class Compiler(NamedTuple):
@@ -203,10 +205,16 @@ class CpuCode(NamedTuple):
 
 
 class GpuKernel(NamedTuple):
-    """A kernel in a PTX module: a block of `threads` threads computes a tile. Its index is its number."""
+    """A kernel in a PTX module: a block of `threads` threads computes a tile. Its index is its number.
+
+    A launch asks for `shared` bytes of shared memory, besides what the module declares. `narrow` are the
+    positions of arguments that are at most `MOST_NUMBERED`.
+    """
 
     name: str
     threads: int
+    shared: int = 0
+    narrow: tuple[int, ...] = ()
 
 
 class GpuCode(NamedTuple):
@@ -261,8 +269,11 @@ class Weight(NamedTuple):
 
     `key` is its name in weight files if that differs from `name`. If files hold the weights of repeated
     blocks as separate arrays, `parts` are their names, and the first `stacked` axes index the blocks.
-    `transposed` says that these arrays have the last two axes swapped. A `constant` is never replaced by
-    other weights. `sha256` is that of its bytes, and may be empty until the artifact is written.
+    `transposed` says that these arrays have the last two axes swapped, `portion` which part of such an
+    array the weight is, where several lie in one: (first, last, whole, axis), from `first` to `last` of
+    `whole` equal parts of the axis; without the axis, of the one that the array has longer than the weight.
+    A `constant` is never replaced by other weights. `sha256` is that of its bytes, and may be empty until
+    the artifact is written.
     """
 
     name: str
@@ -275,12 +286,35 @@ class Weight(NamedTuple):
     parts: tuple[str, ...] = ()
     stacked: int = 0
     transposed: bool = False
+    portion: tuple[int, ...] = ()
     constant: bool = False
 
     @property
     def file_key(self) -> str:
         """Its name in weight files, if it is a single array there."""
         return self.key or self.name
+
+    @property
+    def file_shape(self) -> Shape:
+        """Its shape in the arrays of weight files."""
+        return file_shape(self.shape, self.stacked, self.parts, self.transposed)
+
+
+def file_shape(shape: Shape, stacked: int, parts: Sequence[str], transposed: bool) -> Shape:
+    """The shape that a weight has in the arrays of weight files, each of which is one block of a stack."""
+    own = shape[stacked if parts else 0 :]
+    return (*own[:-2], *own[:-3:-1]) if transposed else own
+
+
+def is_portion(numbers: Sequence[int], shape: Shape) -> bool:
+    """Whether these may be the `portion` of a weight with this shape in weight files."""
+    if not 3 <= len(numbers) <= 4 or not shape:
+        return False
+    first, last, whole, *axes = numbers
+    return 0 <= first < last <= whole and all(
+        0 <= axis < len(shape) and shape[axis] % (last - first) == 0
+        for axis in axes or range(len(shape))
+    )
 
 
 class Layer(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
-from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MAX_BLOCK, MAX_THREADS, WARP
+from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MAX_ARGS, MAX_BLOCK, MAX_THREADS, WARP
 from dlc.runtime.arrays.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.container import padded
@@ -36,6 +36,7 @@ from dlc.runtime.artifact.manifest import (
     Program,
     Target,
     Weight,
+    is_portion,
 )
 from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.artifact.stage_checks import check_stages
@@ -51,6 +52,8 @@ MAX_SIZES = 4 << 20
 """The most characters of all size expressions: a training step of ResNet-50 has a million."""
 MAX_SECTION_BYTES = {"certificate": 8 << 20, "program": 32 << 20}
 """The most bytes of all sections of a kind that is parsed item by item: 50 times that training step."""
+_MOST_SHARED = 1 << 20
+"""Bytes of shared memory that a launch asks for; no GPU has as many."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Refuse = Callable[[str], Exception]
@@ -193,6 +196,8 @@ def _check_weights(
             raise refuse(f"{weight.name} has something else for a SHA-256")
         if not _is_stack(weight):
             raise refuse(f"{weight.name} has {len(weight.parts)} parts for {list(weight.shape)}")
+        if weight.portion and not is_portion(weight.portion, weight.file_shape):
+            raise refuse(f"{weight.name} has the portion {list(weight.portion)}")
         end = weight.offset + weight.bytes
     length = len(sections.get("weights", b""))
     if padded(end) != length:
@@ -356,6 +361,10 @@ def _check_gpu(code: GpuCode, sections: Mapping[str, memoryview], refuse: Refuse
     for kernel in code.kernels:
         if kernel.threads % WARP or not 0 < kernel.threads <= MAX_BLOCK:
             raise refuse(f"the kernel {kernel.name} has {kernel.threads} threads in a block")
+        if not 0 <= kernel.shared <= _MOST_SHARED:
+            raise refuse(f"the kernel {kernel.name} has {kernel.shared} bytes of shared memory")
+        if not all(0 <= place < MAX_ARGS for place in kernel.narrow):
+            raise refuse(f"the kernel {kernel.name} has no argument {max(kernel.narrow)}")
 
 
 def _check_section(

@@ -21,6 +21,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.artifact.spelling import dims_text, python_name
 from dlc.runtime.calling import profiled
+from dlc.runtime.calling.aliasing import OverwrittenInputs
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
@@ -88,6 +89,7 @@ class EntryPoint:
         self._reader = ArgumentReader(entry, self._specializations.free)
         self._new_array = aligned_array if runner is None else runner.machine.new_array
         self._results = Results(entry, self._new_array)
+        self._overwritten = OverwrittenInputs(entry)
         self._dtypes = [passed_as(item.dtype) for item in entry.inputs]
         self._idle: list[CallFrame] = []
         self._running: set[CallFrame] = set()
@@ -187,8 +189,8 @@ class EntryPoint:
     ) -> object:
         result: object = None
         results = self._results
-        if results.changes_inputs:
-            inputs = results.own_inputs(inputs)
+        if self._overwritten.places:
+            inputs = self._overwritten.own(inputs)
         if out is None:
             outputs = results.allocate(specialization.outputs, inputs)
         else:
@@ -295,7 +297,7 @@ class EntryPoint:
         At most `MAX_RECORDS` records are kept. Times are cycles of the processor's time stamp counter.
         """
         inputs, given = self._reader.read(args, named)
-        inputs = self._results.own_inputs(inputs)
+        inputs = self._overwritten.own(inputs)
         specialization = self._bound([array.shape for array in inputs], given)
         outputs = self._results.allocate(specialization.outputs, inputs)
         records = np.zeros((MAX_RECORDS, TraceWord.COUNT), np.int64)
@@ -315,9 +317,9 @@ class EntryPoint:
         numbers from 1, and D0825 for calls of millions of kernels.
         """
         found, given = self._reader.read(args, named)
-        changed = {place for place in self._results.updates if place is not None}
-        arrays = [array.copy() if k in changed else array for k, array in enumerate(found)]
-        inputs = self._results.own_inputs(arrays)
+        overwritten = self._overwritten.places
+        arrays = [array.copy() if k in overwritten else array for k, array in enumerate(found)]
+        inputs = self._overwritten.own(arrays)
         specialization = self._bound([array.shape for array in inputs], given)
         outputs = self._results.allocate(specialization.outputs, inputs)
 
@@ -330,22 +332,31 @@ class EntryPoint:
         for root, array in enumerate((*inputs, *outputs), _INPUTS):
             frame.roots[root] = address(array)
 
+        def call() -> object:
+            return self(*values, **given)  # pyright: ignore[reportArgumentType] - only sizes are left
+
+        try:
+            return self._profiled(frame, specialization, call, rounds)
+        finally:
+            frame.trace_into(None)
+            self._give_back(frame)
+
+    def _profiled(
+        self,
+        frame: CallFrame,
+        specialization: Specialization,
+        call: Callable[[], object],
+        rounds: int | None,
+    ) -> Profile:
+        """Measure calls; the frame has their arguments."""
+
         def run() -> None:
             self._begin(specialization)
             if frame.run(specialization.sized):
                 raise self.failure(frame.status_words())
 
-        measured = profiled.Measured(
-            lambda: self(*values, **given),  # pyright: ignore[reportArgumentType] - only sizes are left
-            run,
-            frame,
-            self._enough,
-        )
-        try:
-            return profiled.profile(self._subject(specialization), measured, rounds)
-        finally:
-            frame.trace_into(None)
-            self._give_back(frame)
+        measured = profiled.Measured(call, run, frame, self._enough)
+        return profiled.profile(self._subject(specialization), measured, rounds)
 
     def _subject(self, specialization: Specialization) -> Subject:
         """What a profile of calls with these sizes is of."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError
-from dlc.runtime.calling.results import shares_memory
+from dlc.runtime.calling.aliasing import shares_memory
 from dlc.runtime.system.buffers import ALIGNMENT, address
 
 Array = NDArray[np.generic]

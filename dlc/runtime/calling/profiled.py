@@ -93,7 +93,10 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     measured.call()
     runs, capacity = _runs(subject, measured)
     done = _rounds(measured, np.zeros((capacity, TraceWord.COUNT), np.int64), least)
-    cycles_per_ms = 1e6 * _cycles_per_nanosecond(done)
+    ends = [
+        (each.end, int(each.records[:, TraceWord.END].max())) for each in done if len(each.records)
+    ]
+    cycles_per_ms = 1e6 * cycles_per_nanosecond(ends)
     lines = [timeline(each.records, len(subject.ops), subject.threads) for each in done]
     wall, busy_ms, idle = _of_traced_runs(done, lines, cycles_per_ms)
     rows = rows_of(subject, runs, wall, busy_ms)
@@ -193,7 +196,7 @@ def quiet(times: Times) -> Times:
 def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]:
     """How often each op runs in a call, and room for the records of one on all threads."""
     capacity = 1024
-    while capacity <= MAX_RECORDS:
+    while True:
         records = np.zeros((capacity, TraceWord.COUNT), np.int64)
         measured.frame.trace_into(records, alone=True)
         measured.run()
@@ -202,12 +205,18 @@ def _runs(subject: Subject, measured: Measured) -> tuple[Mapping[int, int], int]
             ops, counts = np.unique(records[:count, TraceWord.OP], return_counts=True)
             runs = dict(zip(ops.tolist(), counts.tolist(), strict=True))
             return runs, min(MAX_RECORDS, SLACK * subject.threads * count + 1024)
-        capacity = 2 * count
-    raise CallError(
-        f"{subject.entry}: a call runs more than {MAX_RECORDS:,} kernels, too many to trace",
-        code="D0825",
-        help="profile smaller sizes or fewer steps",
-    )
+        capacity = check_traced(subject.entry, 2 * count)
+
+
+def check_traced(entry: str, records: int) -> int:
+    """The number of records to make room for. Raises CallError (D0825) for too many."""
+    if records > MAX_RECORDS:
+        raise CallError(
+            f"{entry}: a call runs more than {MAX_RECORDS:,} kernels, too many to trace",
+            code="D0825",
+            help="profile smaller sizes or fewer steps",
+        )
+    return records
 
 
 def _rounds(measured: Measured, records: Words, rounds: int | None) -> list[_Round]:
@@ -255,11 +264,12 @@ def timed_call(action: Callable[[], Result]) -> tuple[int, int, int, Result]:
     return end - begun, time.thread_time_ns() - worked, end, result
 
 
-def _cycles_per_nanosecond(done: Sequence[_Round]) -> float:
-    """The rate of the time stamp counter: the slope of the ends of calls over the clock."""
-    ends = [
-        (each.end, int(each.records[:, TraceWord.END].max())) for each in done if len(each.records)
-    ]
+def cycles_per_nanosecond(ends: Sequence[tuple[int, int]]) -> float:
+    """The rate of the time stamp counter: its slope over the clock at some moments.
+
+    >>> cycles_per_nanosecond([(100, 5), (110, 25), (130, 65)])
+    2.0
+    """
     if len(ends) < 2:
         return 1.0
     clock, cycles = (np.array(column, np.float64) - column[0] for column in zip(*ends, strict=True))

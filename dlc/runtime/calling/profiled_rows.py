@@ -48,6 +48,7 @@ def rows_of(subject: Subject, runs: Mapping[int, int], wall: Times, busy: Times)
     found = records_of(subject.artifact, subject.target, subject.entry)
     records = found.kernels or (KernelRecord(),) * len(subject.ops)
     gpu = _gpu_roof(subject.artifact, subject.target)
+    on_gpu = _kernels_on_gpu(subject.artifact, subject.target)
     rows: dict[int, Row] = {}
     for op, count in sorted(runs.items()):
         record, own = records[op], subject.ops[op]
@@ -71,7 +72,7 @@ def rows_of(subject: Subject, runs: Mapping[int, int], wall: Times, busy: Times)
             count * subject.predicted_ns.get(op, 0) / 1e6,
             (
                 floor_of(found.roof, operations, moved, count, subject.threads)
-                if gpu is None
+                if gpu is None or own.kernel not in on_gpu
                 else gpu_floor_of(gpu, own.kernel, operations, moved, count)
             ),
         )
@@ -90,14 +91,24 @@ def records_of(artifact: Artifact, target: str, entry: str) -> KernelRecords:
 
 
 def _gpu_roof(artifact: Artifact, target: str) -> GpuRoof | None:
-    """The roof of a GPU; None for a processor, and in an artifact of an older compiler."""
-    name = gpu_roof_section(target)
+    """The roof of the GPU of a target; None without one, and in an artifact of an older compiler."""
+    name = gpu_roof_section(target.rpartition("+")[2])
     if name not in artifact.sections:
         return None
     try:
         return read_gpu_roof(bytes(artifact.section(name)))
     except ValueError as error:
         raise artifact.error_context.error("D0610", str(error), section=name) from None
+
+
+def _kernels_on_gpu(artifact: Artifact, target: str) -> frozenset[str]:
+    """The names of the kernels that run on a GPU."""
+    return frozenset(
+        kernel.name
+        for each in artifact.manifest.targets
+        if each.name == target and each.gpu is not None
+        for kernel in each.gpu.kernels
+    )
 
 
 def sized(what: str, dims: Mapping[str, int]) -> str:

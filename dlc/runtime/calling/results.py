@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias, cast
 from unicodedata import normalize
@@ -16,8 +14,8 @@ from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, DType, dtype_of, numpy_bfloat16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Output
-from dlc.runtime.calling.arguments import check_changeable
-from dlc.runtime.system.buffers import address, aligned_array
+from dlc.runtime.calling.aliasing import WRITABLE, shares_memory
+from dlc.runtime.system.buffers import aligned_array
 from dlc.runtime.system.counts import counted
 
 Array = NDArray[np.generic]
@@ -26,8 +24,6 @@ NewArray: TypeAlias = Callable[[tuple[int, ...], np.dtype[np.generic], int], Arr
 Result: TypeAlias = "Array | Tensor"
 Out: TypeAlias = "Result | Sequence[Result | None] | Mapping[str, Result]"
 
-_WRITABLE = 0x1 | 0x100 | 0x400
-"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
 _ndarray = np.ndarray
 
 
@@ -39,26 +35,6 @@ class Storage(NamedTuple):
     bytes: int
 
 
-class _DisjointIntervals(NamedTuple):
-    """The disjoint intervals of memory, as start and end, of the inputs that a call overwrites.
-
-    Training passes the same arrays for its weights in every step, so the check is done once.
-    """
-
-    spans: list[tuple[int, int]]
-    order: list[int]
-    """The indices of the non-empty intervals by address, with their starts and ends."""
-    starts: list[int]
-    ends: list[int]
-
-    def meets(self, start: int, end: int) -> int | None:
-        """The index of an interval that overlaps the interval from `start` to `end`, or None."""
-        if start == end:
-            return None
-        after = bisect_left(self.starts, end)
-        return self.order[after - 1] if after and self.ends[after - 1] > start else None
-
-
 class Results:
     """Allocates the outputs of an entry point, checks `out=`, and converts results for the caller."""
 
@@ -66,7 +42,6 @@ class Results:
         """`new_array` makes the array of a result."""
         self._new_array = new_array
         self._entry = entry.name
-        self._inputs = entry.inputs
         self._outputs = entry.outputs
         self.visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
         """The indices of the outputs that are returned to the caller."""
@@ -75,69 +50,27 @@ class Results:
         places = {item.name: k for k, item in enumerate(entry.inputs)}
         self.updates = [places[o.updates] if o.updates else None for o in entry.outputs]
         """For each output the index of the input that it overwrites, or None."""
-        self._changed = sorted({place for place in self.updates if place is not None})
-        self.changes_inputs = bool(self._changed)
-        inouts = entry.inouts
+        self._changes_inputs = any(place is not None for place in self.updates)
         self._shown_changes = any(output.updates and not output.hidden for output in entry.outputs)
         """Whether arrays of the caller that the call changes are among its results."""
-        self._inouts = {k for k, item in enumerate(entry.inputs) if item.name in inouts}
-        self._kept = [k for k in range(len(entry.inputs)) if k not in self._changed]
-        self._disjoint = _DisjointIntervals([], [], [], [])
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
         self._pack = packer(entry.name, self._names)
         shows_all = len(self.visible) == len(entry.outputs) and not any(self._views)
         self._pack_all = self._pack if shows_all else None
         """What packs the arrays of all outputs as they are, if all are returned so."""
-        single = len(entry.outputs) == 1 and not self._changed
+        single = len(entry.outputs) == 1 and not self._changes_inputs
         self.is_plain = single and self._pack is None and self._views == [None]
         """Whether the result is a single array without a conversion."""
 
     def allocate(self, storages: Sequence[Storage], inputs: Sequence[Array] = ()) -> list[Array]:
         """New arrays, 64-byte aligned; for an output that updates an input, the array of that input."""
         new = self._new_array
-        if not self._changed:
+        if not self._changes_inputs:
             return [new(each.shape, each.dtype, each.bytes) for each in storages]
         return [
             new(each.shape, each.dtype, each.bytes) if place is None else inputs[place]
             for each, place in zip(storages, self.updates, strict=True)
         ]
-
-    def own_inputs(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """The inputs, with copies of those that are updated but must not be written.
-
-        Raises CallError: D0806 for an updated input that shares memory with another input, D0820 for one
-        that is `inout` and must not be written.
-        """
-        if not self._changed:
-            return inputs
-        found = list(inputs)
-        for place in self._changed:
-            if found[place].flags.num & _WRITABLE != _WRITABLE:
-                if place in self._inouts:
-                    check_changeable(found[place], self._inputs[place], self._entry)
-                found[place] = found[place].copy()
-        spans = [_span(found[place]) for place in self._changed]
-        if self._disjoint.spans != spans:
-            self._disjoint = self._checked(spans)
-        for place in self._kept:
-            met = self._disjoint.meets(*_span(found[place]))
-            if met is not None:
-                raise self._shared(self._changed[met], place)
-        return found
-
-    def _checked(self, spans: list[tuple[int, int]]) -> _DisjointIntervals:
-        """The intervals of the updated inputs. Raises CallError (D0806) if two of them overlap."""
-        order = sorted(number for number, (start, end) in enumerate(spans) if start < end)
-        order.sort(key=spans.__getitem__)
-        for one, other in pairwise(order):
-            if spans[other][0] < spans[one][1]:
-                raise self._shared(self._changed[one], self._changed[other])
-        starts, ends = [spans[k][0] for k in order], [spans[k][1] for k in order]
-        return _DisjointIntervals(spans, order, starts, ends)
-
-    def _shared(self, one: int, other: int) -> CallError:
-        names = " and ".join(self._inputs[place].name for place in sorted((one, other)))
-        return self._refuse(f"{names} share memory, and one is changed")
 
     def handed_over(self, arrays: Sequence[Array]) -> object:
         """One array, a tuple, or a named tuple."""
@@ -167,7 +100,7 @@ class Results:
             if (
                 array.dtype is storage.dtype
                 and array.shape == storage.shape
-                and array.flags.num & _WRITABLE == _WRITABLE
+                and array.flags.num & WRITABLE == WRITABLE
                 and not shares_memory(array, inputs)
             ):
                 return [array], array
@@ -231,7 +164,7 @@ class Results:
             raise self._refuse(
                 f"out= for {name} is {have}, not {output.dtype}{list(storage.shape)}"
             )
-        if array.flags.num & _WRITABLE != _WRITABLE:
+        if array.flags.num & WRITABLE != WRITABLE:
             raise self._refuse(f"out= for {name} is not C-contiguous, aligned and writable")
         return array
 
@@ -247,23 +180,6 @@ class Results:
 
     def _refuse(self, message: str) -> CallError:
         return CallError(f"{self._entry}: {message}", code="D0806")
-
-
-def _span(array: Array) -> tuple[int, int]:
-    """The interval of the memory of a contiguous array: start and end address."""
-    start = address(array)
-    return start, start + array.nbytes
-
-
-def shares_memory(array: Array, others: Sequence[Array]) -> bool:
-    """Whether a contiguous array shares a byte with one of the others, which are contiguous, too."""
-    begin = address(array)
-    end = begin + array.nbytes
-    for other in others:
-        start = address(other)
-        if start < end and begin < start + other.nbytes:
-            return True
-    return False
 
 
 def _view(dtype: DType) -> Callable[[Array], Result] | None:

@@ -32,6 +32,8 @@ _MESSAGES = {
 _FROM_0 = (
     "an index that is computed counts from 0: where(i < 0, i + {b}, i) counts from the end, too"
 )
+_MOST_INDEX = (1 << 63) - 1
+"""What compiled code takes for an index of u64 that i64 does not hold."""
 _NOTHING = "there is nothing to take from an axis of size 0"
 _CALL = re.compile(r"([A-Za-z]\w*)\(.*\)")
 _CHOOSING = ("argmax", "argmin", "top_k")
@@ -83,7 +85,10 @@ def failure(status: Status, a: int, b: int, place: SourceLocation | None) -> Cal
 def _told(status: Status, a: int, b: int) -> str:
     if status == Status.INDEX and b == 0:
         return _NOTHING
-    return _filled(_MESSAGES[status], a, b)
+    message = _MESSAGES[status]
+    if status in (Status.INDEX, Status.RANGE) and a == _MOST_INDEX:
+        message = message.replace("{a}", "{a} or more")
+    return _filled(message, a, b)
 
 
 def _way_out(status: Status, a: int, b: int) -> str | None:

@@ -6,12 +6,12 @@ import mmap
 import platform
 import struct
 import sys
-import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from dlc.errors import ArtifactError
+from dlc.errors.warn import warn
 from dlc.runtime.abi import ABI_VERSION, IMPORTS, is_collective
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import CpuCode, Image, Library, Target
@@ -104,8 +104,7 @@ def _compare_library(name: str, recorded: Library) -> None:
     """Warn if the library of this process differs from the one at compile time."""
     library = blas.library()
     if (recorded.version, recorded.core) != (library.config, library.core):
-        warnings.warn(
+        warn(
             f"{name} was made with {recorded.name} {recorded.version} ({recorded.core}), here it is "
-            f"{library.config} ({library.core}): results may differ in the last bits",
-            stacklevel=2,
+            f"{library.config} ({library.core}): results may differ in the last bits"
         )

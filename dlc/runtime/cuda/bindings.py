@@ -30,6 +30,7 @@ class KernelNode(Protocol):
     blockDimX: int
     blockDimY: int
     blockDimZ: int
+    sharedMemBytes: int
     kernelParams: int
 
 

@@ -21,10 +21,15 @@ class NoGpu(Exception):
 
 
 class Kernel(NamedTuple):
-    """A loaded kernel, and the number of threads in its blocks."""
+    """A loaded kernel, the threads of its blocks, and the bytes of shared memory that a launch asks for.
+
+    `narrow` are the positions of arguments that are at most `MOST_NUMBERED`.
+    """
 
     function: Handle
     threads: int
+    shared: int = 0
+    narrow: Sequence[int] = ()
 
 
 class ConditionKernels(NamedTuple):
@@ -153,7 +158,12 @@ class Driver(Protocol):
 
     def unload_module(self, module: Handle) -> None: ...
 
-    def get_function(self, module: Handle, name: str) -> Handle: ...
+    def get_function(self, module: Handle, name: str, shared: int = 0) -> Handle:
+        """A function of a module, whose launches ask for so many bytes of shared memory.
+
+        Raises CallError (D0818) if the device has not as many for a block.
+        """
+        ...
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
         """Launch a kernel with a block of threads for each tile; `words` are its 64-bit arguments.

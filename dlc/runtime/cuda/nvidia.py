@@ -118,12 +118,12 @@ class _CudaDriver:
     def _do(self, name: str, *arguments: object) -> tuple[object, ...]:
         """Call a function of the driver API. Raises CallError (D0818, or D0613 when out of memory)."""
         try:
-            status, *results = getattr(self._cuda, name)(*arguments)
+            returned: tuple[object, ...] = getattr(self._cuda, name)(*arguments)
         except RuntimeError:  # cuda-python does not find it, or no driver at all
             raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
-        if int(cast(int, status)):
-            raise self._refusal(name, status)
-        return tuple(results)
+        if returned[0]:  # a CUresult, which is an integer
+            raise self._refusal(name, returned[0])
+        return returned[1:]
 
     def _refusal(self, name: str, status: object, more: str = "") -> CallError:
         """The error for a status of a function; `more` is what else the driver says."""
@@ -152,7 +152,9 @@ class _CudaDriver:
                 self._do_in_context(name, *arguments)
 
     def __enter__(self) -> Self:
-        self._do("cuCtxPushCurrent", self._context)
+        (status,) = self._cuda.cuCtxPushCurrent(self._context)
+        if status:
+            raise self._refusal("cuCtxPushCurrent", status)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -197,11 +199,15 @@ class _CudaDriver:
 
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
         if count:
-            self._do("cuMemcpyHtoDAsync", address, source, count, stream)
+            (status,) = self._cuda.cuMemcpyHtoDAsync(address, source, count, stream)
+            if status:
+                raise self._refusal("cuMemcpyHtoDAsync", status)
 
     def download(self, target: int, address: int, count: int, stream: int) -> None:
         if count:
-            self._do("cuMemcpyDtoHAsync", target, address, count, stream)
+            (status,) = self._cuda.cuMemcpyDtoHAsync(target, address, count, stream)
+            if status:
+                raise self._refusal("cuMemcpyDtoHAsync", status)
 
     def copy(self, target: int, source: int, count: int, stream: int) -> None:
         if count:
@@ -221,7 +227,9 @@ class _CudaDriver:
         self._give_back("cuStreamDestroy", stream)
 
     def synchronize(self, stream: int) -> None:
-        self._do("cuStreamSynchronize", stream)
+        (status,) = self._cuda.cuStreamSynchronize(stream)
+        if status:
+            raise self._refusal("cuStreamSynchronize", status)
 
     def synchronize_all(self) -> None:
         self._do_in_context("cuCtxSynchronize")
@@ -278,14 +286,20 @@ class _CudaDriver:
     def unload_module(self, module: Handle) -> None:
         self._give_back("cuModuleUnload", module)
 
-    def get_function(self, module: Handle, name: str) -> Handle:
+    def get_function(self, module: Handle, name: str, shared: int = 0) -> Handle:
         (function,) = self._do_in_context("cuModuleGetFunction", module, name.encode())
+        if shared:
+            most = self._named(
+                "CUfunction_attribute", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+            )
+            self._do_in_context("cuFuncSetAttribute", function, most, shared)
         return function
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
         arguments = Words(words)
         grid, block = _grid(tiles), (kernel.threads, 1, 1)
-        self._do("cuLaunchKernel", kernel.function, *grid, *block, 0, stream, arguments.address, 0)
+        where = kernel.shared, stream
+        self._do("cuLaunchKernel", kernel.function, *grid, *block, *where, arguments.address, 0)
 
     # Graphs ---------------------------------------------------------------------------------------
 
@@ -348,7 +362,10 @@ class _CudaDriver:
         (source_graph.executable,) = self._do("cuGraphInstantiate", source_graph.source, 0)
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
-        self._do("cuGraphLaunch", cast(SourceGraph, graph).executable, stream)
+        source: SourceGraph = graph  # pyright: ignore[reportAssignmentType] - made here
+        (status,) = self._cuda.cuGraphLaunch(source.executable, stream)
+        if status:
+            raise self._refusal("cuGraphLaunch", status)
 
     def set_kernel_arguments(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
@@ -364,6 +381,7 @@ class _CudaDriver:
         parameters.func = kernel.function
         parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = _grid(tiles)
         parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = kernel.threads, 1, 1
+        parameters.sharedMemBytes = kernel.shared
         parameters.kernelParams = words.address
         return parameters
 

@@ -23,7 +23,12 @@ class Gpu:
         image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"
         self._module = self.driver.load_module(image)
         self.kernels = [
-            Kernel(self.driver.get_function(self._module, kernel.name), kernel.threads)
+            Kernel(
+                self.driver.get_function(self._module, kernel.name, kernel.shared),
+                kernel.threads,
+                kernel.shared,
+                kernel.narrow,
+            )
             for kernel in code.kernels
         ]
         self._constants = DeviceBytes.of(self.driver, as_bytes(artifact.section("constants")))

@@ -8,6 +8,7 @@ an array of PyTorch, CuPy or JAX) it is used where it is, and what the call give
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
@@ -20,10 +21,10 @@ from dlc.runtime.arrays.dtypes import DTYPES, DType
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Input, Output
 from dlc.runtime.artifact.spelling import describe
+from dlc.runtime.calling.aliasing import WRITABLE, Span, span
 from dlc.runtime.calling.arguments import (
     as_array,
     as_changed_array,
-    check_changeable,
     not_changeable,
 )
 from dlc.runtime.calling.entry import passed_as
@@ -37,9 +38,10 @@ from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.gpu import profiled
-from dlc.runtime.gpu.bound import BoundCall, Called
+from dlc.runtime.gpu.bound import BoundCall
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import KernelFailed
+from dlc.runtime.gpu.fitting import Key, Parameter, key_of, shapes_of
 from dlc.runtime.gpu.frame import CallTimes, GpuFrame
 from dlc.runtime.gpu.in_stream import StreamCalls, stream_handle
 from dlc.runtime.gpu.kernel_timer import KernelTimer
@@ -50,12 +52,10 @@ from dlc.runtime.system.buffers import address
 
 Array = NDArray[np.generic]
 Placed: TypeAlias = "Array | DeviceArray"
-_FITS = 0x1 | 0x100
-"""NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _HERE = object()
 """In place of arrays that results go into: new ones of the host."""
-_WRITABLE = 0x1 | 0x100 | 0x400
-"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
+_NOT_READY = object()
+"""In place of what a call gives: it is not ready."""
 _NO_TIMES = CallTimes(0, 0, 0)
 
 
@@ -64,8 +64,8 @@ class _Known(NamedTuple):
 
     inputs: list[Placed]
     specialization: Specialization
-    on_device: bool
-    """Whether one of them is on the device."""
+    key: Key | None = None
+    """The key of arguments that fit as they are."""
 
 
 class GpuEntryPoint(LaunchingEntryPoint):
@@ -73,22 +73,31 @@ class GpuEntryPoint(LaunchingEntryPoint):
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
         super().__init__(entry, program, runner)
-        self._kinds = [(DTYPES[item.dtype], passed_as(item.dtype)) for item in entry.inputs]
+        self._parameters = [
+            Parameter(k, DTYPES[item.dtype], passed_as(item.dtype))
+            for k, item in enumerate(entry.inputs)
+        ]
         self._given_as = [DTYPES[output.dtype] for output in entry.outputs]
         machine = None if runner is None else runner.machine
         self._driver_here = machine.driver if isinstance(machine, Gpu) else None
         self._inouts = entry.inouts
         self._annotate = annotate()
+        self._measures = any(dim.measured is not None for dim in entry.dims)
+        self._repeats = self._annotate is nullcontext and not self._measures
+        """Whether calls like an earlier one need nothing but its graph and copies."""
         self._kernel_names = [f"{op.place} {op.name}".strip() for op in program.program.ops]
-        self._updated = [place for place in self._results.updates if place is not None]
-        self._separate: list[int] | None = None
-        """The addresses of inputs that were found to be apart, which calls after each other share."""
 
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
-        known = None if named else self._known(args)
-        if known is None or not known.on_device:
+        known: _Known | None = None
+        if not named and Tensor in map(type, args):
+            if out is None and arena is None and self._repeats:
+                found = self._again(args)
+                if found is not _NOT_READY:
+                    return found
+            known = self._known(args)
+        if known is None:
             given = (*args, *named.values(), *_members(out))
             if not any(is_on_gpu(value) for value in given):
                 return super().__call__(*args, out=out, arena=arena, **named)
@@ -101,6 +110,38 @@ class GpuEntryPoint(LaunchingEntryPoint):
         found = self._specializations.cut(outputs, specialization)
         shown = [taken.get(k, self._shown(k, array)) for k, array in enumerate(found)]
         return self._results.packed([shown[k] for k in self._results.visible])
+
+    def _again(self, args: Sequence[object]) -> object:
+        """The call, if it is like an earlier one that has become ready, else `_NOT_READY`.
+
+        Arrays of the same shapes at the same addresses were found to fit each other then.
+        """
+        hosts = [0] * len(args)
+        key = key_of(args, self._parameters, self._driver_here, hosts)
+        if key is None or not self._idle:
+            return _NOT_READY
+        frame = self._frame()
+        try:
+            plan = frame.plan(key)
+            if plan is None:
+                return _NOT_READY
+            outputs: list[DeviceArray] = []
+            for storage, place in zip(plan.outputs, self._results.updates, strict=True):
+                if place is None:
+                    outputs.append(DeviceArray.new(frame.driver, storage.shape, storage.dtype))
+                else:
+                    outputs.append(cast(DeviceArray, cast(Tensor, args[place]).memory))
+            ready = plan.ready.get(tuple([array.address for array in outputs]))
+            if ready is None:
+                return _NOT_READY
+            if frame.run_ready(ready, hosts):
+                raise self.failure(frame.status_words())
+        finally:
+            self._give_back(frame)
+        kinds = self._given_as
+        return self._results.packed(
+            [Tensor.on_device(outputs[k], kinds[k]) for k in self._results.visible]
+        )
 
     def timed(self, /, *args: object, launches: int = 1, **named: object) -> CallTimes:
         """Call it, and what its parts took by the GPU's clock.
@@ -125,7 +166,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         try:
             read, specialization, _ = self._read(args, named, frame)
             inputs = [
-                self._copy(array, frame) if k in self._updated else array
+                self._copy(array, frame) if k in self._overwritten.places else array
                 for k, array in enumerate(read)
             ]
             outputs = self._outputs(inputs, specialization, out, frame)
@@ -140,7 +181,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         measured = profiled.Measured(
             partial(self._call, values, sizes),
             lambda: self._timed(inputs, outputs, specialization),
-            lambda: self._profiled(inputs, outputs, specialization),
+            lambda: self._kernel_times(inputs, outputs, specialization),
         )
         return profiled.profile(self._subject(specialization), measured, rounds)
 
@@ -172,11 +213,14 @@ class GpuEntryPoint(LaunchingEntryPoint):
         """
         frame = self._frame()
         try:
-            inputs, specialization, _ = known or self._read(args, named, frame)
-            if self._updated:
+            inputs, specialization, key = known or self._read(args, named, frame)
+            if self._overwritten.places:
                 inputs = self._own(inputs)
             outputs = self._outputs(inputs, specialization, out, frame)
             times = self._launch(frame, inputs, outputs, specialization, launches=launches)
+            there = [array.address for array in outputs if isinstance(array, DeviceArray)]
+            if key is not None and out is None and len(there) == len(outputs):
+                frame.note(key, specialization, tuple(there))
         finally:
             self._give_back(frame)
         return outputs, specialization, times
@@ -185,8 +229,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
 
     def bind(self, bound: Mapping[int, Tensor]) -> Binding | None:
         there = [isinstance(tensor.memory, DeviceArray) for tensor in bound.values()]
-        measured = any(dim.measured is not None for dim in self._entry.dims)
-        return BoundCall(self, bound) if there and all(there) and not measured else None
+        return BoundCall(self, bound) if there and all(there) and not self._measures else None
 
     def close(self) -> None:
         super().close()
@@ -194,8 +237,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
             if isinstance(frame, GpuFrame):
                 frame.forget_ready()
 
-    def kinds(self) -> Sequence[tuple[DType, np.dtype[np.generic] | None]]:
-        return self._kinds
+    def parameters(self) -> Sequence[Parameter]:
+        return self._parameters
 
     def updates(self) -> Sequence[int | None]:
         return self._results.updates
@@ -206,14 +249,14 @@ class GpuEntryPoint(LaunchingEntryPoint):
         self._running.add(frame)
         return frame
 
-    def call_in(self, frame: GpuFrame, args: Sequence[object]) -> Called:
+    def call_in(
+        self, frame: GpuFrame, args: Sequence[object]
+    ) -> tuple[Sequence[Placed], Specialization]:
         known = self._known(args) or self._read(args, {}, frame)
         inputs = self._own(known.inputs)
         outputs = self._outputs(inputs, known.specialization, _HERE, frame)
         self._launch(frame, inputs, outputs, known.specialization)
-        devices = [x.address if isinstance(x, DeviceArray) else 0 for x in (*inputs, *outputs)]
-        ready = frame.ready(known.specialization.sized, tuple(devices))
-        return Called(outputs, known.specialization.outputs, ready)
+        return outputs, known.specialization
 
     def number(self, output: int, array: Array) -> float:
         return float(np.asarray(self._results.shown(output, array)))
@@ -228,7 +271,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
     ) -> tuple[object, object]:
         known = None if named else self._known(args)
         inputs, specialization, _ = known or self._read(args, named, frame)
-        if any(dim.measured is not None for dim in self._entry.dims):
+        if self._measures:
             raise self._refuse("a size that a call measures has to be waited for", "D0818")
         inputs = self._own(self._there([item.name for item in self.inputs], inputs))
         outputs = self._outputs(inputs, specialization, out, frame)
@@ -262,29 +305,15 @@ class GpuEntryPoint(LaunchingEntryPoint):
     # Arguments ------------------------------------------------------------------------------------
 
     def _known(self, args: Sequence[object]) -> _Known | None:
-        """The arguments where they fit as they are, at sizes that were seen before: the usual case."""
-        if len(args) != len(self._kinds):
+        """The arguments where they fit as they are, at sizes that were seen before."""
+        key = key_of(args, self._parameters, self._driver_here, [0] * len(args))
+        if key is None:
             return None
-        inputs: list[Placed] = []
-        on_device = False
-        for value, (kind, dtype) in zip(args, self._kinds, strict=True):
-            if type(value) is Tensor and value.kind is kind:
-                array = value.memory
-                if not isinstance(array, DeviceArray) or array.address % ALIGNED:
-                    return None
-                if array.driver is not self._driver_here:
-                    return None
-                inputs.append(array)
-                on_device = True
-            elif type(value) is np.ndarray:
-                here = cast(Array, value)
-                if here.dtype is not dtype or here.flags.num & _FITS != _FITS:
-                    return None
-                inputs.append(here)
-            else:
-                return None
-        specialization = self._specializations.known(tuple([array.shape for array in inputs]))
-        return None if specialization is None else _Known(inputs, specialization, on_device)
+        specialization = self._specializations.known(shapes_of(key))
+        if specialization is None:
+            return None
+        inputs = [x.memory if isinstance(x, Tensor) else cast(Array, x) for x in args]
+        return _Known(inputs, specialization, key)
 
     def _read(self, args: Sequence[object], named: Mapping[str, object], frame: GpuFrame) -> _Known:
         """The longer way to the same: names, defaults, other libraries, new sizes, mistakes."""
@@ -292,7 +321,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         pairs = zip(self.inputs, values, strict=True)
         inputs = [self._input(item, value, frame.stream) for item, value in pairs]
         specialization = self._bound([array.shape for array in inputs], sizes)
-        return _Known(inputs, specialization, any(isinstance(x, DeviceArray) for x in inputs))
+        return _Known(inputs, specialization)
 
     def _input(self, item: Input, value: object, stream: int) -> Placed:
         """An argument where it is, with its dtype checked. Raises CallError (D0802, D0820)."""
@@ -323,35 +352,18 @@ class GpuEntryPoint(LaunchingEntryPoint):
             )
 
     def _own(self, inputs: Sequence[Placed]) -> list[Placed]:
-        """The inputs, with copies of those that are updated and may not be written.
+        """The inputs, with copies of those in host memory that are overwritten and must not be written.
 
-        Raises CallError: D0806 for one on the device that shares memory with another, D0820 for one that
-        is `inout` and may not be written.
+        Raises CallError: D0806 for one that shares memory with another, D0820 for one that is `inout` and
+        must not be written.
         """
         found = list(inputs)
-        for place in self._updated:
+        for place in self._overwritten.places:
             array = found[place]
-            if not isinstance(array, DeviceArray) and array.flags.num & _WRITABLE != _WRITABLE:
-                item = self.inputs[place]
-                if item.name in self._inouts:
-                    check_changeable(array, item, self.name)
-                found[place] = array.copy()
-        self._check_separate(found)
+            if not isinstance(array, DeviceArray) and array.flags.num & WRITABLE != WRITABLE:
+                found[place] = self._overwritten.copied(place, array)
+        self._overwritten.check([_span(array) for array in found])
         return found
-
-    def _check_separate(self, inputs: Sequence[Placed]) -> None:
-        """Whether none that is updated shares memory with another; the last ones are remembered."""
-        places = [x.address if isinstance(x, DeviceArray) else address(x) for x in inputs]
-        if places == self._separate:
-            return
-        updated = set(self._updated)
-        end, before = 0, -1
-        for start, place in sorted(zip(places, range(len(places)), strict=True)):
-            if start < end and (place in updated or before in updated):
-                names = f"{self.inputs[before].name} and {self.inputs[place].name}"
-                raise self._refuse(f"{names} share memory, and one is changed", "D0806")
-            end, before = max((end, before), (start + inputs[place].nbytes, place))
-        self._separate = places
 
     # Results --------------------------------------------------------------------------------------
 
@@ -472,7 +484,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         finally:
             self._give_back(frame)
 
-    def _profiled(
+    def _kernel_times(
         self, inputs: Sequence[Placed], outputs: Sequence[Placed], specialization: Specialization
     ) -> KernelTimer:
         """The call, with the times of its kernels."""
@@ -529,11 +541,13 @@ def _members(out: object) -> Sequence[object]:
 
 
 def _overlap(one: Placed, other: Placed) -> bool:
-    """Whether two arrays share a byte; the host and its devices share none."""
-    first, second = _address(one), _address(other)
-    return first < second + other.nbytes and second < first + one.nbytes
+    """Whether two arrays share a byte."""
+    first, second = _span(one), _span(other)
+    return first[0] < second[1] and second[0] < first[1]
 
 
-def _address(array: Placed) -> int:
-    """Where it begins: the driver gives the memory of devices addresses that the host has not."""
-    return array.address if isinstance(array, DeviceArray) else address(array)
+def _span(array: Placed) -> Span:
+    """The interval of an array in memory; no address of a device is one of the host."""
+    if isinstance(array, DeviceArray):
+        return array.address, array.address + array.nbytes
+    return span(array)

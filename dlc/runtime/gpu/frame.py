@@ -18,17 +18,19 @@ import numpy as np
 from dlc.errors import CallError
 from dlc.runtime.abi import CallWord, Root, Status
 from dlc.runtime.calling.frames import SizedProgram, Words
+from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.cuda.driver import Handle
 from dlc.runtime.cuda.memory import GrowableDeviceBytes
 from dlc.runtime.cuda.pinned import LARGE, GrowablePinnedBytes
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.code import Gpu
-from dlc.runtime.gpu.errors import SUCCESS, call_outcome, with_wait_hint
+from dlc.runtime.gpu.errors import SUCCESS, call_outcome, outcome_words, with_wait_hint
+from dlc.runtime.gpu.fitting import Key
 from dlc.runtime.gpu.kernel_timer import KernelTimer
-from dlc.runtime.gpu.ready import MOST, Copies, HostArray, ReadyCall
+from dlc.runtime.gpu.ready import MOST, Copies, HostArray, Plan, ReadyCall
 from dlc.runtime.gpu.steps import StepTable
 from dlc.runtime.gpu.walker import Walker
-from dlc.runtime.system.buffers import Bytes
+from dlc.runtime.system.buffers import Bytes, bytes_at
 from dlc.runtime.weights.model_weights import WeightRoots
 
 ALIGNED = 256
@@ -88,8 +90,8 @@ class GpuFrame:
         self._clean = 0
         """The address of the faults, if they are known to be zero."""
         self._status = SUCCESS
-        self.generation = 0
-        """How often its memory has moved: calls that were ready before are no longer."""
+        self._ready: ReadyCall | None = None
+        """What the last call has become, if the next one like it is ready."""
         self._own: list[int] = []
         """The addresses of the memory that the calls that are ready use."""
         self._overwritten: list[tuple[int, int, int]] = []
@@ -132,28 +134,48 @@ class GpuFrame:
         Each input and output is at an address in `devices`, or in `hosts` where that is 0. Raises as
         `run` does, but takes no arena.
         """
+        if not self._events:
+            self._ready = self._walker.ready(sized).get(devices)
+            if self._ready is not None:
+                return self.run_ready(self._ready, hosts)
         with self._driver:
-            ready = self.ready(sized, devices)
-            if ready is not None:
-                return self._run_ready(ready, hosts)
             self._devices, self._hosts = devices, hosts
             return self._run(sized)
 
-    def ready(self, sized: SizedProgram, devices: tuple[int, ...]) -> ReadyCall | None:
-        """The call at these sizes with arrays at these addresses, if it was made before; else None."""
-        if self._events or self._walker.is_cancelled:
-            return None
-        return self._walker.ready(sized).get(devices)
+    def plan(self, key: Key) -> Plan | None:
+        """What is known of calls with arguments of this key."""
+        return self._walker.cache.plan(key)
 
-    def _run_ready(self, ready: ReadyCall, hosts: Sequence[int]) -> int:
-        pinned = self._pinned.address
-        try:
-            self.clear_faults(ready.faults_at)
-            ready.start(pinned, hosts)
-            self._walker.wait()
-        except BaseException:
-            self.abandon()
-            raise
+    def note(self, key: Key, at: Specialization, outputs: tuple[int, ...] = ()) -> None:
+        """Note that the last call had arguments of this key, if the next one like it is ready.
+
+        `outputs` are the addresses of its results where these differ from call to call.
+        """
+        if self._ready is None:
+            return
+        plan = self._walker.cache.plan(key)
+        if plan is None or len(plan.ready) >= MOST:
+            plan = Plan(at.sized, at.outputs, {})
+            self._walker.cache.note(key, plan)
+        plan.ready[outputs] = self._ready
+
+    def run_ready(self, ready: ReadyCall, hosts: Sequence[int]) -> int:
+        """Run a call that is ready, with arrays of the host at `hosts`; returns its status.
+
+        Raises as `run` does, but takes no arena.
+        """
+        if self._walker.is_cancelled:
+            self._status = outcome_words(Status.CANCELLED)
+            return self._status[CallWord.STATUS]
+        with self._driver:
+            pinned = self._pinned.address
+            try:
+                self.clear_faults(ready.faults_at)
+                ready.start(pinned, hosts)
+                self._walker.wait()
+            except BaseException:
+                self.abandon()
+                raise
         faults = ready.faults(pinned)
         if faults is None:
             ready.hand_over(pinned, hosts)
@@ -174,7 +196,7 @@ class GpuFrame:
         except BaseException:
             self.abandon()
             raise
-        faults = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
+        faults = bytes_at(self._pinned.address + layout.inputs, len(self._no_faults))
         self._status = self.outcome(faults, by_host)
         if self._status[CallWord.STATUS] == Status.OK:
             self._hand_over(sized, layout, roots)
@@ -252,14 +274,14 @@ class GpuFrame:
         return words
 
     def _found(self) -> bytes:
-        return ctypes.string_at(self._reports, len(self._no_faults))
+        return bytes_at(self._reports, len(self._no_faults))
 
     def wait(self, event: Handle | None = None) -> None:
         """Wait until an event, or all that was launched, is done."""
         if event is None:
             self._walker.wait()
         else:
-            with with_wait_hint():
+            with with_wait_hint:
                 self._driver.synchronize_event(event)
 
     def abandon(self) -> None:
@@ -354,7 +376,7 @@ class GpuFrame:
 
     def _to_host(self, copies: Sequence[tuple[int, int, int]]) -> None:
         """Copy from the device to the caller's arrays."""
-        with with_wait_hint():  # downloads to memory that is not pinned wait
+        with with_wait_hint:  # downloads to memory that is not pinned wait
             for host, device, size in copies:
                 self._staging.download(host, device, size)
 
@@ -367,7 +389,7 @@ class GpuFrame:
         known = self._walker.ready(sized)
         if len(known) >= MOST:
             known.clear()
-        known[tuple(self._devices)] = ReadyCall(
+        self._ready = known[tuple(self._devices)] = ReadyCall(
             self._driver, self.stream, self._staging, graph, roots, copies, self._no_faults
         )
 
@@ -405,8 +427,7 @@ class GpuFrame:
 
     def forget_ready(self) -> None:
         """Drop the calls that are ready."""
-        self._walker.forget_ready()
-        self.generation += 1
+        self._walker.cache.forget_ready()
         self._own = []
 
     def _input_addresses(self) -> set[int]:

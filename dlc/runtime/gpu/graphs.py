@@ -7,18 +7,22 @@ arrays on the device, only the kernel nodes that take these addresses are update
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
+from weakref import WeakSet
 
 from dlc.errors import CallError
-from dlc.runtime.abi import Root
+from dlc.runtime.abi import MOST_NUMBERED, Root
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.gpu.conditions import condition_kernels_of
 from dlc.runtime.gpu.errors import attributed_to
 from dlc.runtime.gpu.steps import IMMEDIATE, Word
 from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 
+MOST_COPIES = 3
+"""The most further graphs of a segment, for calls whose arrays lie elsewhere: each takes memory."""
 _NOWHERE = -1
 
 
@@ -35,10 +39,20 @@ class Graph:
     """A segment as an instantiated graph."""
 
     def __init__(
-        self, driver: Driver, graph: Handle, nodes: Sequence[GraphKernel], roots: Sequence[int]
+        self,
+        driver: Driver,
+        graph: Handle,
+        nodes: Sequence[GraphKernel],
+        roots: Sequence[int],
+        make: Callable[[Sequence[int]], Graph],
     ) -> None:
-        """`nodes` are all its kernel nodes, `roots` the addresses of roots that they were given."""
+        """`nodes` are all its kernel nodes, `roots` the addresses of roots that they were given.
+
+        `make` makes another graph of the segment, for other addresses.
+        """
         self._driver = driver
+        self._make = make
+        self._copies: WeakSet[Graph] = WeakSet()
         self._graph = graph
         self._nodes = nodes
         self._roots: Sequence[int] = roots
@@ -48,9 +62,24 @@ class Graph:
             for root in {root for root, _ in kernel_node.words}:
                 self._users.setdefault(root, []).append(index)
 
+    def is_at(self, roots: Sequence[int]) -> bool:
+        """Whether its kernels have these addresses of roots."""
+        return self._roots is roots or self._roots == roots
+
+    def copy_at(self, roots: Sequence[int]) -> Graph:
+        """A graph of the same segment with these addresses; this one if there are enough of them.
+
+        Raises CallError as `GraphMaker.graph` does.
+        """
+        if len(self._copies) >= MOST_COPIES:
+            return self
+        copy = self._make(roots)
+        self._copies.add(copy)
+        return copy
+
     def launch(self, roots: Sequence[int], stream: int) -> None:
         """Launch it with these addresses of roots, which stay as they are."""
-        if self._roots is not roots and self._roots != roots:
+        if not self.is_at(roots):
             moved = [root for root, base in enumerate(roots) if base != self._roots[root]]
             self._roots = [_NOWHERE] * len(roots)  # until every node has been updated
             for index in sorted({user for root in moved for user in self._users.get(root, ())}):
@@ -83,7 +112,7 @@ class GraphMaker:
         except CallError:
             self._driver.destroy_graph(graph)
             raise
-        return Graph(self._driver, graph, builder.nodes, roots)
+        return Graph(self._driver, graph, builder.nodes, roots, partial(self.graph, items))
 
 
 class _GraphBuilder:
@@ -178,11 +207,24 @@ class _GraphBuilder:
         words: tuple[Word, ...],
         after: Sequence[Handle],
     ) -> Handle:
-        node = self._driver.add_kernel_node(
-            graph, kernel, tiles, at_roots(words, self._roots), after
-        )
+        arguments = arguments_of(kernel, words, self._roots)
+        node = self._driver.add_kernel_node(graph, kernel, tiles, arguments, after)
         self.nodes.append(GraphKernel(node, kernel, tiles, words))
         return node
+
+
+def arguments_of(kernel: Kernel, words: Sequence[Word], roots: Sequence[int]) -> list[int]:
+    """`at_roots` for a launch. Raises CallError (D0818) for more elements than the kernel numbers."""
+    found = at_roots(words, roots)
+    for place in kernel.narrow:
+        if found[place] > MOST_NUMBERED:
+            raise CallError(
+                f"a kernel would number {found[place]} elements, and it has 32 bits for that",
+                code="D0818",
+                help="call with fewer at a time; or compile for calls that all have more, such as with "
+                f"`dim B = {found[place]}..{found[place]}`: then it has 64 bits",
+            )
+    return found
 
 
 def at_roots(words: Sequence[Word], roots: Sequence[int]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.gpu.errors import attributed_to, with_wait_hint
-from dlc.runtime.gpu.graphs import at_roots
+from dlc.runtime.gpu.graphs import arguments_of
 from dlc.runtime.gpu.walk import Launch
 
 TOGETHER = 1024
@@ -53,7 +53,7 @@ class KernelTimer:
             self._fill(graph, launches, events, roots)
             driver.instantiate(graph)
             driver.launch_graph(graph, self._stream)
-            with with_wait_hint():
+            with with_wait_hint:
                 driver.synchronize(self._stream)
         finally:
             driver.destroy_graph(graph)
@@ -70,8 +70,9 @@ class KernelTimer:
         driver = self._driver
         last = driver.add_event_node(graph, events[0], ())
         for launch, event in zip(launches, events[1:], strict=False):
-            kernel, words = self._kernels[launch.kernel], at_roots(launch.words, roots)
+            kernel = self._kernels[launch.kernel]
             with attributed_to(launch.op):
+                words = arguments_of(kernel, launch.words, roots)
                 last = driver.add_kernel_node(graph, kernel, launch.tiles, words, [last])
             last = driver.add_event_node(graph, event, [last])
         driver.add_event_node(graph, events[-1], [last])

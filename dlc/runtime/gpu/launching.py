@@ -13,9 +13,10 @@ from dlc.errors import CallError
 from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.gpu.errors import attributed_to, waits_for_each_kernel
-from dlc.runtime.gpu.graphs import Graph, GraphMaker, at_roots
+from dlc.runtime.gpu.fitting import Key
+from dlc.runtime.gpu.graphs import Graph, GraphMaker, arguments_of
 from dlc.runtime.gpu.ranges import annotate
-from dlc.runtime.gpu.ready import ReadyCall
+from dlc.runtime.gpu.ready import MOST_PLANS, Plan, ReadyCall
 from dlc.runtime.gpu.walk import Launch, Segment
 
 MAX_KEPT = 8
@@ -62,26 +63,49 @@ class SegmentCache:
     def __init__(self) -> None:
         # By the identity of the sizes, which the entry keeps alive, so that no other object has it.
         self._at_sizes: OrderedDict[int, SizeSegments] = OrderedDict()
+        self._latest: SizeSegments | None = None
+        """Those that were used last."""
+        self._plans: dict[Key, Plan] = {}
 
     def of(self, sized: SizedProgram) -> SizeSegments:
         """The cached segments at these sizes."""
+        if self._latest is not None and self._latest.sized is sized:
+            return self._latest
         segments = self._at_sizes.get(id(sized))
         if segments is None:
             segments = self._at_sizes[id(sized)] = SizeSegments(sized, sized.sizes.tolist(), {})
             if len(self._at_sizes) > MAX_KEPT:
                 self._at_sizes.popitem(last=False)
+                self._plans.clear()  # some have its graphs
         else:
             self._at_sizes.move_to_end(id(sized))
+        self._latest = segments
         return segments
+
+    def plan(self, key: Key) -> Plan | None:
+        """What is known of calls with arguments of this key."""
+        plan = self._plans.get(key)
+        if plan is not None and (self._latest is None or plan.sized is not self._latest.sized):
+            self.of(plan.sized)  # they are in use
+        return plan
+
+    def note(self, key: Key, plan: Plan) -> None:
+        """Note what is known of calls with arguments of this key."""
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        self._plans[key] = plan
 
     def forget_ready(self) -> None:
         """Drop the calls that are ready, at all sizes."""
+        self._plans.clear()
         for segments in self._at_sizes.values():
             segments.ready.clear()
 
     def forget(self) -> None:
         """Drop all segments."""
+        self._plans.clear()
         self._at_sizes.clear()
+        self._latest = None
 
 
 class Launcher:
@@ -142,6 +166,7 @@ class Launcher:
         kernel = self._kernels[launch.kernel]
         name = self.names[launch.op] if launch.op < len(self.names) else f"op {launch.op}"
         with attributed_to(launch.op), self._annotate(name):
-            self._driver.launch(kernel, launch.tiles, at_roots(launch.words, roots), self._stream)
+            words = arguments_of(kernel, launch.words, roots)
+            self._driver.launch(kernel, launch.tiles, words, self._stream)
             if self._synchronous:
                 self._driver.synchronize(self._stream)

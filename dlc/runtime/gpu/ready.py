@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from dlc.errors import CallError
+from dlc.runtime.calling.frames import SizedProgram
+from dlc.runtime.calling.results import Storage
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.graphs import Graph
+from dlc.runtime.system.buffers import bytes_at
 
 MOST = 16
 """The most calls that are kept ready at one tuple of sizes."""
+MOST_MOVES = 3
+"""How often a call gives addresses to a graph that another call has had, before it gets one of its own."""
+MOST_PLANS = 64
+"""The most plans of a frame."""
 
 
 class HostArray(NamedTuple):
@@ -51,7 +60,10 @@ class Copies(NamedTuple):
 class ReadyCall:
     """A call whose graph, roots and copies are known."""
 
-    __slots__ = ("_copies", "_driver", "_graph", "_no_faults", "_roots", "_staging", "_stream")
+    __slots__ = (
+        *("_copies", "_driver", "_graph", "_moves", "_no_faults", "_roots", "_staging", "_stream"),
+        *("faults_at", "size"),
+    )
 
     def __init__(
         self,
@@ -65,18 +77,12 @@ class ReadyCall:
     ) -> None:
         """`no_faults` is what the faults are if no kernel has failed."""
         self._driver, self._stream, self._staging = driver, stream, staging
-        self._graph, self._roots = graph, roots
+        self._graph, self._roots, self._moves = graph, roots, 0
         self._copies, self._no_faults = copies, no_faults
-
-    @property
-    def size(self) -> int:
+        self.size = copies.faults + copies.downloaded
         """Bytes of pinned memory that it needs."""
-        return self._copies.faults + self._copies.downloaded
-
-    @property
-    def faults_at(self) -> int:
+        self.faults_at = copies.block + copies.faults
         """The address of the faults on the device."""
-        return self._copies.block + self._copies.faults
 
     def start(self, pinned: int, hosts: Sequence[int]) -> None:
         """Put it into the stream, with the block at `pinned`, and arrays of the host at `hosts`.
@@ -91,13 +97,22 @@ class ReadyCall:
             self._staging.upload(device, hosts[number], size)
         if copies.uploaded:
             driver.upload(copies.block, pinned, copies.uploaded, stream)
+        if not self._graph.is_at(self._roots):
+            self._move()
         self._graph.launch(self._roots, stream)
         faults = copies.faults
         driver.download(pinned + faults, copies.block + faults, copies.downloaded, stream)
 
+    def _move(self) -> None:
+        """Note that another call has had the graph: who holds a result gives two addresses in turns."""
+        self._moves += 1
+        if self._moves == MOST_MOVES:
+            with suppress(CallError):  # without memory for another one they go on sharing
+                self._graph = self._graph.copy_at(self._roots)
+
     def faults(self, pinned: int) -> bytes | None:
         """What kernels have reported, once the call is done; None if none has failed."""
-        found = ctypes.string_at(pinned + self._copies.faults, len(self._no_faults))
+        found = bytes_at(pinned + self._copies.faults, len(self._no_faults))
         return None if found == self._no_faults else found
 
     def hand_over(self, pinned: int, hosts: Sequence[int]) -> None:
@@ -109,5 +124,15 @@ class ReadyCall:
         """The bytes of a result on the host, by its number among inputs and outputs."""
         for found, offset, size in self._copies.outputs:
             if found == number:
-                return ctypes.string_at(pinned + offset, size)
+                return bytes_at(pinned + offset, size)
         raise KeyError(number)
+
+
+class Plan(NamedTuple):
+    """What is known of calls whose arguments have the same shapes and the same addresses on the device."""
+
+    sized: SizedProgram
+    outputs: Sequence[Storage]
+    """The memory of each output."""
+    ready: dict[tuple[int, ...], ReadyCall]
+    """By the addresses of outputs on the device."""

@@ -54,7 +54,8 @@ class Walker:
         self._words = self._pinned.address if self._pinned is not None else 0
         """The address of these words; 0 if the program needs none."""
         self._set_word(_Word.STOP, 0)
-        self._cache = SegmentCache()
+        self.cache = SegmentCache()
+        """Its segments, and the calls that are ready."""
         self._launcher = Launcher(gpu.driver, gpu.kernels, stream, self._words + 8 * _Word.STOP)
         self._may_have_ended = False
         """Whether loops that can end the call were launched since the host last checked."""
@@ -70,7 +71,7 @@ class Walker:
 
         Returns the words of the call (`CallWord`) if the host ends it early, else None.
         """
-        cache = self._cache.of(sized)
+        cache = self.cache.of(sized)
         whole = cache.whole
         may_repeat = whole is not None and not self._cancelled and self.timer is None
         if whole is not None and may_repeat and self._again(cache, whole, roots):
@@ -87,7 +88,7 @@ class Walker:
 
         Raises CallError (D0818) where the host waits for what a kernel computes.
         """
-        cache = self._cache.of(sized)
+        cache = self.cache.of(sized)
         return self._walk(cache, Walk(self._steps, cache.sizes, _refuse_reading), roots)
 
     @property
@@ -97,15 +98,11 @@ class Walker:
 
     def ready(self, sized: SizedProgram) -> dict[tuple[int, ...], ReadyCall]:
         """The calls at these sizes that are ready, by the addresses of arrays on the device."""
-        return self._cache.of(sized).ready
-
-    def forget_ready(self) -> None:
-        """Drop the calls that are ready, at all sizes."""
-        self._cache.forget_ready()
+        return self.cache.of(sized).ready
 
     def whole_graph(self, sized: SizedProgram) -> Graph | None:
         """The graph that is the whole program at these sizes, if there is one."""
-        whole = self._cache.of(sized).whole
+        whole = self.cache.of(sized).whole
         return None if whole is None else whole.graph
 
     def _walk(self, cache: SizeSegments, walk: Walk, roots: Sequence[int]) -> list[int] | None:
@@ -171,6 +168,7 @@ class Walker:
             self._may_have_ended = self._steps.may_end_on_device
             return True
         cache.forget()
+        self.cache.forget_ready()
         return False
 
     def _read(self, roots: Sequence[int], root: int, offset: int, count: int) -> int:
@@ -207,8 +205,11 @@ class Walker:
 
     def wait(self) -> None:
         """Wait until all that was launched is done."""
-        with with_wait_hint():
+        try:
             self._driver.synchronize(self._stream)
+        except CallError:
+            with with_wait_hint:
+                raise
 
     def cancel(self) -> None:
         """Ask the walk to end before its next launch, and loops on the device before their next round."""
@@ -218,11 +219,12 @@ class Walker:
     def reset(self) -> None:
         """Forget a request to cancel."""
         self._cancelled = False
-        self._set_word(_Word.STOP, 0)
+        if self._words:
+            self._set_word(_Word.STOP, 0)
 
     def forget(self) -> None:
         """Drop all segments."""
-        self._cache.forget()
+        self.cache.forget()
 
 
 def _refuse_reading(root: int, offset: int, count: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,12 +40,14 @@ from dlc.runtime.gpu.errors import (
     with_wait_hint,
 )
 from dlc.runtime.gpu.frame import CallTimes
-from dlc.runtime.gpu.graphs import at_roots
+from dlc.runtime.gpu.graphs import arguments_of
+from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.steps import IMMEDIATE, StepTable
 from dlc.runtime.gpu.walk import Walk
 from dlc.runtime.hetero.code import HeteroCode, HeteroRoots
 from dlc.runtime.hetero.host_segments import HostSegment, HostSegments
 from dlc.runtime.hetero.in_flight_copies import AddressRange, InFlightCopies
+from dlc.runtime.hetero.recorder import Pieces, Recorder
 from dlc.runtime.hetero.staging_slots import StagingSlots
 from dlc.runtime.system.buffers import Bytes, address
 
@@ -92,6 +95,7 @@ class HeteroFrame:
         self._running: Frame | None = None
         self._cancelled = False
         self._synchronous = waits_for_each_kernel()
+        self._recorder: Recorder | None = None
         self._status = SUCCESS
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
         self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = weights.weights, weights.sources
@@ -123,6 +127,23 @@ class HeteroFrame:
             status = self.run(sized)
             return status, self._copies.end_times()
 
+    def run_profiled(
+        self, sized: SizedProgram, capacity: int, *, alone: bool
+    ) -> tuple[int, Pieces]:
+        """`run`, with one device at work at a time, and what each did; see `Recorder`."""
+        gpu = self._machine.gpu
+        with gpu.driver:
+            timer = KernelTimer(gpu.driver, gpu.kernels, self._copies.kernel_stream)
+            recorder = self._recorder = Recorder(timer, capacity, alone)
+            self._copies.begin_times()
+            try:
+                status = self.run(sized)
+            finally:
+                self._recorder = None
+                copies = self._copies.end_times()
+                found = recorder.close(copies.upload_ms + copies.download_ms)
+            return status, found
+
     def _run(self, sized: SizedProgram, arena: int) -> int:
         program = self._specialized
         if program is None or program.sized is not sized:
@@ -132,7 +153,7 @@ class HeteroFrame:
         self._staging.begin(self.roots, sized.tensors)
         self._gpu_roots = self._device_roots(program)
         self._copies.clear(self._gpu_roots[-1], self._steps.fault_bytes)
-        with with_wait_hint():
+        with with_wait_hint:
             try:
                 host_outcome = self._walk(program)
             except BaseException:
@@ -214,10 +235,15 @@ class HeteroFrame:
         gpu = self._machine.gpu
         accesses = program.partition.calls[call]
         for launch in walk.launch(call):
-            words = at_roots(launch.words, self._gpu_roots)
+            if self._recorder is not None:
+                self._copies.wait()
+                own = launch._replace(kernel=launch.kernel - ON_GPU)
+                self._recorder.kernel(own, self._gpu_roots)
+                continue
             kernel = gpu.kernels[launch.kernel - ON_GPU]
             reads, writes = (_addresses(self._gpu_roots, ranges) for ranges in accesses)
             with attributed_to(launch.op):
+                words = arguments_of(kernel, launch.words, self._gpu_roots)
                 self._copies.launch(kernel, launch.tiles, words, reads, writes)
                 if self._synchronous:
                     self._copies.wait_for_kernels()
@@ -257,7 +283,8 @@ class HeteroFrame:
         )
         self._running = frame = self._engine(pc, segment)
         try:
-            status = frame.run(program.on_host, self.roots[Root.ARENA])
+            run = partial(frame.run, program.on_host, self.roots[Root.ARENA])
+            status = run() if self._recorder is None else self._recorder.segment(frame, run)
         finally:
             self._running = None
         return frame.status_words() if status else None

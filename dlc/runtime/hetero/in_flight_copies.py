@@ -95,6 +95,11 @@ class InFlightCopies:
         self._driver.record(end, stream)
         self._timed.append((stream, begin, end))
 
+    @property
+    def kernel_stream(self) -> int:
+        """The stream of the kernels."""
+        return self._kernels
+
     # The device -----------------------------------------------------------------------------------
 
     def clear(self, address: int, count: int) -> None:

@@ -111,12 +111,17 @@ class Measurements:
     )
     """What the compiler decided, by `file:line` of the user's text."""
     transfers_ms: float = 0.0
-    """On a GPU: copies of arguments and results between host and device."""
+    """With a GPU: copies between host and device."""
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the kernels ran on a GPU."""
+        """Whether all kernels ran on a GPU."""
         return self.device.startswith("cuda")
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether some did."""
+        return "cuda" in self.device
 
     @property
     def kernels_ms(self) -> float:

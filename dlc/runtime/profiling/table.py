@@ -25,7 +25,7 @@ def as_text(profile: Measurements, rows: Sequence[Row], by: str, most: int) -> s
         lines.append(_line(profile, sum(row.ms for row in rest), f"{len(rest)} more"))
     what = "their launches" if profile.on_gpu else "waves begin and end"
     lines.append(_line(profile, profile.between_ms, f"between kernels: {what}"))
-    if profile.on_gpu:
+    if profile.uses_gpu:
         lines.append(_line(profile, profile.transfers_ms, "copies between host and GPU"))
     lines.append(_line(profile, profile.python_ms, "around them: arguments and results"))
     if profile.interrupted_ms > NOTABLE * profile.call_ms:
@@ -37,10 +37,10 @@ def heading(profile: Measurements) -> str:
     """What was timed."""
     at = "".join(f", {name} = {value}" for name, value in profile.dims.items())
     threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
-    return (
-        f"{profile.model}: {profile.entry} takes {number(profile.call_ms)} ms on "
-        f"{profile.device if profile.on_gpu else threads}{at}"
-    )
+    where = f"{profile.device}, {threads}" if profile.uses_gpu else threads
+    if profile.on_gpu:
+        where = profile.device
+    return f"{profile.model}: {profile.entry} takes {number(profile.call_ms)} ms on {where}{at}"
 
 
 def footer(profile: Measurements) -> Iterator[str]:
@@ -55,7 +55,7 @@ def footer(profile: Measurements) -> Iterator[str]:
             f"({floors / profile.kernels_ms:.0%})"
         )
     lengthened = max(0.0, profile.overhead)
-    what = "timing kernels" if profile.on_gpu else "the trace"
+    what = "timing kernels" if profile.uses_gpu else "the trace"
     yield f"{profile.rounds} rounds; {what} lengthened a call by {lengthened:.1%}, left out above"
 
 

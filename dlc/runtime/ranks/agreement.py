@@ -16,12 +16,21 @@ T = TypeVar("T")
 
 _ASKING = 0.2
 """Seconds between two times that ranks ask each other whether to end."""
+_LOOK = 0.005
+"""Seconds between two looks at whether what the first rank makes is there."""
+
+
+class Request(Protocol):
+    """The part of a request of mpi4py that says whether it is done."""
+
+    def Test(self) -> bool: ...
 
 
 class Communicator(Protocol):
     """The part of a communicator of mpi4py that passes Python objects."""
 
     def Get_rank(self) -> int: ...
+    def Ibarrier(self) -> Request: ...
     def allgather(self, sendobj: object) -> list[Any]: ...
     def bcast(self, obj: object, root: int = 0) -> Any: ...  # noqa: ANN401 - whatever was sent
 
@@ -35,6 +44,7 @@ def made_once(comm: object, make: Callable[[], Artifact]) -> Artifact:
         return make()
     ranks = cast("Communicator", comm)
     if ranks.Get_rank():
+        _wait(ranks)
         sent = ranks.bcast(None)
         if isinstance(sent, str):
             raise not_begun(0, sent)
@@ -42,10 +52,19 @@ def made_once(comm: object, make: Callable[[], Artifact]) -> Artifact:
     try:
         artifact = make()
     except Exception as error:
+        _wait(ranks)
         ranks.bcast(text_of(error))
         raise
+    _wait(ranks)
     ranks.bcast(artifact.to_bytes())
     return artifact
+
+
+def _wait(ranks: Communicator) -> None:
+    """Wait until all ranks do, without a processor: MPI itself waits in a loop."""
+    all_wait = ranks.Ibarrier()
+    while not all_wait.Test():
+        time.sleep(_LOOK)
 
 
 def made_by_all(comm: object, make: Callable[[], T]) -> T:

@@ -62,6 +62,14 @@ address: Callable[[NDArray[np.generic]], int] = _address_reader()
 """The address of the first element of an array. The array must outlive every use of the address."""
 
 
+_ALL_BYTES = (ctypes.c_char * (8 * _ALL_WORDS)).from_address(0)
+
+
+def bytes_at(address: int, length: int) -> bytes:
+    """A copy of memory at an address; `ctypes.string_at` takes eight times as long for a few bytes."""
+    return _ALL_BYTES[address : address + length]  # pyright: ignore[reportReturnType] - characters
+
+
 def aligned_bytes(length: int) -> Bytes:
     """A new aligned block with undefined contents. Raises MemoryError."""
     return aligned_array((length,), _UINT8, length)

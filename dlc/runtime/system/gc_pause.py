@@ -31,18 +31,22 @@ def without_collections() -> Generator[None]:
         _uncollected.clear()
         gc.collect()
     gc.disable()
+    before, *_ = gc.get_count()
     try:
         yield
     finally:
         if collecting:
-            _leave_uncollected()
+            young, *_ = gc.get_count()
+            _leave_uncollected(young - before)
             gc.enable()
 
 
-def _leave_uncollected() -> None:
-    """Count many new objects among the oldest, unless the caller has frozen some: these would thaw."""
-    young, *_ = gc.get_count()
-    if young > MANY and gc.get_freeze_count() == 0:
+def _leave_uncollected(new: int) -> None:
+    """Count many new objects among the oldest, unless the caller has frozen some: these would thaw.
+
+    To ask that after few would take longer than what made them: Python walks along all frozen ones.
+    """
+    if new > MANY and gc.get_freeze_count() == 0:
         gc.freeze()
         gc.unfreeze()
-        _uncollected.append(young)
+        _uncollected.append(new)

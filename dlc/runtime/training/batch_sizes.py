@@ -81,6 +81,6 @@ def _way_out(facts: Training, entry: Entry, count: int, *, last: bool) -> str:
         )
     if dim.upper is not None and facts.batch > dim.upper:
         return f"write batch = {dim.upper}, or dim {dim.name} = {dim.lower}..{facts.batch}"
-    return (
-        f"write batch = {max(dim.lower, 1)}, or let {dim.name} begin at {min(facts.batch, count)}"
-    )
+    if count < dim.lower:
+        return f"give {dim.lower} examples or more, or let {dim.name} begin at {count}"
+    return f"write batch = {max(dim.lower, 1)}, or let {dim.name} begin at {facts.batch}"

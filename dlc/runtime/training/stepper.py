@@ -90,7 +90,7 @@ class Stepper:
     @overload
     def step(self, *, wait: object = True, **batch: object) -> float: ...
 
-    @memory_needed()
+    @memory_needed
     def step(self, *, wait: object = True, **batch: object) -> float | StartedStep:
         """Make one step with a batch and return its loss.
 
@@ -108,7 +108,7 @@ class Stepper:
         """
         if not isinstance(wait, bool):
             batch["wait"] = wait
-        with self._weights.alone():
+        with self._weights.alone:
             started = self._started(batch, wait=wait is not False)
         return started if wait is False else started.loss()
 
@@ -173,10 +173,10 @@ class Stepper:
         values = {**self._last, **{name: weights.tensor(name) for name in weights}}
         return {item.name: values[item.name] for item in self._step.entry.inputs}
 
-    @memory_needed()
+    @memory_needed
     def measure(self, **batch: object) -> dict[str, float]:
         """The loss and the metrics of one batch."""
-        with self._weights.alone():
+        with self._weights.alone:
             return dict(zip(self._evaluate.outputs, self._evaluated(batch), strict=True))
 
     def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> Sequence[float]:

@@ -7,8 +7,7 @@ A rank of a mesh may have a part of a weight only: then `table`, `block` and `te
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,24 @@ from dlc.runtime.ranks.parts import ALONE, Parts
 from dlc.runtime.system.buffers import Bytes, aligned_bytes, as_bytes
 from dlc.runtime.training.checkpoint import AVERAGE, SCALE, block_of, kept_for
 from dlc.runtime.weights.model_weights import WeightViews, fill
+
+
+class _Alone:
+    """Holds the weights for one step or measurement; raises CallError (D0813) if another thread does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise CallError(
+                "the trainer is at work in another thread",
+                code="D0813",
+                help="a trainer makes one step at a time: make another one, or wait",
+            )
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 class TrainedWeights:
@@ -54,7 +71,7 @@ class TrainedWeights:
         self._is_stale = False
         self._settle: Callable[[], None] | None = None
         """Waits for the steps that were started."""
-        self._lock = threading.Lock()
+        self.alone = _Alone()
         self.passed: Mapping[str, Tensor] = self._passed()
         """The weights by name, as arguments of a step."""
 
@@ -69,20 +86,6 @@ class TrainedWeights:
         if there is None:
             return self._tensors
         return {row.name: _on_device(there, row) for row in self.table}
-
-    @contextmanager
-    def alone(self) -> Generator[None]:
-        """Hold the weights for one step or measurement; raises CallError (D0813) if another thread does."""
-        if not self._lock.acquire(blocking=False):
-            raise CallError(
-                "the trainer is at work in another thread",
-                code="D0813",
-                help="a trainer makes one step at a time: make another one, or wait",
-            )
-        try:
-            yield
-        finally:
-            self._lock.release()
 
     def changing(self, settle: Callable[[], None]) -> None:
         """Note that a step is going to update the weights; `settle` waits for it and those before it.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,13 @@ _BUFFERS = 3
 """Batches in memory at a time: that of the running step, and those that are being prepared."""
 
 
+class _Best(NamedTuple):
+    """The best checkpoint of a `fit`, and the number of steps after which that ended."""
+
+    path: Path
+    steps: int
+
+
 class Trainer(Stepper):
     """Owns the weights of a model and updates them step by step.
 
@@ -85,7 +92,7 @@ class Trainer(Stepper):
     from a second thread raises CallError (D0813).
     """
 
-    @memory_needed()
+    @memory_needed
     def __init__(
         self,
         artifact: Artifact,
@@ -147,6 +154,7 @@ class Trainer(Stepper):
         self._together: Mapping[str, Trainer] = {self._facts.block: self}
         self._carried = Checkpoint({}, {})
         """What a checkpoint has of blocks that no trainer here is for."""
+        self._best: _Best | None = None
         self._interval = interval(weights)
         if self.steps == 0:
             weights.begin_averages()
@@ -174,16 +182,20 @@ class Trainer(Stepper):
         block.flags.writeable = False
         return WeightViews(self._weights.table, block)
 
-    @memory_needed()
-    def trained(self, *, average: bool = True) -> dict[str, Array]:
+    @memory_needed
+    def trained(self, *, average: bool = True, best: bool = True) -> dict[str, Array]:
         """Copies of the weights and states of the model, without those of the optimizer.
 
-        Of weights whose averages are kept these are the averages; with `average` false those of the last
-        step. Ranks that have parts call it together; the first gets the whole weights, the others nothing.
+        After a `fit` whose `train` block keeps the best checkpoint they are those of that checkpoint; with
+        `best` false, and after further steps, those of now. Of weights whose averages are kept these are
+        the averages; with `average` false the weights themselves. Ranks that have parts call it together;
+        the first gets the whole weights, the others nothing.
         """
         tensors = self._weights.whole()
         if not tensors:
             return {}
+        if best and self._best is not None and self._best.steps == self.steps:
+            tensors = read_checkpoint(self._best.path).tensors
         table = self._artifact.manifest.weights
         found = {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
         if average:
@@ -192,13 +204,13 @@ class Trainer(Stepper):
 
     # Steps ----------------------------------------------------------------------------------------
 
-    @memory_needed()
+    @memory_needed
     def evaluate(self, data: Given | Dataset | None = None) -> dict[str, float]:
         """The loss and the metrics, each the mean over all examples of `data`, by default the test data.
 
         Raises UsageError (D0549) if the model has no test data.
         """
-        with self._weights.alone():
+        with self._weights.alone:
             return self._measured(
                 self._test_data() if data is None else self._opened(data, EVALUATE)
             )
@@ -248,7 +260,7 @@ class Trainer(Stepper):
             self._facts, entries, self._folder, given, seed=self.seed, function=function
         )
 
-    @memory_needed()
+    @memory_needed
     def fit(
         self,
         data: Given | Dataset | None = None,
@@ -285,7 +297,7 @@ class Trainer(Stepper):
         steps = examples.steps(self._facts.examples, self._facts.accumulate)
         if steps is not None:
             self.total_steps = last * steps
-        with self._weights.alone():
+        with self._weights.alone:
             while self.epoch < last and not self.stopped:
                 self._epoch(examples, last, report, ahead)
                 if path is not None:
@@ -295,23 +307,20 @@ class Trainer(Stepper):
                     self._write_checkpoint(path, self._comm)
             if path is not None:  # also if every epoch was finished, but a write had failed before
                 self._write_checkpoint(path, self._comm)
+                if self._facts.keep is not None:
+                    self._best = _Best(best_path(Path(path)), self.steps)
         return self.history
 
     def _no_batch(self) -> UsageError:
         """The error for an epoch in which nothing could be trained on."""
-        parts = self._facts.accumulate
+        message, parts = f"epoch {self.epoch + 1} has no batch", self._facts.accumulate
         if parts > 1:
-            return UsageError(
-                f"epoch {self.epoch + 1} has no batch of {parts} examples or more, one for each microbatch",
-                code="D0553",
-                help=f"each size of buckets needs {parts} examples, and each batch of others; an iterator "
-                "gives its batches once",
-            )
-        return UsageError(
-            f"epoch {self.epoch + 1} has no batch: the data gave nothing to train on",
-            code="D0553",
-            help="an iterator gives its batches once: pass a list, or an object that begins anew",
-        )
+            message += f" of {parts} examples or more, one for each microbatch"
+            help = f"each size of buckets needs {parts} examples, and each batch of others"
+        else:
+            message += ": the data gave nothing to train on"
+            help = "give one batch at least; an iterator that was gone through has none left, a list has"
+        return UsageError(message, code="D0553", help=help)
 
     @property
     def stopped(self) -> bool:
@@ -415,7 +424,7 @@ class Trainer(Stepper):
 
     # Files ----------------------------------------------------------------------------------------
 
-    @memory_needed()
+    @memory_needed
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
@@ -423,7 +432,7 @@ class Trainer(Stepper):
         `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
         """
         comm = self._comm if self._weights.parts.are_divided else None
-        with self._weights.alone():
+        with self._weights.alone:
             if not os.fspath(path).endswith(SUFFIX):
                 self._write_checkpoint(path, comm)
                 return
@@ -464,7 +473,7 @@ class Trainer(Stepper):
             tensors = {**self._carried.tensors, **tensors}
             write_checkpoint(path, tensors, self._progress_of_blocks())
 
-    @memory_needed()
+    @memory_needed
     def resume(self, path: str | os.PathLike[str]) -> None:
         """Resume from a checkpoint, as if there had been no interruption.
 
@@ -481,8 +490,9 @@ class Trainer(Stepper):
             check_fit(checkpoint, wanted, os.fspath(path))
             return checkpoint, wanted
 
-        with self._weights.alone():
+        with self._weights.alone:
             checkpoint, wanted = made_by_all(self._comm, read)
+            self._best = None
             self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
             carried = carried_by(checkpoint, self._together)
             for block, trainer in self._together.items():

@@ -2,26 +2,31 @@
 
 A weight has a path in the model text, and may have another name in weight files (`names`, `key`). The
 weights of a stack of layers, one array with a leading axis in the model, may be one array for each layer
-in a file, and matrices may be transposed. Floats that the model has wider are widened, which is exact;
-nothing else is converted.
+in a file, matrices may be transposed, and one array of a file may hold several weights side by side.
+Floats that the model has wider are widened, which is exact; nothing else is converted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from dlc.errors import ModelError
+from dlc.errors.warn import warn
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Weight
 from dlc.runtime.weights.files import missing_weight
 
-__all__ = ["Arrays", "Narrowed", "by_key", "by_path", "typed"]
+__all__ = ["Arrays", "Narrowed", "by_key", "by_path", "typed", "warn_of_unused"]
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = tuple[int, ...]
+Place: TypeAlias = tuple[slice, ...]
+
+MOST_NAMED = 5
+"""Arrays without a use that a warning names."""
 
 _FLOATS = ("f64", "f32", "bf16", "f16")
 _NARROWER = {"f32": ("bf16", "f16"), "f64": ("f32", "bf16", "f16")}
@@ -47,14 +52,14 @@ def by_key(weight: Weight, arrays: Arrays, where: str) -> Tensor:
     if _has_key(weight, arrays):
         return _under_key(weight, arrays, where)
     if weight.name in arrays:
-        return _fitting(arrays[weight.name], weight.name, weight, weight.shape, where)
+        return _fitting(arrays[weight.name], weight.name, weight, {weight.shape: ()}, where)
     raise missing_weight(where, next(iter(weight.parts), weight.file_key), arrays)
 
 
 def by_path(weight: Weight, arrays: Arrays, where: str) -> Tensor:
     """The weight among named arrays: by its path, else by its name in weight files."""
     if weight.name in arrays:
-        return _fitting(arrays[weight.name], weight.name, weight, weight.shape, where)
+        return _fitting(arrays[weight.name], weight.name, weight, {weight.shape: ()}, where)
     if _has_key(weight, arrays):
         return _under_key(weight, arrays, where)
     raise missing_weight(where, weight.name, arrays)
@@ -68,41 +73,72 @@ def _has_key(weight: Weight, arrays: Arrays) -> bool:
 
 def _under_key(weight: Weight, arrays: Arrays, where: str) -> Tensor:
     """The weight from its array or arrays in a weight file."""
-    copies = weight.shape[: weight.stacked] if weight.parts else ()
-    shape = weight.shape[len(copies) :]
-    stored = (*shape[:-2], shape[-1], shape[-2]) if weight.transposed else shape
+    places = _places(weight.file_shape, weight.portion)
     tensors: list[Tensor] = []
     for name in weight.parts or (weight.file_key,):
         if name not in arrays:
             raise missing_weight(where, name, arrays)
-        tensors.append(_fitting(arrays[name], name, weight, stored, where))
+        tensors.append(_fitting(arrays[name], name, weight, places, where))
     bits = [each.bits.swapaxes(-1, -2) if weight.transposed else each.bits for each in tensors]
     stacked = np.stack(bits).reshape(weight.shape) if weight.parts else bits[0]
     return Tensor.from_bits(stacked, weight.dtype)
 
 
-def _fitting(tensor: Tensor, name: str, weight: Weight, shape: Shape, where: str) -> Tensor:
-    """The tensor in the dtype of the weight, if that is as wide, and it has this shape.
+def _places(shape: Shape, portion: Sequence[int]) -> dict[Shape, Place]:
+    """The shapes that an array with a weight of this shape may have, and where the weight lies in it."""
+    if not portion:
+        return {shape: ()}
+    first, last, whole, *axes = portion
+    places: dict[Shape, Place] = {}
+    for axis in axes or range(len(shape)):
+        unit = shape[axis] // (last - first)
+        place = *[slice(None)] * axis, slice(first * unit, last * unit)
+        places[*shape[:axis], whole * unit, *shape[axis + 1 :]] = place
+    return places
+
+
+def _fitting(
+    tensor: Tensor, name: str, weight: Weight, places: Mapping[Shape, Place], where: str
+) -> Tensor:
+    """The weight in a tensor of one of these shapes, if its dtype is as wide as that of the tensor.
 
     Raises ModelError (D0505).
     """
-    if tensor.shape == shape and tensor.dtype in (weight.dtype, *_NARROWER.get(weight.dtype, ())):
-        return tensor if tensor.dtype == weight.dtype else tensor.astype(weight.dtype)
+    place = places.get(tensor.shape)
+    if place is not None and tensor.dtype in (weight.dtype, *_NARROWER.get(weight.dtype, ())):
+        part = Tensor.from_bits(tensor.bits[place], tensor.dtype)
+        return part if part.dtype == weight.dtype else part.astype(weight.dtype)
     way_out = "use weights made for this model, or declare what the file has"
-    if tensor.dtype != weight.dtype and tensor.shape == shape:
+    turned = tensor.shape[:-2] + tensor.shape[:-3:-1]
+    if tensor.dtype != weight.dtype and place is not None:
         way_out = f"convert it to {weight.dtype} where it is made"
         if tensor.dtype in ("f64", "f32") and weight.dtype in ("f32", "bf16", "f16"):
             way_out += ", or write narrow:FILE for the file to round it"
-    elif tensor.shape != shape and tensor.shape == (*shape[:-2], *shape[:-3:-1]):
-        way_out = f'it may have to be transposed: names {{ "{name}" = {weight.name}.T }}'
-    elif prod(tensor.shape) == prod(shape):
+    elif place is None and turned in places:
+        target = weight.name if weight.transposed else f"{weight.name}.T"
+        target = f"(.., {target}, ..)" if weight.portion else target
+        way_out = f'it may have to be transposed: names {{ "{name}" = {target} }}'
+    elif weight.portion and place is None:
+        way_out = "the weights of one array lie side by side: names lists all of them, in order"
+    elif prod(tensor.shape) in map(prod, places):
         way_out = "reshape it where it is made, or declare the shape that the file has"
+    shapes = " or ".join([typed(weight.dtype, shape) for shape in places])
     raise ModelError(
-        f"{where}: {name} is {typed(tensor.dtype, tensor.shape)}, "
-        f"where the model has {typed(weight.dtype, shape)}",
+        f"{where}: {name} is {typed(tensor.dtype, tensor.shape)}, where the model has {shapes}",
         code="D0505",
         help=way_out,
     )
+
+
+def warn_of_unused(where: str, names: Iterable[str], used: Collection[str]) -> None:
+    """Warn of arrays that the model does not use.
+
+    What a checkpoint has for training alone, `$optimizer.net.0.w.m`, is none of them.
+    """
+    extra = [name for name in names if name not in used and not name.startswith("$")]
+    more = f" and {len(extra) - MOST_NAMED} more" if len(extra) > MOST_NAMED else ""
+    if extra:
+        warn(f"{where}: the model does not use {', '.join(extra[:MOST_NAMED])}{more}")
 
 
 class Narrowed:

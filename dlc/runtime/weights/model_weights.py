@@ -154,7 +154,7 @@ def from_mapping(
 
     Raises ModelError: D0504 for a missing or unknown name, D0505 for another dtype or shape.
     """
-    names = {name for weight in table for name in (weight.name, weight.file_key, *weight.parts)}
+    names = names_in_files(table)
     for name in values:
         if name not in names:
             way_out = did_you_mean(str(name), names, most=3)
@@ -163,6 +163,11 @@ def from_mapping(
             raise ModelError(f"the model has no weight {name}", code="D0504", help=way_out)
     given = {name: _tensor(name, value) for name, value in values.items()}
     return lambda weight: by_path(weight, given, "the given weights")
+
+
+def names_in_files(table: Sequence[Weight]) -> set[str]:
+    """What files may call the weights of a table."""
+    return {name for weight in table for name in (weight.name, weight.file_key, *weight.parts)}
 
 
 def _tensor(name: str, value: object) -> Tensor:

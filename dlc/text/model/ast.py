@@ -13,19 +13,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar, dataclass_transform
 
 from dlc.text.source import Source, Span
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass_transform(eq_default=False, frozen_default=True)
+def node(kind: type[T]) -> type[T]:
+    """A class of nodes, frozen for the type checker: freezing it at run time makes a node take three times
+    as long, and a text has thousands."""
+    return dataclass(slots=True, eq=False)(kind)
+
+
+@node
 class Node:
     """Anything with a place in the text."""
 
     span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Named(Node):
     """A node that gives something a name."""
 
@@ -33,7 +42,7 @@ class Named(Node):
     name_span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Documented(Named):
     """A named node that `##` lines may stand before; `docs` is their text, "" without any."""
 
@@ -43,14 +52,14 @@ class Documented(Named):
 # Expressions ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Name(Node):
     """A name that is used: `x`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Number(Node):
     """`28`, `0xff`, `1e-5`; the value is an int or a float as written, `text` its spelling."""
 
@@ -58,7 +67,7 @@ class Number(Node):
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Size(Node):
     """A number of bytes, `512MiB`; only as the value of a `limit`."""
 
@@ -66,36 +75,36 @@ class Size(Node):
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class String(Node):
     """`"same"`; `value` has its escapes replaced."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Bool(Node):
     """`true` or `false`."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Placeholder(Node):
     """`_`: a size to be found out."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Dots(Node):
     """`..` among the dims of a type or the items of an index: any number of axes."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class NewAxis(Node):
     """`new` among the items of an index: an axis of size 1."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Slice(Node):
     """`start:stop:step` among the items of an index, each part optional."""
 
@@ -104,7 +113,7 @@ class Slice(Node):
     step: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Unary(Node):
     """`-x`, `not x`."""
 
@@ -112,7 +121,7 @@ class Unary(Node):
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Term(Node):
     """One more operand of a `Binary`; the span is the operator's."""
 
@@ -120,7 +129,7 @@ class Term(Node):
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Binary(Node):
     """Operators of one precedence, applied from left to right.
 
@@ -132,7 +141,7 @@ class Binary(Node):
     rest: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Compare(Node):
     """`left op right` with `==`, `!=`, `<`, `<=`, `>` or `>=`; comparisons do not chain."""
 
@@ -142,14 +151,14 @@ class Compare(Node):
     right: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Stage(Node):
     """`|> function`; the span is the operator's."""
 
     function: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Pipe(Node):
     """`first |> f |> g(a)` means `g(f(first), a)`; there is at least one stage."""
 
@@ -157,7 +166,7 @@ class Pipe(Node):
     stages: tuple[Stage, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Argument(Node):
     """`value` or `name = value`, in a call or a tuple; the name, if any, begins the span."""
 
@@ -165,7 +174,7 @@ class Argument(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Call(Node):
     """`function(a, b, name=c)`."""
 
@@ -173,7 +182,7 @@ class Call(Node):
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Index(Node):
     """`value[0, 1:T, .., new]`."""
 
@@ -181,28 +190,28 @@ class Index(Node):
     items: tuple[IndexItem, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Attribute(Named):
     """`value.name`; `chain(...)` numbers its layers, so a name may be `0`."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class List(Node):
     """`[[1, 2], [3, 4]]`, `[B, _]`: a tensor, a shape or a list of layers, as the place asks."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class IndexList(Node):
     """`[0, 1:T, ..]` behind `at=`: a place in a tensor, written like an index."""
 
     items: tuple[IndexItem, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Comprehension(Node):
     """`[for pattern in source: body]`."""
 
@@ -211,14 +220,14 @@ class Comprehension(Node):
     body: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Tuple(Node):
     """`(a, b)`, `(digit = a, confidence = b)`; one item without a name is written `(a,)`."""
 
     items: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Range(Node):
     """`start..stop` as the source of a scan or a comprehension; `stop` is exclusive."""
 
@@ -226,7 +235,7 @@ class Range(Node):
     stop: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class If(Node):
     """`if condition then chosen else otherwise`."""
 
@@ -235,14 +244,14 @@ class If(Node):
     otherwise: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Carry(Named):
     """`name = value` after `with`: what a loop hands from step to step, and its first value."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Scan(Node):
     """`scan pattern in reverse source along axis with carries { body }`."""
 
@@ -254,7 +263,7 @@ class Scan(Node):
     body: Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class While(Node):
     """`while condition with carries limit N { body }`."""
 
@@ -264,7 +273,7 @@ class While(Node):
     body: Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Block(Node):
     """`{ statements }`: a loop's body, or an expression whose value its `return` gives."""
 
@@ -275,7 +284,7 @@ STAGE = "stage"
 """The kind of a device that is a stage of a pipeline of ranks."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Device(Node):
     """`cpu`, `cuda:0`; with the kind `stage`, the stage of a pipeline of ranks: `stage 0`."""
 
@@ -293,7 +302,7 @@ class Device(Node):
         return self.kind == STAGE
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class On(Node):
     """`on device { body }`; the body is a Block if statements stand in the braces."""
 
@@ -304,31 +313,31 @@ class On(Node):
 # Patterns and types -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class NamePattern(Node):
     """A name that is given."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class IgnorePattern(Node):
     """`_`: one value that is not used."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class RestPattern(Node):
     """`..` in a tuple pattern: any number of values that are not used."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class TuplePattern(Node):
     """`(q, k, v)`, `(.., y)`; at most one item is a RestPattern."""
 
     items: tuple[Pattern, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class TensorType(Node):
     """`f32[B, 64]`; `f32` has no dims. `dtype` may name a dtype parameter and begins the span.
 
@@ -339,7 +348,7 @@ class TensorType(Node):
     dims: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class TypeField(Node):
     """`type` or `name: type` in a tuple type; the name, if any, begins the span."""
 
@@ -347,24 +356,24 @@ class TypeField(Node):
     type: Type
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class TupleType(Node):
     """`(f32[B], i32[B])`, `(digit: i32[B], confidence: f32[B])`."""
 
     fields: tuple[TypeField, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class FnType(Node):
     """`fn`, the type of a parameter that takes a function."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class DtypeType(Node):
     """`dtype`, the type of a module parameter that takes a dtype."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Parameter(Documented):
     """`name: type = default` of a function or a module; both parts are optional.
 
@@ -379,7 +388,7 @@ class Parameter(Documented):
 # Statements -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Let(Node):
     """`let pattern: type = value`, in a block or at file level (where it may have docs)."""
 
@@ -389,35 +398,35 @@ class Let(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Return(Node):
     """`return value`."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Next(Named):
     """`next name = value`: a carry's value in the next step."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Yield(Node):
     """`yield value`: one row of a scan's result."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Set(Named):
     """`set name = value`: what a state is after a training step, an `inout` parameter after a call."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Require(Node):
     """`require condition, message`, in a block or a module."""
 
@@ -425,7 +434,7 @@ class Require(Node):
     message: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Debug(Node):
     """`debug value`: print it under `--values`."""
 
@@ -435,21 +444,21 @@ class Debug(Node):
 # Members of a module ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class SplitAxis(Node):
     """What splits an axis of a weight: an axis of the mesh by name, or `none`."""
 
     mesh_axis: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Split(Node):
     """`split (none, model)`: for each axis of a weight the axis of the mesh that splits it, or `none`."""
 
     axes: tuple[SplitAxis, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Param(Documented):
     """`param name: type split (none, model) = init key "..."`: trained weights."""
 
@@ -459,7 +468,7 @@ class Param(Documented):
     key: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class State(Documented):
     """`state name: type split (model) = init key "..."`: weights that are kept but not trained."""
 
@@ -469,7 +478,7 @@ class State(Documented):
     key: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Const(Documented):
     """`const name: type = value`, in a module or at file level."""
 
@@ -477,7 +486,7 @@ class Const(Documented):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Use(Documented):
     """`use name = value on device`: a submodule."""
 
@@ -485,7 +494,7 @@ class Use(Documented):
     device: Device | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class VjpRule(Node):
     """`with vjp(x, dy) = body`: a function's own gradient."""
 
@@ -493,7 +502,7 @@ class VjpRule(Node):
     body: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Fn(Documented):
     """`export fn name(parameters) -> result on device = body with vjp(...) = ...`.
 
@@ -511,14 +520,14 @@ class Fn(Documented):
 # Items of a file --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class ImportName(Named):
     """`name` or `name as alias` in an import."""
 
     alias: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Import(Node):
     """`import nn (Linear, Conv2d)`, `import "other.dlm" as other`.
 
@@ -537,7 +546,7 @@ class Import(Node):
         return self.alias or PurePosixPath(self.source).stem
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class DimEntry(Named):
     """`B = 1..1024`; without bounds `low` and `high` are None, and `2..` has no `high`."""
 
@@ -545,7 +554,7 @@ class DimEntry(Named):
     high: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Dims(Node):
     """`dim A, B = 1..1024`; the bounds include both ends."""
 
@@ -553,7 +562,7 @@ class Dims(Node):
     entries: tuple[DimEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Module(Documented):
     """`module name(parameters) from "weights" { members }`."""
 
@@ -562,7 +571,7 @@ class Module(Documented):
     members: tuple[Member, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class NameEntry(Node):
     """`"foreign.{i}.weight" = blocks[i].w.T`."""
 
@@ -570,35 +579,35 @@ class NameEntry(Node):
     target: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Names(Node):
     """`names { ... }`: how a foreign weight file calls the parameters."""
 
     entries: tuple[NameEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Limit(Named):
     """`limit memory = 512MiB`, `limit exact`."""
 
     value: Expr | Size | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class MeshEntry(Named):
     """`data = 2`: an axis of the mesh, and its number of ranks."""
 
     ranks: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Mesh(Node):
     """`mesh data = 2, model = 2`: the ranks that train together, the last axis varying fastest."""
 
     axes: tuple[MeshEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Setting(Documented):
     """`name = value` in a `train` block, or `name(parts) = value` for some parts of the module."""
 
@@ -606,7 +615,7 @@ class Setting(Documented):
     parts: tuple[Expr, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Loss(Documented):
     """`loss(parameters) -> result = body` in a `train` block; its name is `loss`."""
 
@@ -615,7 +624,7 @@ class Loss(Documented):
     body: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Metric(Documented):
     """`metric name(parameters) = body`; without parameters (None) it sees those of the loss."""
 
@@ -623,7 +632,7 @@ class Metric(Documented):
     body: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class Train(Documented):
     """`train name { entries }` or `train block for name { entries }`; the name is the module's.
 
@@ -635,7 +644,7 @@ class Train(Documented):
     entries: tuple[TrainEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@node
 class File(Node):
     """A whole text. `docs` are the `##` lines that speak of the file, not of an item."""
 

@@ -29,14 +29,15 @@ class Parsed:
     """The tree of a text, and what is wrong with it: after errors only the sound parts are there.
 
     `comments` and `parens` (the spans of the expressions that stood in parentheses of their own) are
-    what the tree leaves out. `repaired` errors are misspelt keywords, behind which the text was read as if
-    they were right.
+    what the tree leaves out; `devices` are those that the text names, also in what is not sound. `repaired`
+    errors are misspelt keywords, behind which the text was read as if they were right.
     """
 
     file: ast.File
     diagnostics: tuple[Diagnostic, ...]
     comments: tuple[Comment, ...]
     parens: frozenset[Span]
+    devices: tuple[ast.Device, ...]
     repaired: int = 0
 
     @property
@@ -58,7 +59,12 @@ def _parse(source: Source) -> Parsed:
     file = parser.file()
     diagnostics = sorted(parser.diagnostics, key=_position)
     return Parsed(
-        file, tuple(diagnostics), tuple(tokens.comments), frozenset(parser.parens), parser.repaired
+        file,
+        tuple(diagnostics),
+        tuple(tokens.comments),
+        frozenset(parser.parens),
+        tuple(parser.devices),
+        parser.repaired,
     )
 
 

@@ -48,11 +48,15 @@ OPERAND_HINTS: Final = {
 
 
 class ExpressionParser(Cursor, ABC):
-    """Reads expressions and patterns; `parens` are the spans that stood in parentheses of their own."""
+    """Reads expressions and patterns.
+
+    `parens` are the spans that stood in parentheses of their own, `devices` what stands behind `on`.
+    """
 
     def __init__(self, source: Source, tokens: Tokens) -> None:
         super().__init__(source, tokens)
         self.parens: set[Span] = set()
+        self.devices: list[ast.Device] = []
         self._place = -1
         """The token behind the last `at=`: a list that begins there may be a place."""
 
@@ -468,12 +472,14 @@ class ExpressionParser(Cursor, ABC):
         if kind == ast.STAGE:
             if not self.text.isdigit():
                 self.unexpected("the number of a stage")
-            return ast.Device(self.span_from(start), kind, int(self.number().value))
-        if self.accept(":"):
+            index = int(self.number().value)
+        elif self.accept(":"):
             if not self.text.isdigit():
                 self.unexpected("the number of a device")
             index = int(self.number().value)
-        return ast.Device(self.span_from(start), kind, index)
+        device = ast.Device(self.span_from(start), kind, index)
+        self.devices.append(device)
+        return device
 
     # Patterns -----------------------------------------------------------------------------------
 

@@ -11,15 +11,22 @@ from dlc.text.model.ast import Node
 
 __all__ = ["children", "dump", "same", "walk"]
 
+LEAVES = frozenset(
+    ("Span", "Source", "str", "str | None", "int", "int | None", "int | float", "bool")
+)
+"""The annotations of fields without nodes."""
 
-def children(node: Node) -> Iterator[Node]:
+
+def children(node: Node) -> list[Node]:
     """The nodes directly below `node`, in the order of the text."""
-    for name in _telling_fields(type(node)):
+    found: list[Node] = []
+    for name in _node_fields(type(node)):
         value: object = getattr(node, name)
         if isinstance(value, Node):
-            yield value
+            found.append(value)
         elif isinstance(value, tuple):
-            yield from cast("tuple[Node, ...]", value)
+            found += cast("tuple[Node, ...]", value)
+    return found
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -28,7 +35,7 @@ def walk(node: Node) -> Iterator[Node]:
     while waiting:
         current = waiting.pop()
         yield current
-        waiting.extend(reversed(list(children(current))))
+        waiting += reversed(children(current))
 
 
 def same(one: Node, other: Node) -> bool:
@@ -73,3 +80,9 @@ def _dump_value(value: object) -> str:
 def _telling_fields(kind: type[Node]) -> tuple[str, ...]:
     """The fields that say something: not the places."""
     return tuple(f.name for f in fields(kind) if f.type not in ("Span", "Source"))
+
+
+@cache
+def _node_fields(kind: type[Node]) -> tuple[str, ...]:
+    """The fields that hold nodes: not the places, nor names and numbers."""
+    return tuple(f.name for f in fields(kind) if f.type not in LEAVES)

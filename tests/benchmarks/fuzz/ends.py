@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from benchmarks.fuzz.cases import Check, Outcome
@@ -19,6 +20,17 @@ def kinds_of_ends() -> Check:
         if seed % 4 == 3:
             raise KeyError(seed)
         return Outcome("agreed", count=2)
+
+    return check
+
+
+def ends_the_run() -> Check:
+    """A check that agrees or is refused; that of seed 12 tells the fuzzer to end."""
+
+    def check(seed: int) -> Outcome:
+        if seed == 12:
+            os.kill(os.getppid(), signal.SIGTERM)
+        return Outcome("refused", f"D0301 {seed}") if seed % 2 else Outcome("agreed", count=2)
 
     return check
 

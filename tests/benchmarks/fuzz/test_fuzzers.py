@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.fuzz import __main__ as fuzz
 from benchmarks.fuzz import files, graphs, meshes, network, pool, readers, texts, training
-from benchmarks.fuzz.cases import Check, Outcome, attempt, placeholders
+from benchmarks.fuzz.cases import Check, Kind, Outcome, attempt, placeholders
 from benchmarks.fuzz.file_readers import READERS
 from benchmarks.fuzz.pool import Pool
 from benchmarks.fuzz.summary import Summary
@@ -27,7 +27,7 @@ from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.source_model import SourceModel
 from dlc.runtime.artifact.contents import Artifact
-from tests.benchmarks.fuzz.ends import a_slow_one, kinds_of_ends, no_check
+from tests.benchmarks.fuzz.ends import a_slow_one, ends_the_run, kinds_of_ends, no_check
 from tests.suites import every
 
 
@@ -145,13 +145,50 @@ def test_a_process_waits_for_a_processor_where_there_are_fewer_than_processes() 
             process.wait()
 
 
-def test_a_process_that_has_done_its_share_makes_room_for_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pool, "RECYCLED", 2)
-    found = dict(Pool(kinds_of_ends, 1, seconds=5.0).outcomes([0, 4, 8, 12, 16]))
+def test_a_process_that_has_done_its_share_makes_room_for_another() -> None:
+    found = dict(Pool(kinds_of_ends, 1, seconds=5.0, recycled=2).outcomes([0, 4, 8, 12, 16]))
     assert {one.verdict for one in found.values()} == {"agreed"}
     assert list(found) == [0, 4, 8, 12, 16]
+
+
+def test_a_clock_counts_no_seconds_in_which_its_process_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, seen = pool.Clock(), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: seen + 3_600)
+    assert clock.now() <= 2 * pool.LOOK_SECONDS
+
+
+def test_a_run_that_a_signal_ended_goes_on_behind_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kind_of(name: str) -> Kind:
+        return Kind(name, ends_the_run)
+
+    monkeypatch.setattr(fuzz, "kind_of", kind_of)
+    out = tmp_path / "texts.json"
+    run = ["texts", "--seed", "10", "--count", "9", "--out", str(out)]
+    assert fuzz.main(run) == 0
+    first = json.loads(out.read_text())
+    assert 3 <= first["cases"] < 9
+    assert first["next"] == 10 + first["cases"]
+    assert fuzz.main(run) == 0
+    assert fuzz.main(run) == 0  # nothing is left
+    facts = json.loads(out.read_text())
+    assert (facts["cases"], facts["next"], facts["ahead"]) == (9, 19, [])
+    assert facts["counts"]["agreed"] == facts["comparisons"] / 2 == 5
+    assert facts["reasons"]["refused"] == [{"what": "D0301 N", "times": 4, "seed": 11}]
+    assert [part["cases"] for part in facts["parts"]] == [first["cases"], 9 - first["cases"], 0]
+    capsys.readouterr()
+    assert fuzz.main(["texts", "--seed", "11", "--out", str(out)]) == 2
+    assert "is of texts from seed 10 on" in capsys.readouterr().err
+
+
+def test_what_is_done_out_of_order_is_not_done_again() -> None:
+    summary = Summary("files", 2, 3)
+    for seed in (4, 5, 7):
+        summary.add(seed, Outcome("agreed"))
+    assert list(summary.left(6)) == [3, 6, 8]
 
 
 def test_processes_that_do_not_start_end_the_run() -> None:
@@ -160,7 +197,8 @@ def test_processes_that_do_not_start_end_the_run() -> None:
 
 
 def test_no_case_begins_after_the_time_is_up() -> None:
-    assert list(Pool(kinds_of_ends, 1, seconds=1.0).outcomes(range(8), until=0.0)) == []
+    begun = fuzz.begun_until(lambda: True, range(8))
+    assert list(Pool(kinds_of_ends, 1, seconds=1.0).outcomes(begun)) == []
 
 
 def test_a_summary_counts_reasons_without_names_and_numbers() -> None:

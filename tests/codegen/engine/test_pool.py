@@ -182,6 +182,8 @@ print("fine")
 
 def test_signals_reach_the_main_thread_and_no_worker() -> None:
     output = process("""
+# What is started in the background of a shell ignores SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 others = set(os.listdir("/proc/self/task"))
 answer(4)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.gpu_case import GpuCase
-from benchmarks.gpu_kernels import lowered
+from benchmarks.gpu_case import PRECISIONS, GpuCase
+from benchmarks.gpu_kernels import lowered, options_for
 from benchmarks.gpu_shapes import attention, convolutions, products
 from dlc.codegen.nvptx.ptx import assemble, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
@@ -18,21 +19,27 @@ from tests.codegen.nvptx.sass import loops as loops_of_code
 
 ARCHITECTURE = "sm_90a"
 CASES = {
-    f"{case.kind} {case.name}": case
+    f"{case.kind} {case.name} {precision}": case
+    for precision in PRECISIONS
     for make in (products, convolutions, attention)
-    for case in make("bf16", quick=False)
+    for case in make(precision, quick=False)
 }
 MOST = {
-    "products product_4096": [(64, 141)],
-    "products gpt_logits": [(64, 141)],
-    "convolutions conv2_1x1": [(64, 150)],
-    "convolutions conv4_3x3": [(64, 192)],
-    "attention attention_4096x64": [(64, 490)],
-    "attention attention_4096x128": [(64, 425)],
-    "attention attention_gradient_4096x64": [(64, 475), (64, 480), (48, 316)],
-    "attention attention_gradient_4096x128": [(64, 410), (64, 342), (48, 239)],
+    "products product_4096 bf16": [(128, 265)],
+    "products gpt_logits bf16": [(128, 265)],
+    "products product_4096 f16": [(128, 265)],
+    "products product_4096 tf32": [(128, 546)],
+    "products product_4096 f32": [(256, 281)],
+    "convolutions conv2_1x1 bf16": [(128, 265)],
+    "convolutions conv4_3x3 bf16": [(128, 345)],
+    "convolutions conv4_3x3 tf32": [(128, 627)],
+    "convolutions conv4_3x3 f32": [(256, 281)],
+    "attention attention_4096x64 bf16": [(64, 446)],
+    "attention attention_4096x128 bf16": [(64, 387)],
+    "attention attention_gradient_4096x64 bf16": [(64, 462), (64, 471), (48, 310)],
+    "attention attention_gradient_4096x128 bf16": [(64, 403), (64, 337), (48, 241)],
 }
-"""Matrix instructions of the main loop of each kernel that has some, and all instructions at most."""
+"""Matrix instructions of the main loop of each kernel that has some (FFMA for f32), and all at most."""
 
 ROWS = {
     "softmax bf16": ("softmax(x)", "default", 4096 // 128, 14),
@@ -71,11 +78,16 @@ def test_a_loop_is_the_innermost_one_without_what_it_skips() -> None:
 
 
 def kernels(case: GpuCase) -> list[Sequence[Loop]]:
-    """The loops of each kernel of a case."""
+    """The loops of each kernel of a case; no kernel spills."""
     found: list[Sequence[Loop]] = []
-    for function in lowered(open_model("case.dlm", text=case.text)):
+    options = replace(
+        options_for(ARCHITECTURE),
+        matmul_precision="tf32" if case.precision == "tf32" else "ieee",
+    )
+    for function in lowered(open_model("case.dlm", text=case.text), options):
         text = kernel_ptx(kernel_text(function, "k"), ARCHITECTURE)
-        code, _ = assemble(whole_ptx([text], ARCHITECTURE), ARCHITECTURE)
+        code, usage = assemble(whole_ptx([text], ARCHITECTURE), ARCHITECTURE)
+        assert usage["k"].spilled == 0
         found.append(loops_of_code(code))
     return found
 
@@ -105,14 +117,14 @@ def test_an_element_takes_few_instructions(name: str) -> None:
 @pytest.mark.skipif(nvdisasm() is None, reason="make test-all puts nvdisasm into .venv-cuda")
 @pytest.mark.parametrize("name", MOST)
 def test_the_main_loop_has_few_instructions(name: str) -> None:
+    of = "FFMA" if name.endswith("f32") and "tf32" not in name else "HMMA"
     main = [
-        max(loops, key=lambda one: one.count("HMMA"), default=None)
-        for loops in kernels(CASES[name])
+        max(loops, key=lambda one: one.count(of), default=None) for loops in kernels(CASES[name])
     ]
     found = [
-        (loop.count("HMMA"), len(loop.instructions))
+        (loop.count(of), len(loop.instructions))
         for loop in main
-        if loop is not None and loop.count("HMMA")
+        if loop is not None and loop.count(of)
     ]
     assert [number for number, _ in found] == [number for number, _ in MOST[name]], found
     assert all(one <= most for (_, one), (_, most) in zip(found, MOST[name], strict=True)), found

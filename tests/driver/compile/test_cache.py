@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.driver.compile import cache as cache_module
 from dlc.driver.compile.cache import DiskCache, open_cache
 from dlc.driver.report.doctor import examine
 from dlc.errors import DlcError
+from dlc.errors.warn import warn_once
 from dlc.runtime.system.atomic_write import write_file
 
 
@@ -90,10 +90,9 @@ def test_swapped_files_change_no_result(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.fixture
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a process that has not said anything yet."""
-    said = cache_module._warn  # pyright: ignore[reportPrivateUsage]
-    said.cache_clear()
+    warn_once.cache_clear()
     yield
-    said.cache_clear()
+    warn_once.cache_clear()
 
 
 @pytest.mark.usefixtures("nothing_said")

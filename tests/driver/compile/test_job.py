@@ -9,7 +9,7 @@ from dlc.driver.compile.job import CompileJob
 from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.pipelines import Device
 from dlc.driver.compile.settings import Settings
-from dlc.driver.source.open import open_model
+from dlc.driver.source.open import open_model, open_training
 from dlc.errors import UsageError
 
 PLAIN = "dlc 1\nexport fn f(x: f32[8]) -> f32[8] = 2 * x\n"
@@ -19,6 +19,31 @@ PROMISED = "dlc 1\nlimit deterministic\n" + PLAIN.removeprefix("dlc 1\n")
 def test_a_job_keeps_what_the_text_promises() -> None:
     job = CompileJob.of(open_model("m.dlm", text=PROMISED), Settings())
     assert job.settings.matmul == job.options.matmul == "generated"
+
+
+TRAINED = """dlc 1
+dim B = 1..64
+module Net() {
+  param w: f32[4] = zeros()
+  export fn scaled(x: f32[B, 4]) -> f32[B, 4] = x * w
+}
+train Net {
+  data = npz("x.npz", x="x")
+  loss(x: f32[B, 4]) = mean(scaled(x) ** 2)
+  optimizer = sgd(lr=0.1)
+  batch = 8
+  epochs = 1
+}
+"""
+
+
+@pytest.mark.parametrize(("limit", "planned"), [(None, 8), (1 << 20, None)])
+def test_memory_is_planned_for_the_batch_unless_it_is_limited_and_costs_are_of_the_batch(
+    limit: int | None, planned: int | None
+) -> None:
+    job = CompileJob.of(open_training("m.dlm", text=TRAINED), Settings(max_memory=limit))
+    assert job.options.batch == 8
+    assert job.options.planned_batch == planned
 
 
 def test_choices_against_a_promise_are_refused_with_the_line_of_the_text() -> None:

@@ -19,7 +19,7 @@ from tests.importers.onnx.agreement import Network, light_networks
 from tests.suites import every
 
 
-@pytest.mark.parametrize(("name", "level"), every(5, itertools.product(PROGRAMS, [1, 2])))
+@pytest.mark.parametrize(("name", "level"), every(9, itertools.product(PROGRAMS, [1, 2])))
 def test_no_pass_changes_what_a_program_computes(name: str, level: int) -> None:
     opened = open_model(FOLDER / f"{name}.dlm")
     lower(opened, Settings(level, verify_each=True), "loop")

@@ -34,7 +34,7 @@ QUICK = {
 MOST_LINES = 14
 QUICK_SEEDS = 3
 EXAMPLES = sorted((ROOT / "examples").glob("*.dlm"))
-QUICK_EXAMPLES = {"first", "matrices", "poly", "softmax"}
+QUICK_EXAMPLES = {"matrices", "softmax"}
 LEVELS = [
     pytest.param(
         path,
@@ -47,10 +47,20 @@ LEVELS = [
 ]
 """Each example at the usual level of optimization, and at one of the others."""
 ON_A_GPU = [
-    *["first", "poly", "product", "softmax"],
+    *["product", "softmax"],
     *[
         pytest.param(name, marks=pytest.mark.long)
-        for name in ("autoencoder", "digits_mlp", "gcn", "lenet", "matrices", "robust", "tumours")
+        for name in (
+            "first",
+            "poly",
+            "autoencoder",
+            "digits_mlp",
+            "gcn",
+            "lenet",
+            "matrices",
+            "robust",
+            "tumours",
+        )
     ],
 ]
 """Examples that the evaluator of a GPU's threads finishes in seconds."""

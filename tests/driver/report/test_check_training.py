@@ -79,6 +79,9 @@ WRONG = [
     ("option", "D0540", block(data='npz("d.npz", x="x", y="y", size=3)')),
     ("csv col", "D0545", block(data='csv("t.csv", x=columns(0, 3), y="b")')),
     ("csv name", "D0541", block(data='csv("t.csv", x=columns(0, 2), y="zz")')),
+    ("csv number", "D0533", block(data='csv("t.csv", x=columns(0, 2), y=2)')),
+    ("npz number", "D0533", block(data='npz("d.npz", x="x", y=2)')),
+    ("no path", "D0533", block(data='npz(x="x", y="y")')),
     ("csv text", "D0545", block(data='csv("t.csv", x=columns(0, 2), y="k")')),
     (
         "text short",
@@ -132,11 +135,27 @@ WRONG = [
     ("checkpoint isdir", "D0534", block(more='checkpoint = file("empty")')),
     ("loss shape", "D0532", block(loss="(call(x) - y) ** 2")),
     ("loss int", "D0532", block(loss="3")),
+    ("loss declared otherwise", "D0321", block().replace(") = mean", ") -> f32[B] = mean")),
+    ("loss declared i32", "D0321", block().replace(") = mean", ") -> i32 = mean")),
+    (
+        "loss of parts declared as one",
+        "D0321",
+        block(loss="(loss = 1.0 * w[0], a = w[1])").replace(") = (l", ") -> f32 = (l"),
+    ),
     ("loss no param", "D0531", block(loss="mean(y) + mean(x)")),
     ("loss untyped", "D0334", block(takes="x, y: f32[B]", loss="mean(y)")),
     ("loss unknown", "D0201", block(loss="mean(cal(x))")),
     ("loss none", "D0531", block().replace("  loss", "  # loss")),
     ("loss scalar input", "D0543", block(takes="x: f32[B, 3], y: f32", loss="mean(call(x)) * y")),
+    ("input twice", "D0202", block(takes=f"x: f32[B, 3], {TAKES}")),
+    ("input with a default", "D0533", block(takes=f"{TAKES} = 3")),
+    ("metric input twice", "D0202", block(more="metric m(y: f32[B], y: f32[B]) = mean(y)")),
+    ("metric default", "D0533", block(more="metric m(y: f32[B] = 1) = mean(y)")),
+    ("data names twice", "D0208", block(data='npz("d.npz", x="x", x="x5", y="y")')),
+    ("data option twice", "D0208", block(data='npz("d.npz", x="x", y="y", limit=9, limit=8)')),
+    ("average twice", "D0208", block(more="average = ema(decay=0.9, decay=0.99)")),
+    ("stop twice", "D0208", block(more="stop = early(loss, patience=3, patience=4)")),
+    ("checkpoint twice", "D0208", block(more='checkpoint = file("a.dlc", every=1, every=2)')),
     ("loss type", "D0320", block(takes="x: f32[B, 4], y: f32[B]", loss="mean(call(x))")),
     (
         "input named weight",
@@ -148,9 +167,13 @@ WRONG = [
     ("metric data", "D0533", block(more="metric m(q: f32[B]) = mean(q)")),
     ("metric unknown", "D0201", block(more="metric m = mean(zz)")),
     ("metric twice", "D0530", block(more="metric m = loss\n  metric m = loss")),
+    ("metric named as a weight", "D0537", block(more="metric w = loss")),
+    ("metric named as an input", "D0537", block(more="metric x = loss")),
+    ("metric named seed", "D0537", block(more="metric seed = loss")),
     ("metric named loss", "D0530", block(more="metric loss = 1.0")),
     ("optimizer", "D0535", block(optimizer="adma()")),
     ("optimizer option", "D0208", block(optimizer="adam(lrr=1)")),
+    ("optimizer option twice", "D0208", block(optimizer="adam(lr=1, lr=2)")),
     ("optimizer value", "D0534", block(optimizer='adam(lr="a")')),
     ("optimizer none", "D0531", block().replace("  optimizer", "  # optimizer")),
     ("optimizer module", "D0535", block(optimizer="Line()")),
@@ -184,13 +207,14 @@ WRONG = [
     ),
     ("group rest", "D0531", block().replace("optimizer", "optimizer(w)")),
     ("module", "D0206", block(head="Lin")),
+    ("module far", "D0206", block(head="Gone")),
     ("unnamed twice", "D0538", block() + block()),
     ("same name", "D0538", block(head="a for Line") + block(head="a for Line")),
     ("named unnamed", "D0538", block(head="a for Line") + block()),
     ("total_steps", "D0536", block(more="metric m = 1 / total_steps")),
     ("update in metric", "D0201", block(more="metric m = step")),
 ]
-HELPLESS = {"D0201", "D0320"}
+HELPLESS = {"D0201", "D0320", "D0321"}
 """Codes of the language in general: an unknown name that is like no other, two types that differ."""
 
 
@@ -231,6 +255,11 @@ def found(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Diag
 
 def test_a_right_block_is_right(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found(folder, HEAD + block(), monkeypatch)
+    typed = block().replace(") = mean", ") -> f32 = mean")
+    assert not found(folder, HEAD + typed, monkeypatch)
+    parts = block(loss="(loss = 1.0 * w[0], a = w[1])")
+    typed = parts.replace(") = (l", ") -> (loss: f32, a: f32) = (l")
+    assert not found(folder, HEAD + typed, monkeypatch)
 
 
 @pytest.mark.parametrize(("case", "code", "text"), [pytest.param(*w, id=w[0]) for w in WRONG])
@@ -245,6 +274,18 @@ def test_a_wrong_block_is_found_with_its_place_and_a_way_out(
     assert told.place.file == "model.dlm"
     assert told.place.line > HEAD.count("\n")
     assert told.help or code in HELPLESS
+
+
+def test_data_that_cannot_be_read_is_no_data_of_another_machine(folder: Path) -> None:
+    path = folder / "model.dlm"
+    read = block(data='text("empty", x=window(3))', takes="x: u8[B, 3]", loss="mean(f32(x) @ w)")
+    path.write_text(HEAD + read)
+    with pytest.raises(DlcError, match=r"D0501.*is a folder"):
+        check_model(CompileRequest(str(path)))
+    path.write_text(HEAD + read.replace('"empty"', '"gone.txt"'))
+    assert [each.severity for each in check_model(CompileRequest(str(path))).warnings] == [
+        "warning"
+    ]
 
 
 def test_a_block_that_is_not_there_is_told(folder: Path) -> None:

@@ -6,7 +6,7 @@ import operator
 import random
 import re
 from collections import Counter
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -91,6 +91,32 @@ def test_boxes_of_a_row_keep_apart_and_edges_lead_down(seed: int) -> None:
         )
         assert all(right + GAP <= left + 1e-6 for (_, right), (left, _) in pairwise(boxes))
     assert all(0 <= x <= layout.width + 1e-6 for x in layout.centres)
+
+
+def test_boxes_stand_in_the_order_in_which_a_reader_takes_them() -> None:
+    layout = lay_out([(5, 5)] * 3, [Edge(0, 2, port=1), Edge(1, 2, port=0)])
+    assert layout.order == ((1, 0), (2,))
+    layout = lay_out([(5, 5)] * 3, [Edge(0, 1, result=1), Edge(0, 2, result=0)])
+    assert layout.order == ((0,), (2, 1))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 60])
+def test_an_order_has_no_more_crossings_than_that_in_which_boxes_come(seed: int) -> None:
+    chosen = random.Random(seed)
+    pairs = [
+        (k, 6 + m)
+        for k in range(6)
+        for m in range(6)
+        if (m in (k, (k + 1) % 6) and chosen.random() < 0.8) or chosen.random() < 0.08
+    ]
+    edges = [Edge(source, target, 1, 1) for source, target in pairs]
+    layout = lay_out([(5, 5)] * 12, edges)
+    found = {node: place for row in layout.order for place, node in enumerate(row)}
+    assert _crossings(pairs, found) <= _crossings(pairs, dict(enumerate([*range(6)] * 2)))
+
+
+def _crossings(pairs: list[tuple[int, int]], at: dict[int, int]) -> int:
+    return sum((at[a] - at[c]) * (at[b] - at[d]) < 0 for (a, b), (c, d) in combinations(pairs, 2))
 
 
 def test_a_tree_is_drawn_without_detours() -> None:

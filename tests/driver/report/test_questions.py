@@ -68,7 +68,7 @@ def asked(request: CompileRequest, *names: str, **inputs: str) -> Asked:
     return Asked(request, names, CallRequest(request.path, inputs=inputs, seed=0))
 
 
-@pytest.mark.parametrize("name", every(5, [*[f"{name}.dlm" for name in NAMES], *NETWORKS]))
+@pytest.mark.parametrize("name", every(9, [*[f"{name}.dlm" for name in NAMES], *NETWORKS]))
 def test_two_neighbouring_operations_are_fused_or_there_is_a_reason(name: str) -> None:
     for traced in traces(requested(name)):
         for one, other in traced.neighbours():
@@ -168,8 +168,10 @@ def test_wrong_questions_have_a_way_out(model: CompileRequest) -> None:
         question_of(("slow", "h"))
     with pytest.raises(UsageError, match="write dlc why MODEL fused A B"):
         check_is_no_question(("fused",))
+    with pytest.raises(UsageError, match="did you mean the question kernel"):
+        check_is_no_question(("kernal", "positive"))
     check_is_no_question(("fuse",))
-    check_is_no_question(("fused", "words", "to look for"))
+    check_is_no_question(("words", "to look for"))
     assert question_of(("fuse", "a")) is None
     assert question_of(("kernel",)) is None
     assert question_of(()) is None

@@ -56,7 +56,7 @@ def loops(tmp_path: Path) -> Path:
     return tmp_path / "loops.dlm"
 
 
-@pytest.mark.parametrize("name", every(3, EXAMPLES))
+@pytest.mark.parametrize("name", every(6, EXAMPLES))
 def test_values_of_machine_code_are_those_of_the_text(name: str) -> None:
     """With rounding: each is compared with its evaluation, whether it was in memory or recomputed."""
     path = FOLDER / f"{name}.dlm"
@@ -164,6 +164,31 @@ export fn f(inout total: f32[2], x: f32[2]) -> f32[2] {
         model.f.values("h", total, x)
     with pytest.raises(CallError):
         model.f.values(["h"], total, x, x)
+
+
+def test_a_step_of_a_pattern_leaves_out_what_is_in_no_loop() -> None:
+    text = """dlc 1
+module Block {
+  param w: f32[4] = ones()
+  fn call(x: f32[4]) -> f32[4] {
+    let s = tanh(x * w)
+    return s + 1
+  }
+}
+module Net {
+  use blocks = 3 * Block()
+  export fn f(x: f32[4]) -> f32[4] = scan block in blocks with h = x { next h = block(h) }
+}
+"""
+    model = dlc.compile(text=text, weights="init:0")
+    x = np.ones(4, np.float32)
+    values = model.f.values(["blocks[1].*"], x)
+    np.testing.assert_array_equal(
+        values["blocks.s[1]"], model.f.values(["blocks.s"], x)["blocks.s"][1]
+    )
+    assert all(name.endswith("[1]") for name in values)
+    with pytest.raises(UsageError, match=r"no value of the call is called x\[1\]\*"):
+        model.f.values(["x[1]*"], x)
 
 
 @pytest.mark.parametrize("level", [0, 2])

@@ -225,6 +225,31 @@ def test_the_greatest_measure_is_the_best_where_that_is_said(folder: Path) -> No
     assert read_checkpoint("net.best.safetensors").facts.epoch == best.epoch
 
 
+def test_after_fit_the_trained_weights_are_those_of_the_best_checkpoint(folder: Path) -> None:
+    more = f"epochs = 9\n  {KEEP}\n  stop = early(loss, patience=2)\n  average = ema(decay=0.9)"
+    model = text(more).replace("adam(lr=0.01, clip_norm=1)", "sgd(lr=1.2)")
+    (folder / "net.dlm").write_text(model)
+    trainer = dlc.trainer("net.dlm")
+    begins = trainer.trained()
+    trainer.fit()
+    kept = read_checkpoint("net.best.safetensors")
+    assert kept.facts.epoch < trainer.epoch
+    found, last = trainer.trained(average=False), trainer.trained(average=False, best=False)
+    assert set(found) == set(begins)
+    for name in found:
+        np.testing.assert_array_equal(found[name], kept.tensors[name].bits)
+    assert not np.array_equal(found["head.w"], last["head.w"])
+    np.testing.assert_array_equal(last["head.w"], trainer.weights["head.w"])
+    average = kept.tensors["$average.head.w"].bits
+    np.testing.assert_array_equal(trainer.trained()["head.w"], average)
+    # Further steps, and another checkpoint, are what was asked for last.
+    trainer.step(x=X[:8], y=Y[:8])
+    now = trainer.trained(average=False)["head.w"]
+    np.testing.assert_array_equal(now, trainer.weights["head.w"])
+    trainer.resume("net.safetensors")
+    np.testing.assert_array_equal(trainer.trained(average=False)["head.w"], last["head.w"])
+
+
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [

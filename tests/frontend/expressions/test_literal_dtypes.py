@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import dlc
 from dlc.errors import ModelError
@@ -53,20 +54,28 @@ def calls() -> list[str]:
     return [call.replace("ROW", ROW).replace("@", SQUARE) for call in every]
 
 
-@together("call", calls())
-def test_numbers_of_a_call_have_the_dtype_of_the_tensors_that_they_meet(call: str) -> None:
+@together(("number", "call"), enumerate(calls()))
+def test_numbers_of_a_call_have_the_dtype_of_the_tensors_that_they_meet(
+    number: int, call: str
+) -> None:
     x = np.array([[0.7, -1.3], [2.1, 0.4]])
-    double = evaluated(call, "f64", x)
+    double = np.asarray(compiled("f64")[f"call{number}"](x))
     assert double.dtype == np.float64
-    rounded = evaluated(call, "f32", x.astype(np.float32))
-    np.testing.assert_allclose(rounded, double, rtol=1e-5, atol=1e-6)
+    rounded = np.asarray(compiled("f32")[f"call{number}"](x.astype(np.float32)))
+    np.testing.assert_allclose(rounded, double, rtol=1e-5, atol=1e-6, err_msg=call)
 
 
-def evaluated(call: str, dtype: str, x: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The call in a dtype."""
-    made = call.replace("f64(", f"{dtype}(")
-    text = f"dlc 1\nfn g(x: {dtype}[2, 2]) = {made}\nexport fn f(x: {dtype}[2, 2]) -> {dtype} = sum(g(x))"
-    return np.asarray(dlc.compile(text=text)["f"](x))
+@cache
+def compiled(dtype: str) -> dlc.Model:
+    """A model whose entry points are the calls in a dtype."""
+    lines = ["dlc 1"]
+    for number, call in enumerate(calls()):
+        made = call.replace("f64(", f"{dtype}(")
+        lines += [
+            f"fn value{number}(x: {dtype}[2, 2]) = {made}",
+            f"export fn call{number}(x: {dtype}[2, 2]) -> {dtype} = sum(value{number}(x))",
+        ]
+    return dlc.compile(text="\n".join(lines))
 
 
 def test_every_function_of_several_tensors_is_called() -> None:

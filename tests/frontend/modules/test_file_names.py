@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,147 @@ module Net() {
     path = save(tmp_path / "w.npz.safetensors", {"gamma": np.array([1, 2, 3], np.float32)})
     found = Program(text=text, weights=str(path)).result("f", np.ones(3, np.float32))
     np.testing.assert_array_equal(found, [1, 4, 9])
+
+
+# Several weights in one array ---------------------------------------------------------------------
+
+SPLIT = """dlc 1
+import nn (Linear)
+module Heads(D, K) {
+  use q = Linear(D, D)
+  use k = Linear(D, K)
+  use v = Linear(D, K)
+  fn call(x: f32[.., D]) -> f32[.., K] = k(q(x)) * v(x)
+}
+module Net(K = 4, L = 2) {
+  use blocks = L * Heads(4, K)
+  use last = [Heads(4, 4), Heads(4, K)]
+  names {
+    "h.{i}.qkv.weight" = (blocks[i].q.w.T, blocks[i].k.w.T, blocks[i].v.w.T)
+    "h.{i}.qkv.bias" = (blocks[i].q.b, blocks[i].k.b, blocks[i].v.b)
+    "last.{n}.weight" = (last[n].q.w, last[n].k.w, last[n].v.w)
+  }
+  export fn f(x: f32[3, 4]) -> f32[3, K] {
+    let h = scan block in blocks with h = x { next h = h + sum(block(h)) }
+    return last[1](last[0](h))
+  }
+}
+"""
+
+
+def side_by_side(k: int) -> dict[str, Floats]:
+    """Weights of `SPLIT` in the arrays of a file: rows in the stack, columns in the list."""
+    random = np.random.default_rng(0)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for n in range(2):
+        shapes |= {f"h.{n}.qkv.weight": (4 + 2 * k, 4), f"h.{n}.qkv.bias": (4 + 2 * k,)}
+    shapes |= {"last.0.weight": (4, 12), "last.1.weight": (4, 4 + 2 * k)}
+    for n, size in ((0, 4), (1, k)):
+        shapes |= {f"last.{n}.q.b": (4,), f"last.{n}.k.b": (size,), f"last.{n}.v.b": (size,)}
+    return {key: random.standard_normal(shape).astype(np.float32) for key, shape in shapes.items()}
+
+
+def apart(arrays: dict[str, Floats], k: int) -> dict[str, Floats]:
+    """The same weights by the paths of the model."""
+    own = {
+        name: array for name, array in arrays.items() if name.startswith("last") and ".b" in name
+    }
+    ends = {"q": (0, 4), "k": (4, 4 + k), "v": (4 + k, 4 + 2 * k)}
+    for name, (first, last) in ends.items():
+        rows = slice(first, last)
+        own[f"blocks.{name}.w"] = np.stack([arrays[f"h.{n}.qkv.weight"][rows].T for n in range(2)])
+        own[f"blocks.{name}.b"] = np.stack([arrays[f"h.{n}.qkv.bias"][rows] for n in range(2)])
+        own[f"last.1.{name}.w"] = arrays["last.1.weight"][:, rows].copy()
+    for name, array in zip("qkv", np.split(arrays["last.0.weight"], 3, axis=1), strict=True):
+        own[f"last.0.{name}.w"] = array.copy()
+    return own
+
+
+@pytest.mark.parametrize("k", [4, 2], ids=["of one size", "of two sizes"])
+def test_an_array_of_several_weights_is_split(k: int, tmp_path: Path) -> None:
+    arrays = side_by_side(k)
+    path = save(tmp_path / "net.safetensors", arrays)
+    np.savez(tmp_path / "net.npz", allow_pickle=False, **arrays)
+    index = tmp_path / "net.safetensors.index.json"
+    where = {name: f"{number % 2}.safetensors" for number, name in enumerate(arrays)}
+    for shard in set(where.values()):
+        save(tmp_path / shard, {name: arrays[name] for name in arrays if where[name] == shard})
+    index.write_text(json.dumps({"weight_map": where}))
+    text = tmp_path / "net.dlm"
+    text.write_text(SPLIT)
+    for given in (path, index, tmp_path / "net.npz", arrays):
+        model = dlc.compile(text, weights=given, settings={"K": k})
+        for name, array in apart(arrays, k).items():
+            np.testing.assert_array_equal(np.asarray(model.weights[name]), array, name)
+    model.save(tmp_path / "net.dlc")
+    compiled = dlc.load(tmp_path / "net.dlc").with_weights(path)
+    x = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(compiled.f(x), model.with_weights(apart(arrays, k)).f(x))
+
+
+def test_a_part_of_an_array_is_widened_and_rounded_as_a_whole_one(tmp_path: Path) -> None:
+    arrays = side_by_side(2)
+    halves = {name: array.astype(np.float16) for name, array in arrays.items()}
+    doubles = {name: array.astype(np.float64) for name, array in arrays.items()}
+    for stored, prefix in ((halves, ""), (doubles, "narrow:")):
+        path = tmp_path / "net.safetensors"
+        safetensors.write(path, {name: Tensor(array) for name, array in stored.items()})
+        model = dlc.compile(text=SPLIT, weights=f"{prefix}{path}", settings={"K": 2})
+        wanted = apart({n: a.astype(np.float32) for n, a in stored.items()}, 2)
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(np.asarray(model.weights[name]), array, name)
+
+
+@pytest.mark.parametrize(
+    ("k", "name", "shape", "message", "help"),
+    [
+        (2, "h.0.qkv.weight", (9, 4), "is f32[9, 4], where the model has f32[8, 4]", "all of them"),
+        (2, "h.1.qkv.weight", (4, 8), "is f32[4, 8], where the model has f32[8, 4]", "transposed"),
+        (2, "last.1.weight", (8, 4), "where the model has f32[4, 8]", "(.., last.1.q.w.T, ..)"),
+        (4, "h.0.qkv.weight", (4, 4), "where the model has f32[12, 4] or f32[4, 12]", "in order"),
+    ],
+)
+def test_an_array_that_does_not_hold_the_weights_is_refused(
+    k: int, name: str, shape: tuple[int, ...], message: str, help: str, tmp_path: Path
+) -> None:
+    arrays = {**side_by_side(k), name: np.zeros(shape, np.float32)}
+    path = save(tmp_path / "net.safetensors", arrays)
+    for given in (path, arrays):
+        with pytest.raises(DlcError) as caught:
+            dlc.compile(text=SPLIT, weights=given, settings={"K": k})
+        (said,) = caught.value.diagnostics
+        assert (said.code, message in said.message) == ("D0505", True), said
+        assert said.help is not None and help in said.help
+        assert said.place is not None
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('"a" = (emb, heads[1].b)', "[5, 3] and [4] do not lie side by side in one array"),
+        ('"a" = (emb, heads[1].w)', "[5, 3] and [3, 4] do not lie side by side in one array"),
+        ('"a" = (emb, emb)', "emb has two names in weight files"),
+        ('"a" = (emb, embb)', "Net has no weight or submodule embb"),
+        ('"a" = (x = emb, y = emb)', "the weights in an array have no names here"),
+        ('"a.{i}" = (heads[i].w, blocks[i].down.w)', "only 1 of the 2 weights lie in a.2"),
+        ('"a.{i}" = (heads[i].w, emb)', "{i} of the key counts nothing"),
+        ('"{n}.{i}" = (heads[i].w, heads[n].w)', "{n} of the key counts nothing"),
+    ],
+)
+def test_weights_that_cannot_lie_in_one_array_are_refused(entry: str, message: str) -> None:
+    text = TEXT[: TEXT.index('"embeddings')] + entry + TEXT[TEXT.index("\n}\n\nmodule Block") :]
+    with pytest.raises(DlcError) as caught:
+        dlc.compile(text=text, weights="init:0", settings={"L": 3})
+    (said,) = caught.value.diagnostics
+    assert said.code == "D0224" and said.message.startswith(message), said
+    assert said.place is not None and said.place.line == 5
+
+
+def test_a_stack_lies_at_one_place_in_the_arrays_of_its_blocks() -> None:
+    entry = '"a.{i}" = (heads[i].w, blocks[i].down.w)'
+    text = TEXT[: TEXT.index('"embeddings')] + entry + TEXT[TEXT.index("\n}\n\nmodule Block") :]
+    with pytest.raises(DlcError, match=r"D0224.*blocks\.down\.w lies at several places"):
+        dlc.compile(text=text, weights="init:0")
 
 
 # Tensors of files as values -----------------------------------------------------------------------

@@ -121,7 +121,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("text", every(2, ENDLESS.values()), ids=ENDLESS.keys())
+@pytest.mark.parametrize("text", every(3, ENDLESS.values()), ids=ENDLESS.keys())
 def test_what_doubles_without_end_is_refused(text: str) -> None:
     with (
         in_time(REFUSAL),

@@ -255,9 +255,12 @@ def test_schedules_give_every_step_its_rate(
     assert rates(f"{schedule}, warmup={warmup})") == pytest.approx(wanted, rel=1e-3, abs=1e-6)
 
 
-def test_a_schedule_of_ones_own_may_ask_for_all_steps() -> None:
-    own = "fn fading(step: i32) -> f32 = 0.1 * (1 - f32(step) / f32(total_steps))\n"
-    text = MODEL.replace("module", own + "module").replace("OPTIMIZER", "sgd(lr=fading)")
+@pytest.mark.parametrize("name", ["fading", "cosine", "rate"])
+def test_a_schedule_of_ones_own_may_ask_for_all_steps_and_be_called_as_one_of_the_library(
+    name: str,
+) -> None:
+    own = f"fn {name}(step: i32) -> f32 = 0.1 * (1 - f32(step) / f32(total_steps))\n"
+    text = MODEL.replace("module", own + "module").replace("OPTIMIZER", f"sgd(lr={name})")
     trainer = dlc.trainer(text=text, weights=START)
     trainer.total_steps = 2
     for rate in (0.1, 0.05):

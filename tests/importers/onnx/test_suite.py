@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from dlc.importers.onnx.importing import IMPORTERS
 from dlc.importers.onnx.reading import graph_of
 from tests.importers.onnx.models import model_of
 from tests.importers.onnx.suite import KINDS, outcomes
-from tests.suites import every
+from tests.suites import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -63,13 +64,19 @@ SHARE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "step"),
-    [*((kind, 1) for kind in KINDS if kind != "Node"), *every(2, [("Node", 2), ("Node", 1)])],
-)
-def test_a_share_of_the_suite_passes(kind: str, step: int) -> None:
-    """Each `step`-th of the share."""
-    names = SHARE[kind][::step]
+@together("kind", KINDS)
+def test_a_share_of_the_suite_passes(kind: str) -> None:
+    """One test: every process that reads the suite takes seconds for that. Of operators each second one."""
+    check_share(kind, SHARE[kind][:: 2 if kind == "Node" else 1])
+
+
+@pytest.mark.long
+def test_the_whole_share_of_operators_passes() -> None:
+    check_share("Node", SHARE["Node"])
+
+
+def check_share(kind: str, names: Sequence[str]) -> None:
+    """Hold that these cases of a part of the suite pass."""
     pattern = f"^test_({'|'.join(map(re.escape, names))})_cpu$"
     found = outcomes([kind], pattern, 0, 1)
     assert {one.name: one.why for one in found if one.verdict != "passed"} == {}

@@ -14,7 +14,7 @@ from dlc.dialects.kernel.attention import CachedAttention
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.source.open import open_model
 from dlc.ir.passes import Manager
-from tests.suites import every
+from tests.suites import each_value
 
 TEXT = """dlc 1
 export fn f(q: DT[2, 2, 3, M, D], k: DT[2, 2, 1, S, D], v: DT[2, 2, 1, S, E], p: i32) -> DT[2, 2, 3, M, E] =
@@ -37,9 +37,9 @@ def drawn(seed: int, dtype: str, *shape: int) -> dlc.Tensor:
     return dlc.Tensor(np.random.default_rng(seed).standard_normal(shape), dtype)
 
 
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize(("m", "d", "e", "s"), every(2, SIZES))
+@pytest.mark.parametrize(
+    ("m", "d", "e", "s", "dtype", "level"), each_value(SIZES, TOLERANCES, [2, 0])
+)
 def test_each_query_attends_to_the_keys_up_to_its_place(
     m: int, d: int, e: int, s: int, dtype: str, level: int
 ) -> None:

@@ -66,6 +66,7 @@ def compiled(
     products: str = "ieee",
     level: int = 2,
     mask: Array | None = None,
+    architecture: str = "sm_80",
 ) -> Compiled:
     """A program of arrays of normal numbers, and perhaps of bools, compiled for a GPU and evaluated."""
     types = [TensorType(dtype, shape) for shape in shapes]
@@ -76,7 +77,7 @@ def compiled(
         inputs.append(mask)
     module, _ = function_of(program, types, {})
     options = Options(
-        level=level, target=Target.all_on(GpuTarget.named("sm_80")), matmul_precision=products
+        level=level, target=Target.all_on(GpuTarget.named(architecture)), matmul_precision=products
     )
     Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, Device.CUDA))
     found = module.symbol("f")

@@ -241,6 +241,7 @@ def limited(text: str, most: int) -> Artifact:
     return make_artifact(wanted).artifact
 
 
+@pytest.mark.long
 def test_a_limit_is_kept_that_nothing_else_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile, "MORE_RECOMPUTED", ())
     text, most = BLOCKS + TRAIN, 300_000

@@ -16,6 +16,7 @@ import dlc
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import CallError
 from dlc.runtime.calling.dim_binding import DimBinder
+from tests.suites import pairs
 
 HEAD = "dlc 1\ndim S = 1..64, T = 1..64, N = 1..9\n"
 
@@ -190,9 +191,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "level", "threads"), pairs(CASES, [2, 0], [2, 1]))
 def test_a_call_that_fails_changes_nothing(name: str, level: int, threads: int) -> None:
     text, wrong, right = CASES[name]
     model = dlc.compile(text=HEAD + text, level=level, threads=threads, verify_each=True)
@@ -292,6 +291,24 @@ def test_a_slice_that_leaves_its_axis_is_told_with_its_start_and_the_size(level:
     for start in (2, -1):
         told = message(model, CACHE, ROWS[:2], one(start))
         assert f"the slice from index {start} on leaves its axis of size 3" in told
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export fn f(x: f32[S, 4], i: u64) -> f32[4] = x[i]",
+        "export fn f(x: f32[S, 4], i: u64) -> f32[1, 4] = x[[i, ]]",
+        "export fn f(x: f32[S, 4], i: u64) -> f32[S, 4] = update(x, 1, at=[i])",
+        "export fn f(x: f32[S, 4], i: u64) -> f32[S, 4] = scatter_add(x, stack([i]), 1)",
+    ],
+)
+def test_an_index_beyond_i64_is_not_told_as_a_negative_one(text: str, level: int) -> None:
+    model = dlc.compile(text=HEAD + text, level=level)
+    told = message(model, CACHE, np.array((1 << 64) - 1, np.uint64))
+    assert "9223372036854775807 or more is out of range for an axis of size 3" in told
+    assert "counts from the end" not in told
+    model.f(CACHE, np.array(2, np.uint64))
 
 
 def test_arguments_of_ctc_that_are_no_places_are_errors_where_it_is_called() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from dlc.dialects import func
 from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.entries import entry_functions
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.calls import CallRequest
@@ -83,18 +85,24 @@ def free_of(model: Model) -> Sequence[str]:
 def models() -> Iterator[tuple[str, Run]]:
     """All entry points of the examples, optimised, with random inputs; integers may be indices: 0."""
     for name in example_models.NAMES:
-        opened = example_models.opened(name)
-        artifact = compile_model(opened, Settings(), "init:0")
-        for entry in artifact.manifest.entries:
-            dims = {dim.name: dim.lower + 1 for dim in entry.dims if dim.measured is None}
-            integers = [item for item in entry.inputs if item.dtype[0] in "iu"]
-            inputs = {item.name: ZEROS for item in integers}
-            request = CallRequest(name, entry.name, inputs, dims, seed=0)
-            yield f"{name} {entry.name}", model_run(artifact, request)
+        for function in entry_functions(example_models.opened(name).module):
+            yield f"{name} {function.sym_name}", model_run(name, function.sym_name)
 
 
-def model_run(artifact: Artifact, request: CallRequest) -> Run:
+@cache
+def compiled_model(name: str) -> Artifact:
+    """An example model as an artifact."""
+    return compile_model(example_models.opened(name), Settings(), "init:0")
+
+
+def model_run(name: str, entry_name: str) -> Run:
     def run(after: bool | None) -> Sequence[Array]:
+        artifact = compiled_model(name)
+        (entry,) = [each for each in artifact.manifest.entries if each.name == entry_name]
+        dims = {dim.name: dim.lower + 1 for dim in entry.dims if dim.measured is None}
+        integers = [item for item in entry.inputs if item.dtype[0] in "iu"]
+        inputs = {item.name: ZEROS for item in integers}
+        request = CallRequest(name, entry.name, inputs, dims, seed=0)
         weights = placed(as_bytes(artifact.section("weights")), after)
         model = Model(artifact.with_weights(weights.data), threads=2)
         points = [point.entry for point in model.entry_points.values()]

@@ -222,6 +222,23 @@ def test_out_that_is_an_argument_is_refused(model: Model) -> None:
         model.both(x, x, out=(x, there(numbers(2, 3))))
 
 
+def test_memory_that_longer_arrays_share_is_refused_also_at_the_addresses_of_an_earlier_call(
+    fake: FakeGpu,
+) -> None:
+    text = """dlc 1
+dim B = 1..8
+export fn f(inout h: f32[B, 3], x: f32[B, 3], c: f32[3]) -> f32[B, 3] {
+  set h = h + c
+  return x
+}
+"""
+    model, c = dlc.compile(text=text, target="cuda"), there(numbers(3))
+    block = np.zeros((3, 3), np.float32)
+    model.f(block[:1], block[1:2], c)
+    with pytest.raises(CallError, match=r"D0806.*h and x share memory, and one is changed"):
+        model.f(block[:2], block[1:], c)
+
+
 def test_another_dtype_is_refused_by_name(model: Model) -> None:
     with pytest.raises(CallError, match=r"D0802.*x is f64\[2, 3\], where f32"):
         model.both(there(np.zeros((2, 3))), numbers(2, 3))

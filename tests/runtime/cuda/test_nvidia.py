@@ -340,6 +340,8 @@ def test_a_kernel_gets_the_addresses_of_its_words(opened: DriverFactory) -> None
     assert words == [7, -1, 1 << 40]
     arguments = opened.noted.arguments("cuLaunchKernel")
     assert arguments[:9] == ("function", 5, 1, 1, 64, 1, 1, 0, 77)
+    driver.launch(Kernel("function", 64, 70000), 5, [7, -1, 1 << 40], 77)
+    assert opened.noted.arguments("cuLaunchKernel")[7] == 70000
 
 
 def test_a_graph_is_made_launched_changed_and_freed(opened: DriverFactory) -> None:
@@ -448,5 +450,13 @@ def test_every_other_function_is_called_as_it_is_declared(opened: DriverFactory)
     driver.destroy_stream(stream)
     module = driver.load_module(b"ptx\0")
     assert driver.get_function(module, "f") == "function"
+    assert "cuFuncSetAttribute" not in opened.noted.names
+    assert driver.get_function(module, "f", 70000) == "function"
+    function, attribute, value = opened.noted.arguments("cuFuncSetAttribute")
+    assert (function, cast(Enum, attribute).name, value) == (
+        "function",
+        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",
+        70000,
+    )
     driver.unload_module(module)
     assert "cuMemcpyDtoDAsync" in opened.noted.names

@@ -6,6 +6,7 @@ import io
 import random
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -87,12 +88,18 @@ def checkpoint(folder: Path) -> tuple[bytes, Callable[[Path], None]]:
     return (folder / "c").read_bytes(), read
 
 
+@cache
+def encoded(ending: str) -> bytes:
+    """A picture of 16 x 16 pixels as a file of a kind."""
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    stream = io.BytesIO()
+    pixels = np.arange(16 * 16 * 3, dtype=np.uint16).astype(np.uint8).reshape(16, 16, 3)
+    image.fromarray(pixels).save(stream, ending)
+    return stream.getvalue()
+
+
 def picture(ending: str) -> Callable[[Path], tuple[bytes, Callable[[Path], None]]]:
     def made(folder: Path) -> tuple[bytes, Callable[[Path], None]]:
-        image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-        stream = io.BytesIO()
-        pixels = np.arange(16 * 16 * 3, dtype=np.uint16).astype(np.uint8).reshape(16, 16, 3)
-        image.fromarray(pixels).save(stream, ending)
         wanted = [Input("image", "u8", ("B", "H", "W", "3")), LABEL]
         (folder / "flowers" / "rose").mkdir(parents=True)
         source = source_of("pictures", "flowers", {}, {"size": 16})
@@ -103,7 +110,7 @@ def picture(ending: str) -> Callable[[Path], tuple[bytes, Callable[[Path], None]
                 warnings.simplefilter("ignore")  # Pillow's remarks about damage
                 list(open_data(source, wanted, folder).batches(0, 1, 0))
 
-        return stream.getvalue(), read
+        return encoded(ending), read
 
     return made
 

@@ -22,6 +22,7 @@ from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.loop.memory import POISON, AddressSpace, MemoryRange
 from dlc.driver.compile import code_maker
+from dlc.driver.compile import compile as compiling
 from dlc.errors import CallError
 from dlc.evaluation.gpu.warps import Launch
 from dlc.ir.core import Op
@@ -42,6 +43,8 @@ NOBODY = simt.Barrier()
 """What stands for the host in messages about memory."""
 
 Work = Callable[[], None]
+Modules = dict[bytes, Mapping[str, simt.Func]]
+"""The kernels of what was compiled for a GPU, by what stands for its machine code."""
 
 
 @dataclass(eq=False)
@@ -152,7 +155,7 @@ class FakeGpu:
     def __init__(self, number: int = 0, capability: tuple[int, int] = (8, 0)) -> None:
         self.number = number
         self.capability = capability
-        self.modules: dict[bytes, Mapping[str, simt.Func]] = {}
+        self.modules: Modules = {}
         self.memory = AddressSpace()
         for _ in range(number * MOST_BLOCKS):  # so no address is one of another GPU
             self.memory.add(MemoryRange("memory of another GPU", np.empty(0, np.uint8)))
@@ -372,8 +375,10 @@ class FakeGpu:
     def unload_module(self, module: Handle) -> None:
         assert isinstance(module, dict)
 
-    def get_function(self, module: Handle, name: str) -> Handle:
-        return Function(self, cast("Mapping[str, simt.Func | PtxKernel]", module)[name])
+    def get_function(self, module: Handle, name: str, shared: int = 0) -> Handle:
+        kernel = cast("Mapping[str, simt.Func | PtxKernel]", module)[name]
+        assert shared == (kernel.dynamic_bytes if isinstance(kernel, simt.Func) else 0)
+        return Function(self, kernel)
 
     def _function(self, kernel: Kernel) -> simt.Func | PtxKernel:
         assert isinstance(kernel.function, Function)
@@ -390,6 +395,9 @@ class FakeGpu:
         self._check_entered()
         function = self._function(kernel)
         assert kernel.threads == function.threads
+        if isinstance(function, simt.Func):
+            assert kernel.shared == function.dynamic_bytes
+            assert tuple(kernel.narrow) == function.narrow
         if function.sym_name == self.refuses:
             raise CallError("the GPU's driver refuses cuLaunchKernel: as told", code="D0818")
         return Node(kernel, tiles, list(words), after)
@@ -556,22 +564,25 @@ def no_gpu() -> Generator[None]:
 
 
 @contextmanager
-def fake_gpu() -> Generator[FakeGpu]:
+def fake_gpu(modules: Modules | None = None) -> Generator[FakeGpu]:
     """Meanwhile this machine has a GPU: all that is compiled for one runs on the evaluator."""
-    with fake_gpus((8, 0)) as (fake,):
+    with fake_gpus((8, 0), modules=modules) as (fake,):
         yield fake
 
 
 @contextmanager
-def fake_gpus(*capabilities: tuple[int, int]) -> Generator[Sequence[FakeGpu]]:
+def fake_gpus(
+    *capabilities: tuple[int, int], modules: Modules | None = None
+) -> Generator[Sequence[FakeGpu]]:
     """Meanwhile this machine has GPUs of these kinds: all that is compiled for one runs on the evaluator.
 
-    Nothing comes from the cache, where there are no kernels to evaluate, and no PTX is made.
+    With `modules` so does what was compiled before where they were given too. No program comes from the
+    cache, where there are no kernels to evaluate, and no PTX is made.
     """
     fakes = [FakeGpu(number, kind) for number, kind in enumerate(capabilities)]
-    modules: dict[bytes, Mapping[str, simt.Func]] = {}
+    compiled: Modules = {} if modules is None else modules
     for fake in fakes:
-        fake.modules = modules
+        fake.modules = compiled
     latest: dict[str, simt.Func] = {}
 
     def opened(device: int) -> Driver:
@@ -588,17 +599,20 @@ def fake_gpus(*capabilities: tuple[int, int]) -> Generator[Sequence[FakeGpu]]:
         return dict.fromkeys(latest, "") if only else assembling.kernel_texts(module)
 
     def ptx(texts: object, kind: GpuTarget, cache: object) -> str:
-        image = f"// module {len(modules)} for {kind.name}"
-        modules[image.encode()] = latest
+        image = f"// module {len(compiled)} for {kind.name}"
+        compiled[image.encode()] = latest
         return image
 
-    def nothing(ptx: str, kind: GpuTarget, cache: object) -> bytes:
+    def no_cubin(ptx: str, kind: GpuTarget, cache: object) -> bytes:
         return b""
 
+    def nothing(*_: object) -> None: ...
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DLC_CACHE", "")
+        patch.setattr(compiling, "recall", nothing)
+        patch.setattr(compiling, "remember", nothing)
         patch.setattr(devices, "open_driver", opened)
         patch.setattr(code_maker, "kernel_texts", texts)
         patch.setattr(code_maker, "compile_ptx", ptx)
-        patch.setattr(code_maker, "assemble_ptx", nothing)
+        patch.setattr(code_maker, "assemble_ptx", no_cubin)
         yield fakes

@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.codegen.nvptx.ptx import find_ptxas, has_ptxas
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import CallError
 from dlc.runtime.abi import STEP_WORDS, ArgKind, Opcode, Root
 from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.cuda.driver import ConditionKernels, Driver, Kernel
 from dlc.runtime.gpu.conditions import PTX
 from dlc.runtime.gpu.errors import WAIT
@@ -23,7 +26,7 @@ from dlc.runtime.gpu.graphs import GraphMaker
 from dlc.runtime.gpu.steps import IMMEDIATE, StepTable
 from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 from dlc.runtime.model import Model
-from tests.runtime.gpu.fake_gpu import FakeGpu, Graph, fake_gpu
+from tests.runtime.gpu.fake_gpu import FakeGpu, Graph, Modules, fake_gpu
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Array = NDArray[np.generic]
@@ -82,9 +85,18 @@ export fn endless(x: f32) -> f32 = while s >= 0 with s = x { next s = s + 1 }
 """
 
 
+@pytest.fixture(scope="module")
+def compiled_for_gpu() -> tuple[Artifact, Modules]:
+    """The text for a GPU, and its kernels."""
+    modules: Modules = {}
+    with fake_gpu(modules):
+        wanted = CompileRequest("model.dlm", text=TEXT, settings=Settings(target="cuda:sm_80"))
+        return make_artifact(wanted).artifact, modules
+
+
 @pytest.fixture
-def fake() -> Iterator[FakeGpu]:
-    with fake_gpu() as found:
+def fake(compiled_for_gpu: tuple[Artifact, Modules]) -> Iterator[FakeGpu]:
+    with fake_gpu(compiled_for_gpu[1]) as found:
         yield found
 
 
@@ -95,8 +107,8 @@ def compiled() -> Model:
 
 
 @pytest.fixture
-def model(fake: FakeGpu) -> Model:
-    return dlc.compile(text=TEXT, target="cuda")
+def model(fake: FakeGpu, compiled_for_gpu: tuple[Artifact, Modules]) -> Model:
+    return Model(compiled_for_gpu[0])
 
 
 def f32(*values: float) -> Array:

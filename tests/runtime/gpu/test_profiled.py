@@ -20,6 +20,7 @@ from dlc.driver.run.request import CompileRequest
 from dlc.errors import CallError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.hetero import entry as hetero_entry
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.profiling.table import WIDTH
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
@@ -170,9 +171,72 @@ def test_a_profile_of_a_gpu_is_a_table_a_trace_a_picture_and_data(found: Profile
     assert "1. " in answer(found).text
 
 
-def test_a_program_for_a_processor_and_a_gpu_has_no_profile(gpu: FakeGpu) -> None:
-    text = "dlc 1\nexport fn f(x: f32[4]) -> f32[4] {\n  let y = on cuda:0 { exp(x) }\n  return y + x\n}\n"
-    point = dlc.compile(text=text, target="cpu+" + GPU).entry_points["f"]
-    with pytest.raises(CallError, match="no common clock") as told:
-        point.profile(np.ones(4, np.float32))
-    assert told.value.diagnostics[0].code == "D0826"
+PLACED = """dlc 1
+export fn f(x: f32[4, 4], w: f32[4, 4]) -> f32[4, 4] {
+  let y = on cuda:0 { exp(x) @ w }
+  let z = while sum(v) < 1e3 with v = abs(x) + 1 { next v = v * 2 }
+  return y + z
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def placed(gpu: FakeGpu) -> EntryPoint:
+    return dlc.compile(text=PLACED, target="cpu+" + GPU, threads=2).entry_points["f"]
+
+
+@pytest.fixture(scope="module")
+def of_both(placed: EntryPoint) -> Profile:
+    return placed.profile(np.ones((4, 4), np.float32), np.eye(4, dtype=np.float32), rounds=2)
+
+
+def test_a_program_for_a_processor_and_a_gpu_has_times_of_all_kernels(of_both: Profile) -> None:
+    """Those of the GPU by its clock, which ticks once for a kernel; those of the processor by its own."""
+    on_gpu = [row for row in of_both.rows if row.busy_ms == 1.0]
+    assert [row.what for row in on_gpu if "matmul" in row.what], of_both
+    assert len(on_gpu) == 2 < len(of_both.rows)
+    others = [row for row in of_both.rows if row not in on_gpu]
+    assert all(0 < row.ms <= row.busy_ms < 1 for row in others)
+    assert max(row.runs for row in others) == 6, "the rounds of the loop, and its last test"
+    assert of_both.transfers_ms > 0
+
+
+def test_the_parts_of_a_call_of_both_add_up(of_both: Profile) -> None:
+    parts = of_both.kernels_ms + of_both.between_ms + of_both.transfers_ms
+    assert parts == pytest.approx(of_both.call_ms)
+
+
+def test_rows_of_both_have_the_roofs_of_their_devices(of_both: Profile) -> None:
+    product = next(row for row in of_both.rows if "matmul" in row.what)
+    assert 0 < product.floor.ms < product.operations / 1_000 / 1e6 + 1e-6
+    assert {row.floor.bound for row in of_both.rows} > {"L2"}
+
+
+def test_the_trace_of_both_has_the_gpu_as_a_thread(of_both: Profile) -> None:
+    trace = trace_text(of_both)
+    assert '"name": "cuda:sm_80"' in trace
+    assert '"name": "thread 1"' in trace
+    assert {each.thread for each in of_both.intervals} >= {0, 2}
+    assert "cpu+cuda:sm_80, 2 threads" in of_both.table()
+    assert "copies between host and GPU" in of_both.table()
+
+
+def test_a_profile_of_both_changes_no_bit_and_gives_its_events_back(
+    gpu: FakeGpu, placed: EntryPoint
+) -> None:
+    x, w = np.full((4, 4), 0.5, np.float32), np.eye(4, dtype=np.float32)
+    before = np.asarray(placed(x, w))
+    placed.profile(x, w, rounds=1)
+    events = gpu.events
+    placed.profile(x, w, rounds=1)
+    assert gpu.events == events
+    np.testing.assert_array_equal(np.asarray(placed(x, w)), before)
+
+
+def test_a_segment_with_more_records_than_room_is_traced_again(
+    placed: EntryPoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, w = np.ones((4, 4), np.float32), np.eye(4, dtype=np.float32)
+    wanted = {row.title: row.runs for row in placed.profile(x, w, rounds=1).rows}
+    monkeypatch.setattr(hetero_entry, "FEW_RECORDS", 1)
+    assert {row.title: row.runs for row in placed.profile(x, w, rounds=1).rows} == wanted

@@ -5,14 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dlc.runtime.artifact.decisions import SECTION, read_decisions
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
-from tests.runtime.ranks.trainings import artifact, batches_of, losses, model_of
+from tests.runtime.ranks.trainings import LSTM, artifact, batches_of, losses, model_of
 from tests.suites import each_value
 
 
 @pytest.mark.parametrize(
-    ("name", "ranks"), each_value(("digits_mlp", "digits_cnn", "char_gpt", "lstm"), (2, 4))
+    ("name", "ranks"),
+    [
+        *each_value(("digits_mlp", "lstm"), (2, 4)),
+        *[
+            pytest.param(name, ranks, marks=pytest.mark.long)
+            for name in ("digits_cnn", "char_gpt")
+            for ranks in (2, 4)
+        ],
+    ],
 )
 def test_the_losses_are_those_of_one_process(name: str, ranks: int) -> None:
     model = model_of(name)
@@ -26,3 +35,10 @@ def test_the_losses_are_those_of_one_process(name: str, ranks: int) -> None:
     by_rank = run_simulated(Mesh({"data": ranks}), work)
     assert all(found == by_rank[0] for found in by_rank)
     np.testing.assert_allclose(by_rank[0], alone, rtol=1e-6 if name != "digits_cnn" else 1e-5)
+
+
+def test_products_of_ranks_are_computed_in_16_bits_and_dlc_why_says_so() -> None:
+    text = LSTM.replace("  batch = 8\n", "  batch = 8\n  precision = bf16\n")
+    for ranks in (1, 2):
+        said = read_decisions(bytes(artifact(text, ranks).section(SECTION))).decisions
+        assert any(each.what == "compute in 16 bits" for each in said)

@@ -110,10 +110,15 @@ def compare(text: str, mesh: dict[str, int], split: Shard | None = None) -> None
     ("mesh", "a", "b", "split"),
     [
         ("model = 2", "(none, model)", "(model, none)", None),
-        ("data = 2, model = 2", "(none, model)", "(model, none)", None),
         ("data = 2, model = 2", "(data, model)", "(model, data)", None),
         ("data = 2, model = 2", "(none, model)", "(model, none)", "weights"),
-        ("model = 2, data = 2", "(model, none)", "(none, model)", "optimizer"),
+        pytest.param(
+            *("data = 2, model = 2", "(none, model)", "(model, none)", None), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("model = 2, data = 2", "(model, none)", "(none, model)", "optimizer"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_weights_split_by_the_text(mesh: str, a: str, b: str, split: Shard | None) -> None:
@@ -121,10 +126,17 @@ def test_weights_split_by_the_text(mesh: str, a: str, b: str, split: Shard | Non
     compare(MLP.format(mesh=mesh, a=a, b=b), sizes, split)
 
 
-@pytest.mark.parametrize("vocabulary", [16, pytest.param(4096, marks=pytest.mark.long)])
-def test_a_gpt_with_split_blocks(vocabulary: int) -> None:
-    text = GPT.format(mesh="data = 2, model = 2", vocabulary=vocabulary)
-    compare(text, {"data": 2, "model": 2})
+@pytest.mark.parametrize(
+    ("vocabulary", "mesh"),
+    [
+        (16, {"model": 2}),
+        pytest.param(16, {"data": 2, "model": 2}, marks=pytest.mark.long),
+        pytest.param(4096, {"data": 2, "model": 2}, marks=pytest.mark.long),
+    ],
+)
+def test_a_gpt_with_split_blocks(vocabulary: int, mesh: dict[str, int]) -> None:
+    axes = ", ".join(f"{name} = {size}" for name, size in mesh.items())
+    compare(GPT.format(mesh=axes, vocabulary=vocabulary), mesh)
 
 
 def test_the_average_of_a_split_weight_is_split_as_it_is() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,11 +49,16 @@ x, y = data["x"], data["y"]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a model and 32 examples."""
+    return filled(tmp_path)
+
+
+def filled(folder: Path) -> Path:
+    """The folder with the files."""
     random = np.random.default_rng(1)
     x = random.standard_normal((32, 4), np.float32)
-    np.savez(tmp_path / "data.npz", x=x, y=x[:, :1] - 2 * x[:, 1:2])
-    (tmp_path / "line.dlm").write_text(MODEL)
-    return tmp_path
+    np.savez(folder / "data.npz", x=x, y=x[:, :1] - 2 * x[:, 1:2])
+    (folder / "line.dlm").write_text(MODEL)
+    return folder
 
 
 def ended(folder: Path, ranks: int, program: str) -> subprocess.CompletedProcess[str]:
@@ -63,35 +70,86 @@ def ended(folder: Path, ranks: int, program: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("shard", [None, "weights"])
-def test_a_trainer_among_ranks_trains_as_one_process_does(folder: Path, shard: str | None) -> None:
-    alone = dlc.trainer(folder / "line.dlm", threads=1).fit()
-    program = f"""\
-trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard={shard!r})
-trainer.step(x=x[:8], y=y[:8])
-trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard={shard!r})
-history = trainer.fit()
-trainer.save("kept.safetensors.index.json")
-losses = comm.gather(history[-1].values["loss"])
-if rank == 0: print(*losses)
+TOGETHER = """\
+import json, time
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.ranks.agreement import made_once
+
+def gathered(value):
+    return [value for of_rank in comm.allgather([value]) for value in of_rank]
+
+told = {}
+for shard in (None, "weights"):
+    trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard=shard)
+    trainer.step(x=x[:8], y=y[:8])
+    trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard=shard)
+    told[f"shard {shard}"] = gathered(trainer.fit()[-1].values["loss"])
+    trainer.save(f"{shard}.safetensors.index.json")
+
+trainer = dlc.trainer("line.dlm", threads=1, comm=comm.Split(rank), shard="weights")
+told["apart"] = gathered(trainer.fit()[-1].values["loss"])
+
+trainer = dlc.trainer("line.dlm", threads=1, comm=comm)
+try:
+    trainer.fit({"x": x, "y": y + rank})
+except dlc.DlcError as error:
+    told["other data"] = gathered([trainer.steps, error.diagnostics[0].code])
+
+def slowly():
+    time.sleep(1)
+    return Artifact.from_bytes(open("kept.dlc", "rb").read())
+
+used = time.process_time()
+made_once(comm, slowly)
+told["used"] = gathered(time.process_time() - used)
+if rank == 0: print(json.dumps(told))
 """
-    done = ended(folder, 2, program)
+"""What one start of two ranks does: that of processes takes longer than all of it."""
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Any]]]:
+    """The folder of the program `TOGETHER`, and what it tells of each rank."""
+    folder = filled(tmp_path_factory.mktemp("together"))
+    dlc.compile(folder / "line.dlm", weights="init:0").save(folder / "kept.dlc")
+    done = ended(folder, 2, TOGETHER)
     assert not done.stderr
-    found = list(map(float, done.stdout.split()))
-    assert found[0] == found[1]
-    np.testing.assert_allclose(found[0], alone[-1].values["loss"], rtol=1e-6)
+    return folder, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("shard", [None, "weights"])
+def test_a_trainer_among_ranks_trains_as_one_process_does(
+    together: tuple[Path, dict[str, list[float]]], shard: str | None
+) -> None:
+    folder, told = together
+    alone = dlc.trainer(folder / "line.dlm", threads=1).fit()[-1].values["loss"]
+    first, second = told[f"shard {shard}"]
+    assert first == second
+    np.testing.assert_allclose(first, alone, rtol=1e-6)
     resumed = dlc.trainer(folder / "line.dlm", threads=1)
-    resumed.resume(folder / "kept.safetensors.index.json")
+    resumed.resume(folder / f"{shard}.safetensors.index.json")
     assert resumed.steps == 8
 
 
-def test_one_rank_trains_as_a_process_alone(folder: Path) -> None:
-    program = """\
-trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard="weights")
-print(trainer.fit()[-1].values["loss"])
-"""
+def test_one_rank_trains_as_a_process_alone(
+    together: tuple[Path, dict[str, list[float]]],
+) -> None:
+    folder, told = together
     alone = dlc.trainer(folder / "line.dlm", threads=1).fit()[-1].values["loss"]
-    assert float(ended(folder, 1, program).stdout) == alone
+    assert told["apart"] == [alone, alone]
+
+
+def test_data_that_differs_is_refused_before_the_first_step(
+    together: tuple[Path, dict[str, list[object]]],
+) -> None:
+    assert together[1]["other data"] == [[0, "D0937"], [0, "D0937"]]
+
+
+def test_ranks_wait_for_what_the_first_one_makes_without_a_processor(
+    together: tuple[Path, dict[str, list[float]]],
+) -> None:
+    """It takes a second, all of which MPI itself would wait in a loop."""
+    assert max(together[1]["used"]) < 0.5
 
 
 FAILURES = {
@@ -121,18 +179,6 @@ def test_where_one_rank_fails_all_end(folder: Path, name: str) -> None:
     assert re.search(r"rank 1 failed, so that no rank goes on", done.stderr)
     assert done.stderr.count("D0824") == 1
     assert code in done.stderr
-
-
-def test_data_that_differs_is_refused_before_the_first_step(folder: Path) -> None:
-    program = """\
-trainer = dlc.trainer("line.dlm", threads=1, comm=comm)
-try:
-    trainer.fit({"x": x, "y": y + rank})
-except dlc.DlcError as error:
-    told = comm.gather((trainer.steps, error.diagnostics[0].code))
-    if rank == 0: print(told)
-"""
-    assert ended(folder, 2, program).stdout == "[(0, 'D0937'), (0, 'D0937')]\n"
 
 
 def test_shard_without_ranks_is_refused(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
+from dlc.dialects import array
+from dlc.driver.compile import compile as compile_module
+from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_artifact
-from dlc.errors import ArtifactError, ModelError
+from dlc.errors import ArtifactError, ModelError, NumbersDiffer
+from dlc.ir.core import Op
+from dlc.ir.passes import Context
+from dlc.ir.rewrite import EQUAL
+from dlc.passes.sharding.partition import partition
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.weight_splits import SECTION, source_bytes, splits_bytes
 from dlc.runtime.model import Model
@@ -99,9 +107,19 @@ def test_other_weights_are_split_alike(tmp_path: Path) -> None:
 
 
 def test_every_pass_keeps_what_split_weights_compute() -> None:
-    from dlc.driver.compile.settings import Settings
-
     made("model = 2", 2, settings=Settings(verify_each=True))
+
+
+def test_a_partition_that_computes_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(module: Op, context: Context) -> None:
+        partition.run(module, context)
+        for op in list(module.walk()):
+            if isinstance(op, array.Add) and op.parent is not None:
+                context.rewriter.replace(op, [op.lhs], relation=EQUAL)
+
+    monkeypatch.setattr(compile_module, "partition", replace(partition, function=wrong))
+    with pytest.raises(NumbersDiffer, match="pass partition changes result 0 of whole"):
+        made("model = 2", 2, settings=Settings(verify_each=True))
 
 
 def test_another_number_of_ranks_than_the_mesh_has_is_refused() -> None:

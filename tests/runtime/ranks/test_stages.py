@@ -95,7 +95,13 @@ def trains(text: str, ranks: int = 1) -> Artifact:
     return plan_training(CompileRequest(path="", text=text)).artifact(Report(), ranks)
 
 
-@pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn", "char_gpt", "lstm", "tied"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("digits_mlp", "lstm", "tied"),
+        *[pytest.param(name, marks=pytest.mark.long) for name in ("digits_cnn", "char_gpt")],
+    ],
+)
 def test_the_losses_are_those_of_one_process(name: str) -> None:
     text = text_of(name)
     batches = batches_of(text)

@@ -52,6 +52,23 @@ def test_many_new_objects_are_left_to_the_next_pause(
     gc.freeze()  # as it is while tests run
 
 
+def test_after_few_new_objects_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many others are young: to count the frozen ones takes milliseconds."""
+    monkeypatch.setattr(gc_pause, "MANY", 1000)
+    counted: list[int] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1))
+    threshold = gc.get_threshold()
+    gc.set_threshold(0)  # they stay young
+    try:
+        kept: list[list[object]] = [[] for _ in range(5000)]
+        assert gc.get_count()[0] > 1000
+        with without_collections():
+            kept.append([])
+    finally:
+        gc.set_threshold(*threshold)
+    assert not counted
+
+
 def test_a_model_is_loaded_without_collections(tmp_path: Path) -> None:
     path = tmp_path / "model.dlc"
     dlc.compile(text=TEXT).save(path)

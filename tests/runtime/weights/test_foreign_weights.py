@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,7 @@ import pytest
 
 import dlc
 from dlc.driver.run.request import CompileRequest, make_artifact
-from dlc.driver.source.open import open_model
-from dlc.driver.source.weight_sources import gather
-from dlc.errors import DlcError, ModelError
+from dlc.errors import DlcError, DlcWarning, ModelError
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
 
@@ -117,14 +116,32 @@ def test_arrays_that_nobody_uses_are_named_again_where_the_code_comes_from_the_c
         },
     )
     for recalled in (False, True):
-        made = make_artifact(CompileRequest("net.dlm", text=text, weights=str(path)))
+        with pytest.warns(DlcWarning) as told:
+            made = make_artifact(CompileRequest("net.dlm", text=text, weights=str(path)))
         assert made.report.recalled == recalled
-        assert made.report.notes == (f"{path}: the model does not use old",)
+        assert [str(each.message) for each in told] == [f"{path}: the model does not use old"]
 
 
 def test_arrays_that_nobody_uses_are_named_once(tmp_path: Path) -> None:
     more = {f"old.{k}": Tensor(np.zeros(1), "f32") for k in range(7)}
     path = written(tmp_path, "f32", **more)
-    opened = open_model("net.dlm", text=TEXT)
-    (note,) = gather(opened.module, path, tmp_path).notes
-    assert note == (f"{path}: the model does not use old.0, old.1, old.2, old.3, old.4 and 2 more")
+    names = "old.0, old.1, old.2, old.3, old.4 and 2 more"
+    model = dlc.compile(text=TEXT, weights="init:0")
+    arrays = {**{name: array.numpy() for name, array in more.items()}, **model.weights}
+    for call, where in (
+        (lambda: dlc.compile(text=TEXT, weights=path), path),
+        (lambda: dlc.compile(text=TEXT, weights=arrays), "the arrays given"),
+        (lambda: model.with_weights(path), path),
+    ):
+        with pytest.warns(DlcWarning) as told:
+            call()
+        (warning,) = told
+        assert str(warning.message) == f"{where}: the model does not use {names}"
+        assert warning.filename == __file__, "it is told where dlc is called"
+
+
+def test_what_only_training_needs_is_no_array_that_nobody_uses(tmp_path: Path) -> None:
+    more = {"$optimizer.w.m": Tensor(np.zeros(1), "f32")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dlc.compile(text=TEXT, weights=written(tmp_path, "f32", **more))

@@ -24,7 +24,7 @@ from dlc.dialects.loop.memory import MemoryRange
 from dlc.driver.compile.checks.own_kernels import OwnKernel
 from dlc.driver.compile.checks.verify_each import KERNEL_TOLERANCE, distance, random_call
 from dlc.driver.source.open import read_ir
-from dlc.errors import ModelError, NumbersDiffer, Unsupported, UsageError
+from dlc.errors import InternalError, ModelError, NumbersDiffer, Unsupported, UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.evaluation.compare_levels import planned_copy
 from dlc.evaluation.plan import PlanRun
@@ -43,6 +43,10 @@ GUARD = 4096
 FILL = 0xA5
 SCRATCH = 1 << 16
 """Bytes of scratch besides what a call asks for."""
+FUNCTIONS = re.compile(r"^define [^\n]*?@\"?([\w.]+)\"?\(.*?^}\n?", re.DOTALL | re.MULTILINE)
+"""The functions of an LLVM text, by name."""
+DECLARATIONS = re.compile(r"^(?:declare|attributes|[@!])[^\n]*", re.MULTILINE)
+"""The lines outside of functions: those of two kernels that say the same are one."""
 
 
 def own_texts(kernels: Sequence[OwnKernel], module: Op) -> dict[str, str]:
@@ -62,12 +66,8 @@ def _text_of(own: OwnKernel, known: Sequence[str]) -> str:
             help=did_you_mean(own.name, known) or f"it has {', '.join(known) or 'none'}",
         )
     if own.path.endswith(".ll"):
-        functions = re.compile(
-            r"^define [^\n]*?@\"?([\w.]+)\"?\(.*?^}\n?", re.DOTALL | re.MULTILINE
-        )
-        if own.name in functions.findall(own.text):
-            keep = own.name
-            return functions.sub(lambda one: one[0] if one[1] == keep else "", own.text)
+        if own.name in FUNCTIONS.findall(own.text):
+            return _alone(own.text, own.name)
     else:
         found = read_ir(own.text, own.path).symbol(own.name)
         if isinstance(found, loop.Func):
@@ -77,6 +77,23 @@ def _text_of(own: OwnKernel, known: Sequence[str]) -> str:
         code="D0165",
         help="begin with the kernel that dlc makes: dlc show --stage llvm, or --stage loop",
     )
+
+
+def _alone(text: str, name: str) -> str:
+    """One function of a listing of kernels, each of which declares for itself what it calls.
+
+    Lines keep their numbers, by which LLVM tells what it refuses.
+    """
+    text = FUNCTIONS.sub(lambda one: one[0] if one[1] == name else "\n" * one[0].count("\n"), text)
+    declared: set[str] = set()
+
+    def once(line: re.Match[str]) -> str:
+        if line[0] in declared:
+            return ""
+        declared.add(line[0])
+        return line[0]
+
+    return DECLARATIONS.sub(once, text)
 
 
 def plans_of(module: Op) -> dict[str, mem.Program]:
@@ -94,8 +111,8 @@ def check_kernels(
 ) -> None:
     """Compare kernels with what the plan says that they compute.
 
-    Raises NumbersDiffer (D0951) for one that computes something else, or writes what is not its own,
-    Unsupported (D0730) for kernels of a GPU.
+    Raises ModelError (D0165) for one that LLVM refuses, NumbersDiffer (D0951) for one that computes
+    something else, or writes what is not its own, Unsupported (D0730) for kernels of a GPU.
     """
     if isinstance(processor, GpuTarget):
         raise Unsupported(
@@ -103,7 +120,15 @@ def check_kernels(
             code="D0730",
             help="leave --kernel out, or compile for a processor",
         )
-    image = compile_kernels(texts, processor, level)
+    try:
+        image = compile_kernels(texts, processor, level)
+    except InternalError as error:  # of generated code it would be our mistake
+        reason = error.diagnostics[0].message.replace("of our text", "of its file")
+        raise ModelError(
+            f"--kernel {' and '.join(texts)}: {reason}",
+            code="D0165",
+            help="begin with the kernel that dlc makes: dlc show --stage llvm, or --stage loop",
+        ) from None
     code = load_image(image.code, hashlib.sha256(image.code).digest(), image.imports)
     native = _Native(code, image.entries)
     for op in module.regions[0]:

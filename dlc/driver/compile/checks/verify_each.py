@@ -28,7 +28,7 @@ from dlc.ir.core import Evaluation, Op
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
-from dlc.passes.sharding.partition import Splits, read_mesh, read_splits
+from dlc.passes.sharding.partition import Splits, read_mesh, read_splits, weight_splits
 from dlc.runtime.ranks.mesh import Mesh
 
 TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
@@ -45,11 +45,12 @@ PARTITION = "partition"
 
 
 class _Meshed(NamedTuple):
-    """A function for a mesh: its axes, its splits, and whole inputs."""
+    """A function for a mesh: its axes, its splits, whole inputs, and whole weights with their splits."""
 
     axes: Mapping[str, int]
     splits: Sequence[Splits]
     inputs: Sequence[Array]
+    weights: Mapping[str, tuple[Array, Splits]]
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class EachPass:
                     self.skipped[function.sym_name] = str(error)
         if name == PARTITION:
             self._meshed = {
-                op.sym_name: _Meshed(read_mesh(op), read_splits(op), random_call(op, module)[1])
+                op.sym_name: _meshed(op, module)
                 for op in _functions(module)
                 if isinstance(op, func.Func) and read_mesh(op)
             }
@@ -122,7 +123,9 @@ class EachPass:
         self.skipped[function.sym_name] = "the ranks of a mesh run it"
         if expected is not None and not function.bounds:
             mesh = Mesh(meshed.axes)
-            found = evaluate_ranks(function.body, mesh, meshed.splits, meshed.inputs)
+            found = evaluate_ranks(
+                function.body, mesh, meshed.splits, meshed.inputs, weights=meshed.weights
+            )
             compare(PARTITION, function, expected, found)
 
     def _look(self, name: str, function: EntryPoint, module: Op, expected: Sequence[Array]) -> None:
@@ -197,6 +200,13 @@ def distance(one: Array, other: Array, dtype: DType) -> float:
 
 def _functions(module: Op) -> list[EntryPoint]:
     return [op for op in module.regions[0] if isinstance(op, func.Func | mem.Program)]
+
+
+def _meshed(function: func.Func, module: Op) -> _Meshed:
+    at, inputs = random_call(function, module)
+    splits = weight_splits(module)
+    weights = {name: (whole, splits.get(name, {})) for name, whole in at.weights.items()}
+    return _Meshed(read_mesh(function), read_splits(function), inputs, weights)
 
 
 def _has_kernels(function: EntryPoint) -> TypeGuard[mem.Program]:

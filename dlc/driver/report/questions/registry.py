@@ -17,7 +17,7 @@ from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.outputs import JSON
 from dlc.driver.run.request import CompileRequest
 from dlc.errors import UsageError
-from dlc.errors.suggest import did_you_mean
+from dlc.errors.suggest import did_you_mean, suggest
 from dlc.runtime.artifact.contents import Artifact
 
 
@@ -110,10 +110,20 @@ def question_of(words: Sequence[str]) -> Question | None:
 
 
 def check_is_no_question(words: Sequence[str]) -> None:
-    """Raises UsageError (D0901) where a lone word, which nothing was decided about, begins a question."""
+    """Raises UsageError (D0901) where words, which nothing was decided about, are nearly a question.
+
+    A lone word may begin one, and the first of others may be misspelt.
+    """
     question = QUESTIONS.get(words[0]) if len(words) == 1 else None
     if question is not None and question.about:
         raise _miscounted(words, question)
+    near = suggest(words[0], QUESTIONS) if len(words) > 1 else None
+    if near is not None:
+        raise UsageError(
+            f"nothing was decided about {' '.join(words)}",
+            code="D0901",
+            help=f"did you mean the question {near}?",
+        )
 
 
 def _miscounted(words: Sequence[str], question: Question) -> UsageError:

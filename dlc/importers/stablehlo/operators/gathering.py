@@ -58,7 +58,7 @@ class Indexed:
         emit, vector = self._context.emit, self.numbers.vector
         type = tensor_type(indices)
         wide = indices if type.dtype.kind == "int" and type.dtype.bits >= 32 else None
-        indices = wide or in_dtype(emit, indices, I64)
+        indices = wide or array.wide_index(emit, indices)
         if vector == type.rank:
             return dict.fromkeys(self.numbers.indexed, indices)
         return {

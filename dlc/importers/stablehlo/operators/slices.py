@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import reshape
-from dlc.dialects.nn.rows import in_dtype, numbers
+from dlc.dialects.nn.rows import numbers
 from dlc.importers.stablehlo.node_context import Importer, Made, NodeContext
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim, Shape, Size
@@ -109,7 +109,7 @@ def _place(context: NodeContext, start: Value, last: Size) -> Size | Value:
             return min(max(size, 0), last)
         if context.known.sign(last - size) in (0, 1) and context.known.sign(size) in (0, 1):
             return size
-    index = in_dtype(emit, start, I64)
+    index = array.wide_index(emit, start)
     low = array.fill(emit, 0, TensorType(I64))
     return emit(
         array.Minimum(emit(array.Maximum(index, low)), numbers(emit, last, TensorType(I64)))

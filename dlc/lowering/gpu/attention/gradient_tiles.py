@@ -17,10 +17,10 @@ from dlc.dialects.expr import Expr, Index, maximum, minimum, select
 from dlc.dialects.kernel.attention import AttentionGradient
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.intervals import interval
-from dlc.ir.types import BOOL, F32, DType
+from dlc.ir.types import BOOL, F32, I32, DType
 from dlc.lowering.gpu.attention.forward_tiles import MINUS_INFINITY
 from dlc.lowering.gpu.writer import GridWriter, exponential
-from dlc.lowering.kernel_code.words import unravel, when
+from dlc.lowering.kernel_code.words import when
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.work import nanoseconds
 
@@ -62,7 +62,8 @@ class TiledAttentionGradient:
         down = ceil_divide(own, self.rows)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
         counts.append(writer.size(down, "down"))
-        *batch, tile = unravel(writer.tile, counts)
+        # With signs LLVM knows that nothing wraps, and leaves fewer addresses to the loop.
+        *batch, tile = writer.unravel_tile(counts, I32)
         self.write(batch, tile * self.rows)
         depth, width = self.elements
         each = 2 * (depth + width) if self.op.by_keys else 2 * depth + width

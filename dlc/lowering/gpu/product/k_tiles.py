@@ -16,21 +16,21 @@ from dlc.lowering.gpu.product.shared_layout import (
 from dlc.lowering.gpu.product.walks import TileUnit, Walk
 from dlc.lowering.gpu.writer import GridWriter
 
-K_TILE_BYTES = 64
-"""Bytes of a k-tile along k."""
-
 
 class KTile:
-    """The k-tile of an operand, with the `side` rows or columns of the threadblock tile."""
+    """The k-tile of an operand: `size` is the rows or columns of the tile, and the bytes along k."""
 
-    def __init__(self, writer: GridWriter, operand: Operand, side: int, swizzle: Swizzle) -> None:
+    def __init__(
+        self, writer: GridWriter, operand: Operand, size: tuple[int, int], swizzle: Swizzle
+    ) -> None:
         self.writer = writer
         self.operand = operand
         dtype = operand.dtype
-        self.depth = K_TILE_BYTES // dtype.bytes
+        side, k_bytes = size
+        self.depth = k_bytes // dtype.bytes
         """Elements along k."""
         along_side = side * dtype.bytes // UNIT
-        count = (side, K_TILE_BYTES // UNIT) if operand.along_k else (self.depth, along_side)
+        count = (side, k_bytes // UNIT) if operand.along_k else (self.depth, along_side)
         self.layout = SharedLayout(dtype, *count, swizzle)
 
     @property

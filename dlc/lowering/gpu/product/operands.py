@@ -97,6 +97,10 @@ class Geometry:
         """How k is walked in k-tiles of `depth` elements; positions are of `dtype`."""
         raise NotImplementedError
 
+    def consists_of(self, depth: int) -> bool:
+        """Whether k, of a convolution that of each tap, consists of whole k-tiles of `depth` elements."""
+        return divides(depth, self.inner)
+
     def position_dtype(self, writer: GridWriter) -> DType:
         """32 bits where they hold each position along k of every call, and each index of a convolution."""
         return U32 if writer.fits(self.inner, MOST_NARROW) else INDEX
@@ -280,6 +284,9 @@ class _Conv(Geometry):
             else TapTiles(depth, self.conv, self.inputs, dtype)
         )
 
+    def consists_of(self, depth: int) -> bool:
+        return divides(depth, self.inputs if self.part is None else self.part)
+
     def operands(
         self, writer: GridWriter, batch: Sequence[Expr], k_tiles: KTiles
     ) -> tuple[Operand, Operand]:
@@ -306,6 +313,7 @@ class _Window:
         self.by_taps = isinstance(k_tiles, TapTiles)
         self.inputs = writer.size(geometry.inputs, "inputs")
         self.inner = writer.size(geometry.inner, "inner")
+        self.most_steps = geometry.inner + k_tiles.depth
         part = geometry.part
         length = self.inputs if part is None else writer.size(part, "part")
         multiple = geometry.inputs if part is None else _whole_parts(part, geometry.inputs)
@@ -319,7 +327,7 @@ class _Window:
             channel, within = self.steps.locate(first + k)
             return [row, column, channel], (row < height) & within
         step = position[0].cast(INDEX) + k
-        tap, channel = unravel(step, [self.inputs] * 2)
+        tap, channel = self.writer.unravel(step, [self.inputs] * 2, self.most_steps)
         return [*unravel(tap, [width] * 2), channel], step < self.inner
 
 

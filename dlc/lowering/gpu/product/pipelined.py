@@ -17,8 +17,8 @@ from dlc.dialects.expr import Expr, Index, Pointer, constant, select
 from dlc.ir.dims import ceil_divide, divides, product
 from dlc.ir.types import F32, INDEX, U32
 from dlc.lowering.gpu.product.k_positions import KTiles
-from dlc.lowering.gpu.product.k_tiles import K_TILE_BYTES, KTile, KTileLoader
-from dlc.lowering.gpu.product.operands import Geometry
+from dlc.lowering.gpu.product.k_tiles import KTile, KTileLoader
+from dlc.lowering.gpu.product.operands import Geometry, Operand
 from dlc.lowering.gpu.product.results import TOGETHER, write_results, written_together
 from dlc.lowering.gpu.product.warp_products import (
     GROUP_ROWS,
@@ -68,12 +68,12 @@ class PipelinedProduct:
     def _tile(self, batch: Sequence[Expr], first: tuple[Expr, Expr]) -> None:
         tiling, writer = self.tiling, self.writer
         geometry = self.geometry
-        depth = K_TILE_BYTES // writer.views[0].dtype.bytes
+        depth = tiling.k_bytes // writer.views[0].dtype.bytes
         k_tiles = geometry.k_tiles(depth, geometry.position_dtype(writer))
         left, right = geometry.operands(writer, batch, k_tiles)
-        lhs = KTile(writer, left, tiling.rows, self.warp_product.swizzle(left, of_rows=True))
-        rhs = KTile(writer, right, tiling.columns, self.warp_product.swizzle(right, of_rows=False))
-        buffer = writer.shared(self._shared_bytes(lhs, rhs) // F32.bytes, F32)
+        lhs, rhs = self._k_tile(left, of_rows=True), self._k_tile(right, of_rows=False)
+        spilled = tiling.down * GROUP_ROWS * self._pitch * F32.bytes
+        buffer = writer.shared(max(tiling.shared_bytes, spilled) // F32.bytes, F32)
         warps = self.warp_product(tiling, writer, lhs, rhs)
         sums = _Pipeline(writer, tiling.stages, (lhs, rhs), buffer, first, k_tiles).run(warps)
         for group in range(tiling.warp_rows // GROUP_ROWS):
@@ -82,9 +82,11 @@ class PipelinedProduct:
             writer.barrier()
             self._apply_epilogue(batch, first, buffer, group)
 
-    def _shared_bytes(self, lhs: KTile, rhs: KTile) -> int:
-        k_tiles = self.tiling.stages * (lhs.bytes + rhs.bytes)
-        return max(k_tiles, self.tiling.down * GROUP_ROWS * self._pitch * F32.bytes)
+    def _k_tile(self, operand: Operand, *, of_rows: bool) -> KTile:
+        tiling = self.tiling
+        side = tiling.rows if of_rows else tiling.columns
+        swizzle = self.warp_product.swizzle(operand, of_rows=of_rows)
+        return KTile(self.writer, operand, (side, tiling.k_bytes), swizzle)
 
     # Finished sums, some rows of each warp at a time.
 

@@ -7,6 +7,8 @@ rows or columns (GEMV) are bound by memory bandwidth and have a lowering of thei
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel.product_schedule import SplitK
 from dlc.dialects.kernel.products import Gemm, Product
@@ -27,6 +29,8 @@ from dlc.target.gpu import GpuTarget
 
 WIDE = Tiling(rows=128, columns=128, down=2, across=2, stages=3, blocks=2)
 """Tiles of a large product by matrix instructions; the stages take the 48 KiB that every GPU has."""
+DEEP = replace(WIDE, k_bytes=128)
+"""The same with half as many barriers, where a multiprocessor has 192 KiB for two blocks."""
 NARROW = Tiling(rows=64, columns=64, down=2, across=2, stages=4)
 """Tiles of a small product by matrix instructions."""
 EXACT = Tiling(rows=128, columns=128, down=4, across=2, stages=3)
@@ -52,8 +56,11 @@ def _lower(geometry: Geometry, gpu: GpuTarget, precision: str) -> Lowered:
     large = is_large(geometry, gpu.occupancy.wide_tiles)
     pipelines = lhs is rhs and gpu.copies_async
     if pipelines and gpu.has_matrix_instructions(lhs, precision):
-        tiling, cost = WIDE if large else NARROW, gpu.costs.matrix_product
-        return PipelinedProduct(geometry, tiling, MatrixProduct, cost).lower()
+        deep = gpu.has_room_for(DEEP.blocks, DEEP.shared_bytes) and geometry.consists_of(
+            DEEP.k_bytes // lhs.bytes
+        )
+        tiling = (DEEP if deep else WIDE) if large else NARROW
+        return PipelinedProduct(geometry, tiling, MatrixProduct, gpu.costs.matrix_product).lower()
     if pipelines and lhs is F32:
         tiling, cost = EXACT if large else SMALL, gpu.costs.product
         return PipelinedProduct(geometry, tiling, ScalarProduct, cost).lower()

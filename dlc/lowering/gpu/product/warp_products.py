@@ -20,6 +20,8 @@ from dlc.lowering.kernel_code.words import iterate, unravel
 
 GROUP_ROWS = 16
 """Rows of sums of a warp that are spilled to shared memory at a time."""
+STEP_BYTES = 32
+"""Bytes along k that a matrix instruction multiplies."""
 LANES_DOWN, LANES_ACROSS = 4, 8
 """The threads of a warp that multiplies by `fma` as a grid over the warp tile."""
 
@@ -28,7 +30,8 @@ LANES_DOWN, LANES_ACROSS = 4, 8
 class Tiling:
     """The threadblock tile, its grid of `down` x `across` warps, and the stages of the pipeline.
 
-    `blocks` is how many blocks a multiprocessor is to hold at once (CUDA: `minBlocksPerMultiprocessor`).
+    `blocks` is how many blocks a multiprocessor is to hold at once (CUDA: `minBlocksPerMultiprocessor`),
+    `k_bytes` what a k-tile has along k of each row and column.
     """
 
     rows: int
@@ -37,10 +40,16 @@ class Tiling:
     across: int
     stages: int
     blocks: int = 1
+    k_bytes: int = 64
 
     @property
     def threads(self) -> int:
         return self.down * self.across * WARP
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory for all stages."""
+        return self.stages * (self.rows + self.columns) * self.k_bytes
 
     @property
     def warp_rows(self) -> int:
@@ -103,7 +112,7 @@ class MatrixProduct(WarpProduct):
         sums = list(sums)
         lhs, rhs = buffer, buffer.skip(self.lhs.bytes)
         tiling = self.tiling
-        for step in range(2):
+        for step in range(tiling.k_bytes // STEP_BYTES):
             left = self._fragments(self.lhs, lhs, self.row, (tiling.warp_rows, step), stage)
             right = self._fragments(self.rhs, rhs, self.column, (tiling.warp_columns, step), stage)
             pairs = [(rows, two[k : k + 2]) for rows in left for two in right for k in (0, 2)]

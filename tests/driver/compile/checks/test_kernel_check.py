@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,11 @@ def test_a_kernel_that_computes_the_same_is_used(own: Path, ending: str) -> None
         ("fadd", "fsub", "the kernel generic_0 is off by"),
         ("define void @generic_0(", "define void @other(", "has no function generic_0"),
         ("  ret void", "  store i64 1, ptr %fault\n  ret void", "the kernel generic_0 fails"),
+        (
+            "  ret void",
+            "  ret nothing",
+            r"LLVM refuses line \d+ of its file: .*nothing",
+        ),
     ],
 )
 def test_a_kernel_that_computes_something_else_is_refused(
@@ -61,6 +67,21 @@ def test_a_kernel_that_computes_something_else_is_refused(
     with pytest.raises(DlcError, match=message) as caught:
         dlc.compile(own / "f.dlm", kernels={"generic_0": str(path)})
     assert caught.value.diagnostics[0].code in ("D0951", "D0165")
+
+
+def test_a_kernel_is_taken_from_the_listing_of_several(tmp_path: Path) -> None:
+    text = "dlc 1\nexport fn f(x: f32[8, 8], y: f32[8, 8]) -> f32[8, 8] = sum(exp(x @ y), axis=0) * x\n"
+    (tmp_path / "f.dlm").write_text(text)
+    request = CompileRequest(str(tmp_path / "f.dlm"), settings=Settings())
+    listing = show_stage(request, Shown("llvm"))
+    (tmp_path / "own.ll").write_text(listing)
+    names = re.findall(r"define void @(\w+)\(", listing)
+    assert len(names) > 1
+    x = np.eye(8, dtype=np.float32)
+    expected = np.asarray(dlc.compile(tmp_path / "f.dlm").f(x, x))
+    for name in names:
+        model = dlc.compile(tmp_path / "f.dlm", kernels={name: str(tmp_path / "own.ll")})
+        np.testing.assert_array_equal(np.asarray(model.f(x, x)), expected)
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("dtype", "precision", "rounding", "causal", "shapes", "added", "hides"),
-    every(4, itertools.product(WAYS, CASES)),
+    ("causal", "shapes", "added", "hides", "dtype", "precision", "rounding"),
+    every(8, itertools.product(CASES, WAYS)),
 )
 def test_a_gradient_is_two_walks(
     dtype: DType,

@@ -22,7 +22,7 @@ from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.lowering.gpu.on_gpu import ROUNDING, TF32, Compiled, compiled, evaluate
-from tests.suites import every
+from tests.suites import each_value, every
 from tests.targets import ON_GPU, occupy
 
 WIDE = Occupancy(wide_tiles=0)
@@ -61,8 +61,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
-@pytest.mark.parametrize(("lhs", "rhs"), SHAPES)
+@pytest.mark.parametrize(("lhs", "rhs", "dtype"), each_value(SHAPES, [F16, BF16]))
 def test_numbers_of_16_bits_are_multiplied_by_matrix_instructions(
     dtype: DType, lhs: tuple[int, ...], rhs: tuple[int, ...]
 ) -> None:
@@ -93,6 +92,34 @@ def test_wide_tiles_give_the_same(program: Program) -> None:
     made = compiled(program, F16, lhs, rhs)
     assert shared_kib(made.all(simt.Shared)) == [48]
     assert made.error() <= ROUNDING[F16]
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize(("dtype", "products"), [(BF16, "ieee"), (F32, "tf32")], ids=str)
+@pytest.mark.parametrize("program", [product, of_transposed])
+def test_deep_k_tiles_give_the_same(program: Program, dtype: DType, products: str) -> None:
+    """More of them than stages, and some rows and columns beyond the edges."""
+    depth = 4 * 128 // dtype.bytes
+    lhs, rhs = ((20, depth), (depth, 40)) if program is product else ((depth, 24), (40, depth))
+    made = compiled(program, dtype, lhs, rhs, products=products, architecture="sm_90a")
+    assert shared_kib(made.all(simt.Shared)) == [96]
+    assert made.error() <= (TF32 if products == "tf32" else ROUNDING[dtype])
+
+
+@pytest.mark.usefixtures("wide")
+def test_k_that_does_not_consist_of_deep_k_tiles_has_others() -> None:
+    made = compiled(product, F16, (20, 96), (96, 16), architecture="sm_90a")
+    assert shared_kib(made.all(simt.Shared)) == [48]
+    assert made.error() <= ROUNDING[F16]
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("kind", [simt.Wait, simt.Barrier])
+def test_deep_k_tiles_are_waited_for(kind: type[Op]) -> None:
+    made = compiled(product, F16, (20, 256), (256, 24), architecture="sm_90a")
+    made.all(kind)[0].erase()
+    with pytest.raises((Race, PendingCopyAccess), match="shared memory"):
+        made.error()
 
 
 def test_below_level_2_they_are_added_in_order() -> None:
@@ -174,7 +201,7 @@ def test_the_results_of_a_few_rows_are_spread_over_the_cores(
 
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize(
-    ("aligned", "program"), every(3, itertools.product([True, False], [product, of_transposed]))
+    ("aligned", "program"), every(4, itertools.product([True, False], [product, of_transposed]))
 )
 def test_wide_products_of_f32_are_exact(program: Program, aligned: bool) -> None:
     rows, depth, columns = (20, 36, 20) if aligned else (21, 35, 19)
@@ -267,8 +294,10 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "products"), [(BF16, "ieee"), (F32, "tf32")])
-@pytest.mark.parametrize(("program", "picture", "weights"), CONVOLUTIONS)
+@pytest.mark.parametrize(
+    ("program", "picture", "weights", "dtype", "products"),
+    each_value(CONVOLUTIONS, [(BF16, "ieee"), (F32, "tf32")]),
+)
 def test_a_convolution_is_a_product(
     program: Program,
     picture: tuple[int, ...],
@@ -279,6 +308,17 @@ def test_a_convolution_is_a_product(
     made = compiled(program, dtype, picture, weights, products=products)
     assert made_of_matrices(made)
     assert made.error() <= (TF32 if products == "tf32" else ROUNDING[dtype])
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize(("picture", "weights"), [((1, 4, 3, 64), (3, 2, 64, 8))])
+def test_deep_k_tiles_of_a_convolution_give_the_same(
+    picture: tuple[int, ...], weights: tuple[int, ...]
+) -> None:
+    program = convolved(padding=((1, 1), (1, 0)), strides=(2, 1))
+    made = compiled(program, F16, picture, weights, architecture="sm_90a")
+    assert shared_kib(made.all(simt.Shared)) == [96]
+    assert made.error() <= ROUNDING[F16]
 
 
 @pytest.mark.usefixtures("wide")

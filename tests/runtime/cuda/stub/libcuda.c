@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201, INVALID_PTX = 218,
        NOT_FOUND = 500, NOT_SUPPORTED = 801, NOT_CAPTURED = 900 };
+enum { DYNAMIC_SHARED = 8, MOST_SHARED = 227 << 10 };
 enum { COPY = 1, SET = 2, RELAXED = 2 };
 enum { CONDITIONAL = 13, BUFFER = 5, BUFFER_BYTES = 6, MOST_NODES = 4096, MOST_WORDS = 128 };
 
@@ -29,18 +29,21 @@ int64_t stub_used = 0, stub_calls = 0, stub_launches = 0;
 
 typedef struct Block { struct Block *next; char *at; size_t size; int is_device; } Block;
 typedef struct { char *image; } Module;
-typedef struct { char name[256]; int words, most_threads; } Function;
+typedef struct { char name[256]; int words, most_threads, asks_for_shared; unsigned most_shared; } Function;
 typedef struct { Function *f; unsigned grid[3], block[3], shared; void **words; void **extra; void *kernel;
                  void *context; } KernelParams;
 typedef struct Graph Graph;
 typedef struct { Graph *owner; unsigned value, initial, flags; } Condition;
 typedef struct Node { Function *f; int64_t words[MOST_WORDS]; int64_t blocks; Condition *condition;
-                      int again; Graph *body; struct timespec *event; struct Node *origin;
+                      int again; Graph *body; int64_t *event; struct Node *origin;
                       int kind; char *to, *from, byte; size_t size; } Node;
 struct Graph { Node **nodes; int count; Graph *parent; int is_executable, is_conditional; };
 typedef struct { uint64_t handle; int type; unsigned size; Graph **bodies; void *context; } Conditional;
 typedef struct { int type, reserved[3]; Conditional conditional; } NodeParams;
 
+/* The clock of the device in microseconds: kernels and events take so long, whatever the machine does. */
+enum { KERNEL = 1000 };
+static int64_t now;
 static Block *blocks;
 static int is_initialized, lost;
 static __thread int depth, capture_mode;
@@ -194,13 +197,13 @@ int cuStreamEndCapture(void *stream, Graph **graph) BEGIN {
     *graph = captured, captured_stream = NULL;
 } END
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) BEGIN {} END
-int cuEventCreate(void **event, unsigned flags) BEGIN { *event = calloc(1, sizeof(struct timespec)); } END
+int cuEventCreate(void **event, unsigned flags) BEGIN { *event = calloc(1, sizeof(int64_t)); } END
 int cuEventDestroy(void *event) BEGIN { free(event); } END
-int cuEventRecord(void *event, void *stream) BEGIN { clock_gettime(CLOCK_MONOTONIC, event); } END
+int cuEventRecord(int64_t *event, void *stream) BEGIN { *event = ++now; } END
 int cuEventSynchronize(void *event) BEGIN {} END
-int cuEventElapsedTime(float *ms, struct timespec *begin, struct timespec *end) BEGIN {
-    if (!begin->tv_sec || !end->tv_sec) die("an event was not recorded");
-    *ms = (end->tv_sec - begin->tv_sec) * 1e3 + (end->tv_nsec - begin->tv_nsec) / 1e6;
+int cuEventElapsedTime(float *ms, int64_t *begin, int64_t *end) BEGIN {
+    if (!*begin || !*end) die("an event was not recorded");
+    *ms = (*end - *begin) / 1e3;
 } END
 
 /* Kernels ----------------------------------------------------------------------------------------- */
@@ -232,19 +235,31 @@ int cuModuleGetFunction(Function **found, Module *module, const char *name) BEGI
     for (char *p = at; (p = strstr(p, ".param")) && p < end; p++) f->words++;
     char *most = strstr(end, "ntid");
     f->most_threads = most ? atoi(most + 4) : 1024;
+    /* What a launch asks for is an array without a length, `NAME_shared`, in the PTX of LLVM. */
+    snprintf(wanted, sizeof wanted, " %s_shared[", name);
+    f->asks_for_shared = strstr(module->image, wanted) != NULL;
+    f->most_shared = 48 << 10;
     snprintf(f->name, sizeof f->name, "%s", name);
     *found = f;
 } END
+int cuFuncSetAttribute(Function *f, int which, int value) BEGIN {
+    if (which != DYNAMIC_SHARED) die("attribute %d of %s is set", which, f->name);
+    if (value < 0 || value > MOST_SHARED) FAIL(INVALID_VALUE)
+    f->most_shared = value;
+} END
 static int run(Function *f, int64_t count, int64_t *words) {
     stub_launches++;
+    now += KERNEL;
     if (!lost && stub_on_kernel) lost = stub_on_kernel(f->name, count, words, f->words);
     return 0;
 }
 static void take(Node *n, KernelParams *given) {
     Function *f = given->f;
     if (given->grid[1] != 1 || given->grid[2] != 1 || given->block[1] != 1 || given->block[2] != 1 || given->extra || given->kernel
-        || given->shared || !given->grid[0] || !given->block[0] || (int)given->block[0] > f->most_threads)
+        || !given->grid[0] || !given->block[0] || (int)given->block[0] > f->most_threads)
         die("%s is launched with other blocks than it is compiled for", f->name);
+    if (!given->shared != !f->asks_for_shared || given->shared > f->most_shared)
+        die("%s is launched with %u bytes of shared memory", f->name, given->shared);
     if (f->words > MOST_WORDS) die("%s has more words than the stub keeps", f->name);
     n->f = f, n->blocks = given->grid[0];
     for (int k = 0; k < f->words; k++) n->words[k] = *(int64_t *)given->words[k];
@@ -311,7 +326,7 @@ static void run_graph(Graph *g) {
     for (int k = 0; k < g->count && !lost; k++) {
         Node *n = g->nodes[k];
         if (n->f) run(n->f, n->blocks, n->words);
-        if (n->event) clock_gettime(CLOCK_MONOTONIC, n->event);
+        if (n->event) *n->event = ++now;
         if (n->kind == COPY) move(n->to, 0, n->from, 1, n->size);
         if (n->kind == SET) memset(n->to, n->byte, n->size);
         for (int more = 1; n->body && more && n->condition->value && !lost; more = n->again) run_graph(n->body);
@@ -327,7 +342,7 @@ int cuGraphAddKernelNode(Node **node, Graph *graph, Node **after, size_t count, 
     take(*node = add(graph, after, count), given);
 } END
 int cuGraphAddEmptyNode(Node **node, Graph *graph, Node **after, size_t count) BEGIN { *node = add(graph, after, count); } END
-int cuGraphAddEventRecordNode(Node **node, Graph *graph, Node **after, size_t count, struct timespec *event) BEGIN {
+int cuGraphAddEventRecordNode(Node **node, Graph *graph, Node **after, size_t count, int64_t *event) BEGIN {
     if (graph->parent) die("an event is recorded in a body");
     *node = add(graph, after, count), (*node)->event = event;
 } END

@@ -33,6 +33,10 @@ LAYERS = """dlc 1
 dim B = 1..300000
 export fn scaled(x: f32[B, 3], y: f32[B, 3]) -> f32[B, 3] = softmax(x * y + sum(x)) - x
 """
+PRODUCT = """dlc 1
+dim B
+export fn product(x: f16[B, 64], y: f16[64, 8]) -> f16[B, 8] = x @ y
+"""
 PLACED = """dlc 1
 export fn both(x: f32[4, 4]) -> f32[4, 4] {
   let y = x + 1
@@ -73,6 +77,17 @@ def calls(stub: Stub) -> None:
     point = on_gpu.entry_points["scaled"]
     assert isinstance(point, GpuEntryPoint)
     assert min(point.timed(rows(2, 0), rows(2, 1))) >= 0
+
+
+def shared_memory(stub: Stub) -> None:
+    """More than 48 KiB of it, launched alone and in a graph."""
+    model = dlc.compile(text=PRODUCT, target="cuda:sm_90")
+    (kernel,) = [each for each in stub.kernels.values() if each.dynamic_bytes]
+    assert kernel.dynamic_bytes == 96 << 10
+    x, y = (np.random.default_rng(seed).integers(-2, 3, (64, 8)) for seed in (0, 1))
+    for _ in range(3):
+        found = np.asarray(model.product(x.T.astype(np.float16), y.astype(np.float16)))
+        np.testing.assert_array_equal(found.astype(int), x.T @ y)
 
 
 def transfers(stub: Stub) -> None:
@@ -156,9 +171,8 @@ def profiles(stub: Stub) -> None:
     x, y = rows(2, 0), rows(2, 1)
     before = np.asarray(point(x, y))
     found = point.profile(x, y, rounds=3)
-    assert found.rows
-    assert sum(row.busy_ms for row in found.rows) > 0
-    assert min(row.busy_ms for row in found.rows) >= 0
+    assert len(found.rows) > 1
+    close([row.busy_ms for row in found.rows], 1)  # what a kernel of the stub takes
     np.testing.assert_array_equal(np.asarray(point(x, y)), before)
     conditional = dlc.compile(text=CONDITIONS, target=GPU).entry_points["root"]
     assert max(row.runs for row in conditional.profile(np.float32(9), rounds=1).rows) > 1
@@ -277,6 +291,7 @@ def third_kernel(stub: Stub) -> None:
 
 SCENARIOS: list[Callable[[Stub], None]] = [
     calls,
+    shared_memory,
     transfers,
     nothing_is_left,
     conditions,
