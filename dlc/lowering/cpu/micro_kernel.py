@@ -108,22 +108,23 @@ def multiply(
     depth: Expr,
     sums: Sums,
     stride: int = 1,
+    unroll: int = UNROLL,
 ) -> Sums:
     """Add `depth` products to every sum: `rows` point at elements k = 0, `panels` at row 0.
 
-    Elements k = 0, 1, ... of a row are `stride` elements apart.
+    Elements k = 0, 1, ... of a row are `stride` elements apart. There are `unroll` steps in an iteration.
     """
-    even = depth // UNROLL * UNROLL
+    even = depth // unroll * unroll
 
     def unrolled(k: Expr, sums: Sums) -> Sums:
-        for step in range(UNROLL):
+        for step in range(unroll):
             sums = _step(shape, rows, panels, k + step if step else k, sums, stride)
         return sums
 
     def single(k: Expr, sums: Sums) -> Sums:
         return _step(shape, rows, panels, k, sums, stride)
 
-    sums = iterate(depth.emit, 0, even, sums, unrolled, UNROLL)
+    sums = iterate(depth.emit, 0, even, sums, unrolled, unroll)
     return iterate(depth.emit, even, depth, sums, single)
 
 

@@ -21,6 +21,7 @@ from dlc.ir.passes import Context
 from dlc.ir.types import U64
 from dlc.lowering.cpu.micro_kernel import (
     SUM_LENGTH,
+    UNROLL,
     Shape,
     Sums,
     multiply,
@@ -195,7 +196,9 @@ class _PackedGemm(_PackedProduct):
         ]
         depth = self.writer.size(self.depth, "inner")
         if isinstance(self.depth, int) and self.depth <= SUM_LENGTH:
-            return multiply(shape, rows, panels, depth, zeros(depth.emit, shape)), []
+            most = self.cpu.products.long_unroll
+            unroll = UNROLL if self.depth % most else most
+            return multiply(shape, rows, panels, depth, zeros(depth.emit, shape), unroll=unroll), []
         return multiply_long(shape, rows, panels, depth), []
 
 

@@ -56,7 +56,7 @@ def innermost_loops(code: str) -> list[str]:
 def test_gelu_leaves_the_sums_of_its_product_in_16_registers() -> None:
     texts, processor = texts_for("x86-64-v3")
     loops = [loop for text in texts for loop in innermost_loops(assembly(text, processor))]
-    products = [loop for loop in loops if loop.count("vfmadd") in (12, 24)]
+    products = [loop for loop in loops if loop.count("vfmadd") >= 12 and "vblendv" not in loop]
     assert products
     assert not [
         loop for loop in products if re.search(r"\(%rsp\), %ymm|%ymm\d+, \d+\(%rsp\)", loop)

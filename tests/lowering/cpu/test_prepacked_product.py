@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,9 @@ import dlc
 from dlc.dialects import array, mem
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.kernel.products import panel_count
+from dlc.driver.compile.settings import Settings
+from dlc.driver.report.show import Shown, show_stage
+from dlc.driver.run.request import CompileRequest
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
@@ -20,6 +24,7 @@ from dlc.lowering.cpu.micro_kernel import Shape, shape_for, streamed
 from dlc.lowering.cpu.prepacked_product import tile_panels, tile_rows
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import Target
+from dlc.target.cpu import CpuTarget
 from tests.lowering.everywhere import (
     Program,
     assert_close,
@@ -332,3 +337,21 @@ def test_tiles_are_about_equal() -> None:
     shape = _shape(196)
     assert tile_panels(64, 66 * 256, shape, blocking) == 5
     assert tile_panels(63, 25088, _shape(1), blocking) == 4
+
+
+@pytest.mark.parametrize(
+    ("depth", "target", "steps"),
+    [(384, "x86-64-v3", 8), (388, "x86-64-v3", 2), (384, "x86-64-v4", 2)],
+)
+def test_long_products_take_several_steps_of_k_at_once(depth: int, target: str, steps: int) -> None:
+    text = f"""dlc 1
+module M {{
+  param w: f32[{depth}, 48] = zeros()
+  export fn product(x: f32[16, {depth}]) -> f32[16, 48] = x @ w
+}}
+"""
+    request = CompileRequest("m.dlm", text=text, settings=Settings(target=f"cpu:{target}"))
+    code = show_stage(request, Shown("asm"))
+    inside = max(run.count("vfmadd") for run in re.split(r"^\.L", code, flags=re.MULTILINE))
+    shape = shape_for(F32, 16, 48 if target == "x86-64-v4" else 24, 2, CpuTarget.named(target))
+    assert inside == steps * shape.rows * shape.across
