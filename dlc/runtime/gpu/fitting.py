@@ -15,8 +15,8 @@ from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.system.buffers import address
 
 Array = NDArray[np.generic]
-Key: TypeAlias = "tuple[tuple[int, ...] | int, ...]"
-"""The shape of each argument, and after it its address on the device, 0 for one of the host."""
+Key: TypeAlias = "tuple[tuple[int, ...] | int | None, ...]"
+"""The shape of each argument, and after it its address on the device, None for one of the host."""
 FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 
@@ -42,7 +42,7 @@ def key_of(
     """
     if len(values) != len(parameters):
         return None
-    key: list[tuple[int, ...] | int] = []
+    key: list[tuple[int, ...] | int | None] = []
     for value, (number, kind, dtype) in zip(values, parameters, strict=True):
         if type(value) is Tensor:
             there = value.memory
@@ -56,7 +56,7 @@ def key_of(
             if here.dtype is not dtype or here.flags.num & FITS != FITS:
                 return None
             hosts[number] = address(here)
-            key += here.shape, 0
+            key += here.shape, None
         else:
             return None
     return tuple(key)

@@ -17,6 +17,7 @@ from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.gpu.entry import GpuEntryPoint
 from dlc.runtime.gpu.fitting import Key
 from dlc.runtime.gpu.frame import GpuFrame
+from dlc.runtime.gpu.graphs import Graph
 from dlc.runtime.gpu.launching import MAX_KEPT, SegmentCache
 from dlc.runtime.gpu.ready import Plan
 from dlc.runtime.model import Model
@@ -119,6 +120,26 @@ def test_addresses_that_are_given_in_turns_have_graphs_of_their_own(
         changes.append(sum(graph.changes for graph in fake.graphs[before:]))
     assert len(fake.graphs) == before + 2
     assert 0 < changes[-3] == changes[-1]
+
+
+def test_without_memory_for_another_graph_calls_share_one(
+    fake: FakeGpu, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = list[object]()
+
+    def full(graph: Graph, roots: object) -> Graph:
+        refused.append(roots)
+        raise CallError("the GPU's driver refuses cuGraphInstantiate: as told", code="D0613")
+
+    monkeypatch.setattr(Graph, "copy_at", full)
+    before = len(fake.graphs)
+    x, result = there(rows(2)), None
+    for seed in range(12):
+        y = rows(2, seed)
+        result = model.scaled(x, y)
+        close(result, scaled(rows(2), y))
+    assert refused
+    assert len(fake.graphs) == before + 1
 
 
 def test_arrays_that_a_call_updates_are_found_too(
