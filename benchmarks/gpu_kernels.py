@@ -44,6 +44,7 @@ from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import DlcError
 from dlc.ir.clone import clone, clone_block
+from dlc.ir.core import Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import INDEX
 from dlc.lowering.gpu.kernel_to_simt import GRIDS
@@ -228,9 +229,18 @@ def divides_positions(function: simt.Func) -> bool:
     return any(
         isinstance(op, scalar.RawDivide)
         and op.result.type is INDEX
-        and not isinstance(op.operands[1].op, scalar.Constant)
+        and not _is_constant(op.operands[1])
         for op in function.walk()
     )
+
+
+def _is_constant(value: Value) -> bool:
+    """Whether LLVM knows a number: a constant, or a choice of two by constants."""
+    match value.op:
+        case scalar.Select(yes=yes, no=no):
+            return _is_constant(yes) and _is_constant(no)
+        case op:
+            return isinstance(op, scalar.Constant)
 
 
 def lowered(opened: SourceModel, options: Options = OPTIONS) -> list[simt.Func]:
