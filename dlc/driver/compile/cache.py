@@ -76,6 +76,9 @@ class DiskCache:
         try:
             for folder in (self.folder, path.parent):
                 folder.mkdir(_FOLDER_MODE, parents=True, exist_ok=True)
+            found = self.status(key)
+            if found is not None and not stat.S_ISREG(found.st_mode):
+                path.unlink()  # writing would follow a link, and wait for the reader of a pipe
             write_file(path, [_digest(key, data), data], durable=False, mode=_FILE_MODE)
         except (OSError, ValueError, DlcError):
             return

@@ -122,16 +122,22 @@ def test_a_file_that_others_may_write_is_none(tmp_path: Path) -> None:
     assert cache.get("abcd") is None
 
 
-def test_a_link_or_a_pipe_in_the_place_of_a_file_is_none(tmp_path: Path) -> None:
+def test_a_link_or_a_pipe_in_the_place_of_a_file_is_none_and_is_replaced(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "cache")
     cache.put("abcd", b"object")
     [file] = files(tmp_path)
-    file.rename(tmp_path / "elsewhere")
-    file.symlink_to(tmp_path / "elsewhere")
+    elsewhere = file.rename(tmp_path / "elsewhere")
+    written = elsewhere.read_bytes()
+    file.symlink_to(elsewhere)
     assert cache.get("abcd") is None
+    cache.put("abcd", b"another")
+    assert cache.get("abcd") == b"another"
+    assert elsewhere.read_bytes() == written
     file.unlink()
     os.mkfifo(file)
     assert cache.get("abcd") is None
+    cache.put("abcd", b"object")
+    assert cache.get("abcd") == b"object"
 
 
 def test_folders_are_the_users_own(tmp_path: Path) -> None:
