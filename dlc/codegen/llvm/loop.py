@@ -38,11 +38,17 @@ CROWD = 8
 def _is_crowded(function: loop.Func) -> bool:
     """Whether sums of a loop and constants beside it would compete for 16 registers.
 
-    The constants are those of a function in the epilogue of a product. There are 32 registers of 64 bytes.
+    The constants are those of a function in the epilogue of a product. Where registers have 64 bytes, there
+    are 32.
     """
     ops = list(function.walk())
+    registers = [
+        value.type for op in ops for value in op.results if isinstance(value.type, VectorType)
+    ]
+    if any(type.lanes * type.dtype.bytes >= 64 for type in registers):
+        return False
     sums = [
-        sum(_is_one_of_16(value.type) for value in op.initial)
+        sum(isinstance(value.type, VectorType) for value in op.initial)
         for op in ops
         if isinstance(op, loop.For)
     ]
@@ -52,11 +58,6 @@ def _is_crowded(function: loop.Func) -> bool:
         if isinstance(op, scalar.Constant) and isinstance(op.type, VectorType)
     }
     return max(sums, default=0) >= CROWD and len(constants) >= CROWD
-
-
-def _is_one_of_16(type: Type) -> bool:
-    """Whether a type is a register that is too narrow for a processor with 32 of them."""
-    return isinstance(type, VectorType) and type.lanes * type.dtype.bytes < 64
 
 
 def _prologue(function: loop.Func, text: FunctionText) -> None:
