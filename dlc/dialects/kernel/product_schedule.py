@@ -86,4 +86,5 @@ class Winograd(DialectAttribute):
     columns: int
 
 
-Schedule: TypeAlias = Blas | Packed | PackInline | SplitK
+GemmSchedule: TypeAlias = Blas | Packed | PackInline | SplitK
+ConvSchedule: TypeAlias = Packed | SplitK | Winograd

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects.kernel.generic import Access, Kernel, array_type, grid
-from dlc.dialects.kernel.product_schedule import Packed, PackedPairs, Schedule, SplitK, Winograd
+from dlc.dialects.kernel.product_schedule import (
+    ConvSchedule,
+    GemmSchedule,
+    Packed,
+    PackedPairs,
+    SplitK,
+    Winograd,
+)
 from dlc.dialects.kernel.winograd import POINTS, WINDOW, winograd_sums
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Block, Evaluation, Value
@@ -72,7 +79,7 @@ class Gemm(Product):
     lhs_transposed: bool = attribute(default=False)
     rhs_transposed: bool = attribute(default=False)
     rhs_shared: bool = attribute(default=False)
-    schedule: Schedule | None = attribute(default=None)
+    schedule: GemmSchedule | None = attribute(default=None)
 
     def reads(self, number: int) -> Access:
         packed = isinstance(self.schedule, Packed)
@@ -167,7 +174,7 @@ class Conv(Product):
     padding: tuple[tuple[Size, Size], tuple[Size, Size]] = attribute(doc="(low, high) by axis")
     dilations: tuple[int, int] = attribute()
     groups: int = attribute(default=1)
-    schedule: Packed | SplitK | Winograd | None = attribute(default=None)
+    schedule: ConvSchedule | None = attribute(default=None)
 
     def reads(self, number: int) -> Access:
         return Access.CONTIGUOUS if number in (1, 2) else super().reads(number)

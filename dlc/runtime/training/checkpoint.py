@@ -2,9 +2,9 @@
 
 A checkpoint is a safetensors file, so that any program can read the weights in it. Its metadata holds the
 progress of the training: version 1 that of a `train` block without a name, version 2 that of each block.
-The file is written under a temporary name, synced to disk and renamed: even
-after a kill or a power cut, either the old checkpoint or the new one is there, complete. It holds no time
-of day and no path, so the same training gives the same bytes.
+It is written atomically (`dlc.runtime.system.atomic_write`): even after a kill or a power cut, either the
+old checkpoint or the new one is there, complete. It holds no time of day and no path, so the same training
+gives the same bytes.
 """
 
 from __future__ import annotations
