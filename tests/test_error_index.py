@@ -24,7 +24,7 @@ HEAD = """\
 
 For whoever meets an error. Each error has a code, a place, the two things that disagree, and a way out;
 this page lists the codes, made from the pages behind them. `dlc explain D0304` prints such a page: why it
-is wrong, a text that shows it, and the same text mended. In Python every error is a `dlc.DlcError`, and its
+is wrong, a text that shows it, and the corrected text. In Python every error is a `dlc.DlcError`, and its
 `diagnostics` say the same.
 
 Exit codes of the command line: 0 done, 1 the model is wrong, 2 usage, 3 numbers differ, 4 unsupported,

@@ -75,7 +75,7 @@ def command(
 ) -> None:
     """Show where values lie in memory, what is alive at the peak, and the least memory that they need.
 
-    Of a text with a train block also for a step of training.
+    For a text with a `train` block, also covers a training step.
     """
     files = {"html": html, "svg": svg, "trace": trace}
     written = {kind: path for kind, path in files.items() if path is not None}

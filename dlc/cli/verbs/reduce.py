@@ -20,7 +20,8 @@ def command(
     test: Annotated[
         str,
         typer.Option(
-            metavar="COMMAND", help="Ends with 0 while the file shows it; {} stands for the file."
+            metavar="COMMAND",
+            help="Must exit with 0 while the problem is still there; {} stands for the file.",
         ),
     ],
     out: Annotated[

@@ -97,7 +97,9 @@ def command(
     rank_timeout: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=1, help="When a rank that stays silent or behind is lost."
+            metavar="SECONDS",
+            min=1,
+            help="Seconds after which a rank that is silent or behind counts as lost.",
         ),
     ] = LIMIT,
     threads: options.Threads = None,

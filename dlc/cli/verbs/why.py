@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Say what each pass did with a model and what it refused, beside the lines of its text.
 
-    Of a text with a train block also for a step of training. A question is about values of the text, or
+    For a text with a `train` block, also covers a training step. A question is about values of the text, or
     about the last value of a line: dlc why mlp.dlm fused h y, dlc why mlp.dlm kernel 7.
     """
     question = driver.question_of(words or ())

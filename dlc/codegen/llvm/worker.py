@@ -1,8 +1,8 @@
-"""A process that makes object files for another one, which started it (`dlc.codegen.llvm.background`).
+"""The worker process that makes object files for the compiler (`dlc.codegen.llvm.background` starts it).
 
-On its standard input come jobs: a line of JSON with the fields of a `Machine` and the number of bytes of
-a text, then the text. For each it writes a line with the number of bytes of the object file, then the
-file. It has none where LLVM refuses the text; who asked compiles that again, and is told why.
+It reads jobs from standard input: a line of JSON with the fields of a `Machine` and the number of bytes of
+a text, then the text. For each job it writes a line with the number of bytes of the object file, then the
+file; 0 bytes mean that LLVM refused the text. The compiler then compiles the text itself, to report why.
 """
 
 from __future__ import annotations

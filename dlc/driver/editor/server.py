@@ -118,7 +118,7 @@ class Editor(LanguageServer):
             gc.collect()
 
     def publish(self, opened: OpenText) -> None:
-        """Show the problems of a text, each in its file, and no longer those that were mended."""
+        """Show the problems of a text, each in its file, and no longer those that were fixed."""
         by_uri: dict[str, list[lsp.Diagnostic]] = {opened.uri: []}
         for problem in opened.observe().diagnostics:
             file = problem.place.file if problem.place else opened.source.name

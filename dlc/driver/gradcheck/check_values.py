@@ -1,7 +1,7 @@
-"""At which place a derivative is checked: a value for every argument and weight of a function.
+"""The point at which a derivative is checked: a value for every argument and weight of a function.
 
-Of a model with a `train` block these are the first examples of its data, if they can be read: random
-labels and pictures are often nothing that the model can take, or lie on a kink.
+For a model with a `train` block, these are the first examples of its data, if they can be read: random
+labels and pictures are often invalid for the model, or lie on a kink.
 """
 
 from __future__ import annotations

@@ -34,6 +34,6 @@ def _loaded(point: EntryPoint) -> str:
         raise UsageError(
             f"the operations of {package} cannot be loaded: {type(error).__name__}: {error}",
             code="D0922",
-            help=f"mend the module {point.value}, or uninstall {package.partition(' ')[0]}",
+            help=f"fix the module {point.value}, or uninstall {package.partition(' ')[0]}",
         ) from error
     return f"{point.name} ({package})"

@@ -1,4 +1,4 @@
-"""The page behind each error code: what is wrong, a text that shows it, and the same text mended.
+"""The page behind each error code: what is wrong, a text that shows it, and the corrected text.
 
 Codes go by subject, one file each: D01 `syntax`, D02 `names` (and modules), D03 `types` (and shapes),
 D04 `control` (control flow, derivatives), D05 `weights` (and data), D06 `artifact`, D07 `unsupported`,

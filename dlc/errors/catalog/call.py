@@ -204,10 +204,11 @@ PAGES: dict[str, Page] = {
     ),
     "D0823": Page(
         "a rank is lost",
-        "Processes that work together are watched. One is lost that was killed, that has not answered for "
-        "`--rank-timeout` seconds (20), or has come no further while the others waited so long for it. "
-        "Then all are ended, since none can go on alone; the steps since the last checkpoint are lost. "
-        "`--restarts N` goes on from there by itself, with the ranks that are left.",
+        "Processes that work together are watched. A process counts as lost if it was killed, did not "
+        "answer for `--rank-timeout` seconds (20), or made no progress while the others waited that "
+        "long for it. Then all processes are ended, since none can go on alone; the steps since the last "
+        "checkpoint are lost. `--restarts N` resumes from that checkpoint by itself, with the "
+        "ranks that are left.",
         "dlc train mlp.dlm --ranks 4",
         "dlc train mlp.dlm --ranks 4 --restarts 2",
     ),

@@ -117,9 +117,9 @@ PAGES: dict[str, Page] = {
         "a size that follows from an ONNX graph",
         "The file leaves a size of an input open, and its nodes decide it: two tensors that are added or "
         "joined must have the same sizes, a convolution needs some pixels, a table of positions ends. The "
-        "input has the size that is said, or the bounds; `4*H` is a multiple of 4, called by the H in it. "
-        "What no single size or bound says is a condition that `dlc check` lists and each call is checked "
-        "for. `--dim` and `--shape` choose otherwise.",
+        "input gets the size or the bounds that the note states; `4*H` means a multiple of 4, and a call "
+        "names the H in it. A relation that no single size or bound expresses becomes a condition: `dlc "
+        "check` lists it, and each call is checked for it. `--dim` and `--shape` override these sizes.",
         without="it is a note beside the listing of an imported file, not an error",
     ),
     "D0530": Page(

@@ -125,7 +125,7 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """PyTorch's warnings about its own functions, which no user of dlc can mend, are not shown."""
+    """PyTorch's warnings about its own functions, which no user of dlc can fix, are not shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

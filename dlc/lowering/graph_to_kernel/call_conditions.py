@@ -162,13 +162,13 @@ def _sizes(function: func.Func) -> Iterator[tuple[Op, Value, Dim]]:
 def _below_zero(function: func.Func) -> Iterator[Diagnostic]:
     """Each size that is below 0 at the lower bounds, where it first is.
 
-    Of those that a larger lower bound of one name mends, only that which needs the largest.
+    Of the sizes that a larger lower bound of one name repairs, only the one that needs the largest bound.
     """
     bounds = function.bounds
     if not bounds:
         return
     least = {name: low for name, (low, _) in bounds.items()}
-    mended: dict[str, tuple[int, Diagnostic]] = {}
+    repaired: dict[str, tuple[int, Diagnostic]] = {}
     for op, value, size in _sizes(function):
         if not names(size) <= least.keys() or (number := evaluate(size, least)) >= 0:
             continue
@@ -180,9 +180,9 @@ def _below_zero(function: func.Func) -> Iterator[Diagnostic]:
         problem = Diagnostic("D0715", told, op.location.place, help=help)
         if enough is None or not runs_always(op):
             yield problem
-        elif enough[0] not in mended or mended[enough[0]][0] < enough[1]:
-            mended[enough[0]] = enough[1], problem
-    yield from [problem for _, problem in mended.values()]
+        elif enough[0] not in repaired or repaired[enough[0]][0] < enough[1]:
+            repaired[enough[0]] = enough[1], problem
+    yield from [problem for _, problem in repaired.values()]
 
 
 def _values(size: Size, dims: Mapping[str, int]) -> str:

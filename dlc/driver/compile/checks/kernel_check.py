@@ -165,7 +165,7 @@ class _Native:
             )
 
 
-HELP = "mend the kernel, or leave --kernel out"
+HELP = "fix the kernel, or leave --kernel out"
 
 
 def _compare(

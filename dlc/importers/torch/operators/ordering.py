@@ -1,4 +1,4 @@
-"""Operators that bring elements into order, or tell of each what those before it come to."""
+"""Operators that depend on order (sort, top k, median), and cumulative ones (running sums, maxima)."""
 
 from __future__ import annotations
 
