@@ -42,7 +42,7 @@ Seed: TypeAlias = Annotated[
     typer.Option("--random-inputs", metavar="SEED", min=0, help="Random numbers for the rest."),
 ]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(help="The most threads of a call; results do not depend on it.")
+    int | None, typer.Option(help="The most threads that a call uses; results do not depend on it.")
 ]
 Pin: TypeAlias = Annotated[
     bool, typer.Option("--pin", help="Let each worker thread keep to a processor of its own.")
@@ -61,7 +61,9 @@ TrustIr: TypeAlias = Annotated[
 ]
 Memory: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="The most memory that a call may work in, such as 512MiB."),
+    typer.Option(
+        metavar="SIZE", help="The most working memory that a call may use, such as 512MiB."
+    ),
 ]
 Bounds: TypeAlias = Annotated[
     list[str],

@@ -22,7 +22,9 @@ def command(
     ] = "",
     older: Annotated[
         float,
-        typer.Option("--older", metavar="DAYS", min=0, help="Drop what was not used so long."),
+        typer.Option(
+            "--older", metavar="DAYS", min=0, help="Drop entries that were not used for this long."
+        ),
     ] = 30.0,
     as_json: options.Json = False,
 ) -> None:

@@ -15,7 +15,10 @@ from dlc.errors import UsageError
 
 def command(
     as_json: Annotated[
-        bool, typer.Option("--json", help="Give the requests that it answers as JSON, and end.")
+        bool,
+        typer.Option(
+            "--json", help="Print the requests that the server answers as JSON, and exit."
+        ),
     ] = False,
 ) -> None:
     """Answer an editor: the language server protocol on stdin and stdout."""

@@ -50,7 +50,7 @@ def command(
     call: options.Call,
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, help="How often to call it, at least.", show_default="for 1.5 s"),
+        typer.Option(min=1, help="The least number of rounds of calls.", show_default="for 1.5 s"),
     ] = None,
     by: Annotated[
         Literal["kernel", "layer", "line"], typer.Option(help="What the rows are.")
@@ -90,7 +90,7 @@ def command(
         raise UsageError(
             "--train profiles a step of one process, and --ranks starts several",
             code="D0901",
-            help="leave out one of both",
+            help="leave out one of the two",
         )
     call_request = call.of(model)
     old = None if compare is None else driver.read_profile(compare)

@@ -56,7 +56,8 @@ Grad: TypeAlias = Annotated[
     typer.Option(metavar="Y:X", help="Also the derivative of y by x, a result named dy/dx."),
 ]
 Labels: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="FILE", help="One label a line, for the last axis.")
+    str | None,
+    typer.Option(metavar="FILE", help="A file with the labels of the last axis, one per line."),
 ]
 Top: TypeAlias = Annotated[
     int | None,

@@ -49,7 +49,10 @@ def command(
         typer.Option(metavar="DIR", help="Also one file for each pass, with any of these."),
     ] = None,
     train: Annotated[
-        bool, typer.Option("--train", help="The functions that train it, train_step and evaluate.")
+        bool,
+        typer.Option(
+            "--train", help="Show the functions that train the model: train_step and evaluate."
+        ),
     ] = False,
     svg: Annotated[
         bool,
@@ -58,7 +61,8 @@ def command(
     html: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Write a page that shows every level, and what came of what."
+            metavar="FILE",
+            help="Write a page that shows every level, and what each operation became.",
         ),
     ] = None,
     profile: Annotated[

@@ -92,7 +92,9 @@ def command(
     ] = None,
     restarts: Annotated[
         int,
-        typer.Option(metavar="N", min=0, help="Go on by itself up to N times when a rank is lost."),
+        typer.Option(
+            metavar="N", min=0, help="Resume by itself up to N times when a rank is lost."
+        ),
     ] = 0,
     rank_timeout: Annotated[
         float,
@@ -189,7 +191,7 @@ def _split(shard: Shard | None, comm: object, *, check_nan: bool) -> Shard | Non
         raise UsageError(
             "--check-nan evaluates the last step from whole weights, of which --shard leaves parts",
             code="D0901",
-            help="leave out one of both",
+            help="leave out one of the two",
         )
     return shard
 

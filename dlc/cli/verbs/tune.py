@@ -18,10 +18,10 @@ def command(
         typer.Option("-o", "--out", help="The file; costs.json in the cache by default."),
     ] = None,
     cpu: Annotated[
-        bool, typer.Option("--cpu", help="The table of the processor, as without it.")
+        bool, typer.Option("--cpu", help="Measure the processor, which is the default.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer and shorter turns, for a rough table.")
+        bool, typer.Option("--quick", help="Measure less often, for a rough table.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -35,7 +35,8 @@ def command(
         typer.Argument(
             metavar="[WORD]...",
             help="A question: slow (measured), fused A B, or copied, layout, kernel, alive, recomputed or "
-            "on-gpu A. Else only where all these words occur, as whole words: fuse, %scores, mlp.dlm:7.",
+            "on-gpu A. Other words show only the lines in which all occur, as whole words: fuse, %scores, "
+            "mlp.dlm:7.",
         ),
     ] = None,
     *,
