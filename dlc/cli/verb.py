@@ -1,6 +1,6 @@
-"""The words of a verb, looked at before the library reads them, so that what is wrong is said in our form.
+"""Checks of a verb's arguments before the command-line library parses them, so that errors have dlc's form.
 
-The library has sentences of its own, which change with its version; what passes here it can read.
+The library's own messages change with its version; whatever passes these checks, it can parse.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows in columns, for people."""
+"""Tables of text for people."""
 
 from __future__ import annotations
 

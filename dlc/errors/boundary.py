@@ -1,4 +1,4 @@
-"""The boundary of the Python API: errors of the caller's end there, without the frames inside of dlc.
+"""The boundary of the Python API: the caller's errors are raised here, without the frames inside dlc.
 
 An error that says what is wrong with a model or a call names the place in it, and the frames between the
 call and the check that failed tell its author nothing. Faults of dlc itself keep theirs.

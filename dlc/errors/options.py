@@ -1,4 +1,4 @@
-"""Options of a compilation in messages, spelled as whoever asks writes them.
+"""Options of a compilation in messages, spelled as on the command line or as in Python.
 
 What the command line calls `--dim B=1..64` is `dims={"B": (1, 64)}` for `dlc.compile`. A message says it as
 data, by the name that Python has for it:

@@ -1,4 +1,4 @@
-"""Warnings: what is probably a mistake, and no error.
+"""Warnings: what is probably a mistake, but not an error.
 
 In Python each is a `DlcWarning` at the line that calls dlc, which the module `warnings` shows once, hides,
 or makes an error; the command line says it as a note.

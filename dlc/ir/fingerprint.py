@@ -1,4 +1,4 @@
-"""Recognising operations that say the same, whatever their values are called."""
+"""Fingerprints of operations: equal for operations that differ only in the names of their values."""
 
 from __future__ import annotations
 

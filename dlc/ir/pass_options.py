@@ -1,4 +1,4 @@
-"""The options of passes: what they are, and how they stand in the text of a pipeline.
+"""The options of passes, and their spelling in the text of a pipeline.
 
 PIPELINE = PASS ("," PASS)*      PASS = NAME ["{" [OPTION ("," OPTION)*] "}"]
 OPTION = NAME "=" VALUE          VALUE = an integer, a number, true or false

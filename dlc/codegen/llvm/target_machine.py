@@ -1,4 +1,4 @@
-"""Processors as LLVM is told of them, and code for them."""
+"""Descriptions of processors for LLVM, and the code that LLVM makes for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling the same graph again: what was made of it before, from the cache.
+"""The compile cache: compiling the same graph again reuses the artifact that was made before.
 
 Everything in an artifact but the numbers of its weights follows from the graph as it was read, the texts
 that its messages point into, the user's choices, the processor and the compiler. So the artifact without

@@ -1,4 +1,4 @@
-"""The decision log as an artifact keeps it: what was decided alike is there once, with how often."""
+"""The decision log as an artifact keeps it: equal decisions are stored once, with their number."""
 
 from __future__ import annotations
 

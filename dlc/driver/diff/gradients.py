@@ -1,4 +1,4 @@
-"""Derivatives of the graph against differences of the function that they are of, in f64."""
+"""Derivatives of the graph against finite differences of the differentiated function, in f64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest value of a named size, such as the batch, with which a call keeps within a number of bytes.
+"""The largest value of a named size, such as the batch, for which a call stays within a number of bytes.
 
 Counted is what a call takes on one thread: its arena and scratch, its results, and the weights. A step of
 training is given its weights, the state of the optimizer and the batch, which are counted instead.

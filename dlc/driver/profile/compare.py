@@ -1,4 +1,4 @@
-"""Two profiles beside each other: what became slower or faster, and what was decided otherwise there."""
+"""Two profiles side by side: what became slower or faster, and which decisions differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that have the bits of machine code though NumPy has put them together.
+"""Values computed by NumPy that still have the bits of machine code.
 
 An operation that moves, selects or compares elements rounds nothing: what it gives for operands with the
 bits of machine code are these bits, too. Everything else is computed again, in another order of the sums or

@@ -1,4 +1,4 @@
-"""Source models of imported ones, which are opened like those that were read."""
+"""Imported models as source models, which are opened like models that were read from text."""
 
 from __future__ import annotations
 

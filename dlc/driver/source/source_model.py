@@ -1,4 +1,4 @@
-"""A model between the reading of its file and its compilation."""
+"""A source model: what was read from a file, before it is compiled."""
 
 from __future__ import annotations
 

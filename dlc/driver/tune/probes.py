@@ -1,4 +1,4 @@
-"""Models of one kernel each, whose time tells a row of the table of costs."""
+"""Models of one kernel each, from whose times the rows of the cost table are computed."""
 
 from __future__ import annotations
 

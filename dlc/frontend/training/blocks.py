@@ -1,4 +1,4 @@
-"""The `train` blocks of a text: which of them trains, and that each can be told from the others."""
+"""The `train` blocks of a text: choosing the one that trains, and checking that they can be told apart."""
 
 from __future__ import annotations
 

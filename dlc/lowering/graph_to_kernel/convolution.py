@@ -1,4 +1,4 @@
-"""Convolutions that are no product as they stand, in terms of ones that are.
+"""Convolutions that no product computes directly, rewritten as ones that a product computes.
 
 Most of them are gradients: that of a strided convolution's source has gaps between the elements of its
 source, that of its kernel may leave out the end of a picture.

@@ -1,4 +1,4 @@
-"""Operations that no kernel computes as they are become simpler ones."""
+"""Decomposition: operations without a kernel of their own are replaced by simpler ones."""
 
 from __future__ import annotations
 

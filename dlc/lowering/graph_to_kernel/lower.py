@@ -1,6 +1,6 @@
-"""From the graph to kernels: the pass, by the rules of `array_to_kernel` and of the other files named so.
+"""The pass from the graph to kernels, by the rules of the other modules in this folder.
 
-Importing this module makes all of these rules known.
+Importing this module registers all of these rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which kernels may compute f32 with a few bits less, because 16 bits of each result are left in the end.
+"""Kernels that may compute f32 with a few bits less, because each result is rounded to 16 bits in the end.
 
 An exponential, a quotient or a root that is off by 2**-20 of itself is as good as the exact one where it is
 only multiplied, divided, compared for the largest, or added to numbers of the same sign until it is rounded

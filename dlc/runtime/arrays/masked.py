@@ -1,4 +1,4 @@
-"""Masked arrays of NumPy (`np.ma`): what their masks hide is no number, so that dlc refuses them."""
+"""Masked arrays of NumPy (`np.ma`): dlc refuses them, since masked elements have no value."""
 
 from __future__ import annotations
 

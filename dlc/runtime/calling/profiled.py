@@ -1,4 +1,4 @@
-"""Measuring where the time of a call goes: rounds of plain and traced calls in turns.
+"""Measuring where the time of a call goes: rounds that alternate plain and traced calls.
 
 Each round calls the entry point, enters the compiled code without a trace and with one. Of the times of
 each kernel the smallest quarter counts, so that other work on the machine hardly shows. What the trace

@@ -1,4 +1,4 @@
-"""What the rows of a profile say beside times: names, places, amounts and floors, from the artifact."""
+"""The rows of a profile besides their times: names, places, amounts and floors, from the artifact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a GPU's memory dlc has, and a limit for it."""
+"""The amount of GPU memory that dlc has allocated, and a limit on it."""
 
 from __future__ import annotations
 

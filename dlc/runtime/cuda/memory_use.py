@@ -1,4 +1,4 @@
-"""The account of a GPU's memory that this library has."""
+"""Accounting of the GPU memory that dlc has allocated."""
 
 from __future__ import annotations
 

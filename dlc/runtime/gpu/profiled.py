@@ -1,4 +1,4 @@
-"""Measuring where the time of a call on a GPU goes: calls, timed whole, by part and by kernel in turns.
+"""Measuring where the time of a call on a GPU goes: whole calls, parts and kernels, timed alternately.
 
 All times but that of the whole call are of the device's clock. Kernels that a call runs side by side are
 timed one after the other (`kernel_timer`); their times become shorter together where they are more than

@@ -1,4 +1,4 @@
-"""Where the time of a call on a processor and a GPU goes: calls, timed whole and by kernel in turns.
+"""Where the time of a call on a processor and a GPU goes: whole calls and kernels, timed alternately.
 
 In a timed call the devices work one after the other, so each kernel has the time that it takes alone: those
 of the processor by its time stamp counter, those of the GPU by its own clock. In a plain call the devices

@@ -1,4 +1,4 @@
-"""What a rank tells those that watch it: that it lives, and how far it has come.
+"""The heartbeat of a rank: it tells its watchers that it is alive, and how far it has come.
 
 Each rank has a file of words of 64 bits, followed by the name of its host. It maps the file and changes a
 word before and after each call with collectives, which takes a microsecond; a thread counts beats, and for

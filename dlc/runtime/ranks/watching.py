@@ -1,4 +1,4 @@
-"""Who of the ranks is lost: killed, silent, or behind the others.
+"""Detection of lost ranks: killed, silent, or behind the others.
 
 A rank is silent where its beats have stopped, as those of a stopped process do. It is behind where
 another one has begun a call with collectives that this one has not reached, although none is busy: an

@@ -1,4 +1,4 @@
-"""What nests deeply: calls get room in threads of their own, and JSON is refused beyond a depth.
+"""Deep nesting: deep calls run in threads with stacks of their own, and JSON beyond a depth is refused.
 
 Python counts nested calls to protect the C stack, which the system ends the process for if it is too small.
 The limit of that count holds for all threads at once, so dlc never raises it: what nests deeper than usual

@@ -1,4 +1,4 @@
-"""Measures that decide: when a training stops early, and which checkpoint is kept as the best.
+"""Measures that decide when a training stops early, and which checkpoint is kept as the best.
 
 >>> history = [Record(k + 1, 9, {"test_loss": loss}) for k, loss in enumerate((3.0, 1.0, 2.0, 1.5))]
 >>> watched = Watched("loss", patience=2)

@@ -1,4 +1,4 @@
-"""IR from text in MLIR's generic syntax; `ir_printer` says how it looks.
+"""IR from text in MLIR's generic syntax, as `dlc.text.ir.printer` prints it.
 
 Operations are made through the registry, so the dialects concerned must have been imported. Each is
 checked against its declaration and its own `infer`, and the types written in the text against those.

@@ -6,8 +6,8 @@
       return %z
     }
 
-It says the same as the generic spelling (`ir_printer`) but for locations, by the declared fields of
-an operation alone:
+It says the same as the generic spelling (`dlc.text.ir.printer`) but for locations, by the declared fields
+of an operation alone:
 
 - types of operands and results are left out (`infer` knows the latter), and so is the module;
 - arrays are `f32[B, 4]` as in the language, sizes `B` or `<3*B + 1>`, numbers have no type;

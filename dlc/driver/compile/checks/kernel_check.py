@@ -1,4 +1,4 @@
-"""Kernels of a user in place of generated ones, once they are seen to compute the same.
+"""Checks of a user's kernels: each replaces a generated kernel only if it computes the same results.
 
 Each is compiled and run in every call of the plan that it replaces, at two sizes and on random inputs, on
 copies of the memory that the plan gives it; around each copy lie bytes that must stay as they are. What the

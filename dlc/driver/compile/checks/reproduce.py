@@ -1,4 +1,4 @@
-"""A reproducer: the input of a pass that failed for a reason of ours, in a file that shows it again."""
+"""Reproducers: the input of a pass that failed by a bug of dlc, in a file that repeats the failure."""
 
 from __future__ import annotations
 
