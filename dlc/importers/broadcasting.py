@@ -1,4 +1,4 @@
-"""Tensors stretched to a common shape, as NumPy and all who follow it do."""
+"""Tensors stretched to a common shape, by NumPy's broadcasting rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of other tools as names of ours: the same when a file is run and when it is written as text."""
+"""Names of other tools as identifiers of dlc: the same when a file is run and when it becomes text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes that a model takes to be equal though only a call can tell: one of them stands for all.
+"""Sizes that a model assumes to be equal though only a call can tell: one of them replaces all.
 
 A tensor gets the size that was chosen by a reshape, whose condition each call is checked for.
 """

@@ -1,4 +1,4 @@
-"""`dlc check`: are models right."""
+"""`dlc check`: verify models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dlc doc`: the page of a name."""
+"""`dlc doc`: print the reference page of a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dlc gradcheck`: are the gradients right."""
+"""`dlc gradcheck`: check gradients against finite differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dlc ops`: everything that has a name."""
+"""`dlc ops`: list functions, layers, operations and passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dlc opt`: passes by name on IR."""
+"""`dlc opt`: run passes by name on IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dlc scale`: how long a step or a call would take among more and more ranks, and where that ends."""
+"""`dlc scale`: predict the time of a step or a call for growing numbers of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error pages: the command line, and failures of ours (D09)."""
+"""Error pages: the command line, and internal failures (D09)."""
 
 from dlc.errors.catalog.page import Page
 

@@ -1,4 +1,4 @@
-"""Parts of a network become modules: those that are alike but for sizes one module, with parameters.
+"""Parts of a network become modules: parts that differ only in sizes share one module with parameters.
 
 A region is what a module has in it. Every place where one stood becomes a layer of that module.
 """

@@ -1,4 +1,4 @@
-"""Spellings of what is computed of each element alone."""
+"""Spellings of element-wise operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for what has none that a person would give it."""
+"""Readable names for values and modules that have none."""
 
 from __future__ import annotations
 

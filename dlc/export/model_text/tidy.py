@@ -1,4 +1,4 @@
-"""Cleanup before a text is written: what an exporter leaves behind, and no person would write, goes."""
+"""Cleanup before a text is written: it removes what exporters leave behind and no person would write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of axes as calls give them: negative ones count from the end."""
+"""Axis numbers of calls: negative ones count from the end."""
 
 from __future__ import annotations
 

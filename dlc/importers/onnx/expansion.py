@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by others, and functions of a file's own, as what they are made of."""
+"""Expansion of operators that ONNX defines by other operators, and of a file's own functions."""
 
 from __future__ import annotations
 

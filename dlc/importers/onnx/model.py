@@ -1,4 +1,4 @@
-"""An ONNX file as a model: imported until all that it says of the sizes of its inputs is known."""
+"""An ONNX file as a model: imported repeatedly, until all that it implies for its input sizes is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading an ONNX file: the only place that knows protobuf. Nothing in the file is believed.
+"""Reading an ONNX file: the only place that knows protobuf. Nothing in the file is trusted.
 
 Counts are compared with the bytes that are really there before anything is made of them, and external
 data may only lie in the model's folder (see `dlc.runtime.system.mapped_files`).

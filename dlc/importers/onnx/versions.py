@@ -1,4 +1,4 @@
-"""The versions of the operators' meaning that the importers know."""
+"""The operator-set versions (opsets) that the importers support."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dlc.errors import Unsupported
 from dlc.importers.onnx.facts import Graph, Node
 
 OPSETS = range(6, 29)
-"""The versions of the meaning of ONNX's own operators that the importers know."""
+"""The versions of ONNX's own operators that the importers support."""
 
 UNCHANGED = frozenset((
     "And", "ArgMax", "ArgMin", "AveragePool", "Constant", "Conv", "ConvTranspose", "DepthToSpace",

@@ -1,4 +1,4 @@
-"""Operators of PyTorch that are taken apart before they are imported, such as fast paths for layers."""
+"""Operators of PyTorch that are decomposed before they are imported, such as fast paths for layers."""
 
 from __future__ import annotations
 

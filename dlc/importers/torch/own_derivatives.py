@@ -1,4 +1,4 @@
-"""Functions that bring a derivative of their own, which `torch.export` does not write down."""
+"""Functions with a custom derivative, which `torch.export` does not record."""
 
 from __future__ import annotations
 

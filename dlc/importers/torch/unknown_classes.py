@@ -1,4 +1,4 @@
-"""Classes of packages that are not there, in which a program returns its results.
+"""Result classes of packages that are not installed.
 
 A `.pt2` file names the classes by which results are nested. PyTorch reads it only where a package has
 registered them; for results in their order any class that holds them will do.

@@ -1,4 +1,4 @@
-"""Integer operations whose operands may be such that the processor's own result is undefined."""
+"""Integer operations that the processor leaves undefined for some operands."""
 
 from __future__ import annotations
 

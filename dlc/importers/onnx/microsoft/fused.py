@@ -1,4 +1,4 @@
-"""Operators of com.microsoft that stand for several of ONNX.
+"""Fused operators of com.microsoft, each equal to several ONNX operators.
 
 Products and convolutions with what follows them, normalisation with what is added before it, activations
 with a bias.

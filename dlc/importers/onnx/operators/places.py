@@ -1,4 +1,4 @@
-"""Operators that take and put elements at places, order them, or tell where they are."""
+"""Operators that gather, scatter, sort or locate elements."""
 
 from __future__ import annotations
 

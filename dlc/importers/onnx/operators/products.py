@@ -1,4 +1,4 @@
-"""Operators on rows and matrices: products, reductions, softmax and its kin."""
+"""Operators on rows and matrices: products, reductions, softmax and related ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures and other tensors in other sizes: `Resize`, and `Upsample`, its forerunner."""
+"""Resizing pictures and other tensors: `Resize`, and `Upsample`, its predecessor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of CHLO, which StableHLO has no operations for."""
+"""Functions of CHLO that have no StableHLO operation."""
 
 from __future__ import annotations
 

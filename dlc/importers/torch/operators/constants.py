@@ -1,4 +1,4 @@
-"""Operators that make tensors of numbers that they are told."""
+"""Operators that make tensors from given numbers."""
 
 from __future__ import annotations
 

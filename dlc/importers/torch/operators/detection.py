@@ -1,4 +1,4 @@
-"""Suppression of boxes that overlap better ones, of torchvision and for each class alone."""
+"""Non-maximum suppression of overlapping boxes, as in torchvision, over all boxes or per class."""
 
 from __future__ import annotations
 
