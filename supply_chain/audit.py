@@ -58,7 +58,7 @@ def judge(report: Report) -> Verdict:
     packages = report["dependencies"]
     known = [
         f"{each['name']} {each.get('version')}: {found['id']}, "
-        f"mended in {', '.join(found['fix_versions']) or 'no version'}"
+        f"fixed in {', '.join(found['fix_versions']) or 'no version'}"
         for each in packages
         for found in each.get("vulns", ())
     ]

@@ -1,4 +1,4 @@
-"""The collector of text cases: a case that is wrong must fail, and --update must mend it."""
+"""The collector of text cases: a case that is wrong must fail, and --update must repair it."""
 
 from __future__ import annotations
 

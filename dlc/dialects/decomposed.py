@@ -22,7 +22,7 @@ class Decomposed(Op):
         raise NotImplementedError(f"{self.name} has no decompose")
 
     def needs(self) -> Iterator[Need]:
-        # What stands in a region of its own is asked itself.
+        # What is in a region of its own is asked itself.
         for op in () if self.regions else decomposition(self):
             yield from op.needs()
 

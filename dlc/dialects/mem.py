@@ -2,8 +2,8 @@
 
 A *root* is a block of memory: an input, an output, the weights, the constants, or a place in the one
 arena, alive from wave `first` to wave `last`. Each device has a part of the arena of its own. A *view* is a
-typed window on a root. Kernels stand in *waves*: the operations of a wave run together, and all of them end
-before the next operation. Sizes and offsets are in bytes.
+typed window on a root. Kernels are grouped into *waves*: the operations of a wave run together, and
+all of them end before the next operation. Sizes and offsets are in bytes.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def lay_out(
 ) -> Layout:
     """Places for nodes that reach so far to the left and to the right of their centres.
 
-    Edges lead from lower to higher numbers; nodes of `first` stand in the top row, of `last` in the bottom
+    Edges lead from lower to higher numbers; nodes of `first` are in the top row, of `last` in the bottom
     row.
 
     >>> layout = lay_out([(5, 5), (5, 5), (5, 5)], [Edge(0, 2), Edge(1, 2)])

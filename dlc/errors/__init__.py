@@ -338,7 +338,7 @@ class _Window:
         return cls(place, text, start - len(before), start + 1, stop)
 
     def has(self, place: SourceLocation) -> bool:
-        """Whether a place stands in what is shown."""
+        """Whether a place is in what is shown."""
         same = (place.file, place.line) == (self.place.file, self.place.line)
         return same and self.first <= place.column <= self.last
 

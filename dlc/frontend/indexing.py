@@ -1,7 +1,7 @@
 """`x[0, 1:T, .., new]` and `emb[ids]`.
 
 Places known when compiling become slices; computed ones become a gather, which fails the call
-when an index is out of range. Index tensors stand in the result where the first of them stood.
+when an index is out of range. Index tensors put their axes where the first of them was.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Dim:
     length: int
     """Of all its names as they are written, one after another."""
     nesting: int
-    """How deep quotients and extremes stand in one another."""
+    """How deep quotients and extremes are nested in one another."""
     _text: str
 
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:

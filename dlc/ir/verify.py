@@ -3,7 +3,7 @@
 Checked are: the parts that each operation's class declares, its own `infer` and the types of its
 results; that values are defined before they are used, in the same block or one around it, and not
 around an isolated operation; that blocks end with a terminator and have none before; that symbols are
-unique and stand in modules, and references to them resolve; that every operation has a location; and that
+unique and are in modules, and references to them resolve; that every operation has a location; and that
 the links of the graph (parents, neighbours, owners, uses) agree with each other.
 """
 

@@ -1,7 +1,7 @@
 """Targets: one description and one table of measured costs for each machine that code is made for.
 
 Passes and lowerings that decide by machine ask `cpu_of` or `gpu_of`, and nothing else: what a machine has,
-how large its caches are and what work costs there stands in these files alone.
+how large its caches are and what work costs there is in these files alone.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def test_a_vulnerability_is_named_with_the_versions_that_mend_it() -> None:
     assert judge({"dependencies": [SAFE, BAD, SKIPPED]}) == Verdict(
         VULNERABLE,
         [
-            "pillow 11.0.0: CVE-1, mended in 11.1.0, 12.0.0",
-            "pillow 11.0.0: CVE-2, mended in no version",
+            "pillow 11.0.0: CVE-1, fixed in 11.1.0, 12.0.0",
+            "pillow 11.0.0: CVE-2, fixed in no version",
             "scipy: not found",
         ],
     )

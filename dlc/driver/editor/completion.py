@@ -1,7 +1,7 @@
 """Completion: members behind a dot, parameters in a call, names, words of the language.
 
 The unfinished word is replaced by a name before the text is read, so that `net.` and `x + ` are whole
-expressions there, and the tree tells what they stand in.
+expressions there, and the tree tells what they are in.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HOMES: Final[Mapping[type[ast.Node], frozenset[str]]] = {
     ast.Train: TRAIN_WORDS,
     ast.Block: STATEMENT_WORDS,
 }
-"""The keywords that begin what may stand in each."""
+"""The keywords that begin what may be in each."""
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _REST = re.compile(r"[A-Za-z0-9_]*")
@@ -166,7 +166,7 @@ def _kind(node: ast.Node) -> Kind:
 
 
 def _words(around: list[ast.Node]) -> Iterator[Proposal]:
-    """The keywords that may stand in what is around, those that begin something first."""
+    """The keywords that may be in what is around, those that begin something first."""
     for node in reversed(around):
         words = next((words for kind, words in HOMES.items() if isinstance(node, kind)), None)
         if words is not None:

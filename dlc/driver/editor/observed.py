@@ -28,7 +28,7 @@ __all__ = ["Cost", "Observed", "observe"]
 class Cost:
     """The operations of an expression: how many of each kind, and the arithmetic of its products.
 
-    `flops` counts a multiplication and an addition as two; what stands in a loop counts once.
+    `flops` counts a multiplication and an addition as two; what is in a loop counts once.
     """
 
     kinds: Counter[str]

@@ -29,7 +29,7 @@ Sizes = tuple[tuple[str, int], ...]
 class JaxFunction:
     """An entry point as a function of JAX, with the arguments and results of the entry point.
 
-    It may stand in `jit`, `grad`, `vjp`, `vmap` and `eval_shape`; the gradient, and that of the gradient,
+    It may be used in `jit`, `grad`, `vjp`, `vmap` and `eval_shape`; the gradient, and that of the gradient,
     is dlc's, compiled when it is first asked for. `vmap` calls it once for each row. It runs on the
     processor, without Python, on JAX's own memory. Raises CallError where an argument does not fit.
     """

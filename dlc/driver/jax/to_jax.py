@@ -19,7 +19,7 @@ from dlc.runtime.calling.entry import EntryPoint
 def to_jax(entry: EntryPoint, *, params: bool = False) -> JaxFunction | ParameterFunction:
     """An entry point of a model, such as `model.predict`, as a function of JAX.
 
-    It takes and returns arrays of JAX, and may stand in `jit`, `grad`, `vjp`, `vmap` (which calls it for
+    It takes and returns arrays of JAX, and may be used in `jit`, `grad`, `vjp`, `vmap` (which calls it for
     one row after the other) and `eval_shape`. With `params=True` its first argument are the weights, by
     their paths, such as `dict(model.weights)`; gradients by them train the model, and
     `model.with_weights` takes them back. Gradients are compiled when they are first asked for, from the

@@ -16,7 +16,7 @@ from dlc.ir.core import Op, Value
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The operations of a module: all of them, and as they stand in groups of its parts.
+    """The operations of a module: all of them, and as they are in groups of its parts.
 
     `part` numbers the groups of the same module from 1; it is 0 where there is one.
     """

@@ -109,7 +109,7 @@ def common(paths: Iterable[Path]) -> Path:
 
 
 def _walk(block: Block, around: Path, names: _Names, paths: dict[Op, Path]) -> None:
-    """Settle the operations of a block, which stands in a module, and of the blocks in it."""
+    """Settle the operations of a block, which is in a module, and of the blocks in it."""
     pending = [(block, around)]
     while pending:
         block, around = pending.pop()

@@ -228,7 +228,7 @@ PAGES: dict[str, Page] = {
     "D0224": Page(
         "`names` of something that is not a weight",
         "What stands at the right in `names` is the path of a weight, from the root module or from the "
-        "module that the block stands in. The blocks of a stack are numbered by a name that the key has in "
+        "module that the block is in. The blocks of a stack are numbered by a name that the key has in "
         "braces, `blocks[i].w`; `.T` is the transpose of a weight with two axes or more. A tuple has the "
         "weights that lie side by side in one array, `(q.w.T, k.w.T, v.w.T)`: all of them, in order, and "
         "their shapes differ along one axis at most. A weight has one name; a module with several "

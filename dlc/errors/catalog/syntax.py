@@ -14,7 +14,7 @@ PAGES: dict[str, Page] = {
         "a sign that the language does not have",
         "The character or operator has no meaning in model text; many come from other languages, or from "
         "a page that prints prettier signs. Where it is clear what was meant the text was read on with "
-        "that, so that one slip is one error. Other characters may stand in strings and comments.",
+        "that, so that one slip is one error. Other characters may occur in strings and comments.",
         "dlc 1\nfn f(a, b) = a && !b;",
         "dlc 1\nfn f(a, b) = a and not b",
     ),
@@ -120,7 +120,7 @@ PAGES: dict[str, Page] = {
     "D0117": Page(
         "documentation without a declaration",
         "A comment that begins with `##` documents the item, member, parameter or entry that follows it, "
-        "and so stands in lines of its own before it. Everywhere else a comment begins with one `#`.",
+        "and so is on lines of its own before it. Everywhere else a comment begins with one `#`.",
         "dlc 1\nfn f(x) = 2 * x  ## doubles x",
         "dlc 1\n## Twice x.\nfn f(x) = 2 * x",
     ),
@@ -242,7 +242,7 @@ PAGES: dict[str, Page] = {
     "D0162": Page(
         "a symbol that is missing or there twice",
         "Functions and weights of a module have names of their own, and `@name` refers to one of them. "
-        "They stand in the module itself, not inside of other operations.",
+        "They are in the module itself, not inside of other operations.",
         "func @f (%x: f32[4]) {\n  return %x\n}\nfunc @f (%x: f32[4]) {\n  return %x\n}",
         "func @f (%x: f32[4]) {\n  return %x\n}\nfunc @g (%x: f32[4]) {\n  return %x\n}",
     ),

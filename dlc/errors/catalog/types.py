@@ -234,7 +234,7 @@ PAGES: dict[str, Page] = {
     "D0336": Page(
         "a pattern of `rearrange` that does not fit",
         "Left of the arrow every axis of the tensor has a name, or a group of names in parentheses whose "
-        "sizes multiply to its own; right of it the same names stand in their new order. At most one size "
+        "sizes multiply to its own; right of it the same names come in their new order. At most one size "
         "of a group is left out.",
         'dlc 1\nexport fn f(x: f32[2, 3]) -> f32[3, 2] = rearrange(x, "a b -> b")',
         'dlc 1\nexport fn f(x: f32[2, 3]) -> f32[3, 2] = rearrange(x, "a b -> b a")',

@@ -120,7 +120,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0917": Page(
         "no such error code",
-        "Codes have the letter D and four digits, and stand in brackets in each message.",
+        "Codes have the letter D and four digits, and are in brackets in each message.",
         "dlc explain 301",
         "dlc explain D0301",
     ),

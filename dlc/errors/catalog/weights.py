@@ -55,7 +55,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0506": Page(
         "a path leaves its folder",
-        "A path that stands in a model's text may only lead to a file in the folder of that text or "
+        "A path that is in a model's text may only lead to a file in the folder of that text or "
         "below: no absolute path, no `..`, no symbolic link and no second hard link on the way, because "
         "a text from a stranger must not be able to read your other files. A path that you type on the "
         "command line may lie anywhere.",
@@ -214,7 +214,7 @@ PAGES: dict[str, Page] = {
     "D0542": Page(
         "data whose values would change",
         "What is read keeps its values: integers become any type that holds each of them exactly, floats "
-        "become wider floats, and nothing else. Only numbers that stand in a table as text take whatever "
+        "become wider floats, and nothing else. Only numbers that are in a table as text take whatever "
         "type is wanted, rounded to nearest. Save the array in the type that the loss declares.",
         "np.savez(path, x=x, y=y)",
         "np.savez(path, x=x.astype(np.float32), y=y)",

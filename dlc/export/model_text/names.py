@@ -64,7 +64,7 @@ def readable(name: str | None, otherwise: str) -> str:
 
 
 def brief(name: str) -> str:
-    """A name of another tool without most of the places that it stands in.
+    """A name of another tool without most of the places that it is in.
 
     >>> brief("model/encoder/block_1/Conv2D/weight:0"), brief("layer.0.conv.weight")
     ('Conv2D/weight', 'layer.0.conv.weight')

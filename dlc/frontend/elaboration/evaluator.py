@@ -1,6 +1,6 @@
 """The heart of elaboration: which handler gives the value of a node, and which one makes a call.
 
-Handlers stand in the files named after what they handle and enter themselves in the tables here, so each
+Handlers are in the files named after what they handle and enter themselves in the tables here, so each
 of them may use all the others through the evaluator.
 """
 
@@ -133,7 +133,7 @@ class Evaluator:
         return _MAKERS.get(type(node), _HANDLERS[type(node)])(self, node, scope)
 
     def elsewhere(self, source: Source) -> _Elsewhere:
-        """Evaluate something that stands in another place, perhaps of another text, in a `with` block."""
+        """Evaluate something that is in another place, perhaps of another text, in a `with` block."""
         if self.depth >= MAX_DEPTH:
             raise self.at.stop(
                 "D0215",

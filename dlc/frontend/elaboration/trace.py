@@ -74,7 +74,7 @@ class Inout:
 
 
 class Loop:
-    """A loop while its body is elaborated; `outer` is the block that it will stand in."""
+    """A loop while its body is elaborated; `outer` is the block that it will be in."""
 
     outer: Block
 

@@ -79,7 +79,7 @@ class Expectation:
     """The role of the value, as a participle: given, returned, declared."""
     source: Source
     span: Span
-    """Where the value stands in that text."""
+    """Where the value is in that text."""
     declared: Declared | None = None
 
     @property

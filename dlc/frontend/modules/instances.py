@@ -495,7 +495,7 @@ def _unplaced(
 ) -> Iterator[tuple[Core, str, tuple[int, ...]]]:
     """The instances in a submodule that have no place yet, with the first that they are found at.
 
-    A chain may stand in many others, which stand in many others: each is looked into once.
+    A chain may be in many others, which are in many others: each is looked into once.
     """
     pending, seen = [(value, path, stack)], set[int]()
     while pending:
@@ -517,7 +517,7 @@ def _unplaced(
 def cores_in(value: Datum) -> Iterator[Core]:
     """The instances that a submodule is made of; those of an empty stack do not exist.
 
-    What a chain that stands in others is made of is told once.
+    What a chain that is in others is made of is told once.
     """
     pending, seen = [value], set[int]()
     while pending:

@@ -440,7 +440,7 @@ def _function_level(names: Names) -> Names | None:
 
 
 def _names_in(node: ast.Expr) -> list[ast.Name]:
-    """The names that stand in a size, functions that are called excepted."""
+    """The names that are in a size, functions that are called excepted."""
     match node:
         case ast.Name():
             return [node]

@@ -68,7 +68,7 @@ def _read(ev: Evaluator, file: File, name: str, setting: str) -> Datum:
 
 
 def _is_alike(value: Datum, default: Datum) -> bool:
-    """Whether a value may stand in place of the default."""
+    """Whether a value may replace the default."""
     if default is None or type(value) is type(default):
         return True
     if isinstance(default, float) and type(value) is int:

@@ -102,7 +102,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph whose nodes stand in an order in which each follows those that it reads.
+    """A graph whose nodes are in an order in which each follows those that it reads.
 
     One inside a node also reads the tensors of the graphs around it.
     """

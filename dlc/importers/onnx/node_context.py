@@ -56,7 +56,7 @@ class Constant:
 
     @property
     def is_small(self) -> bool:
-        """Whether it may stand in the IR."""
+        """Whether it may be in the IR."""
         return self.is_symbolic or self.array.size * self.dtype.bytes <= INLINE_BYTES
 
     @classmethod
@@ -97,7 +97,7 @@ class Regions(Protocol):
 
     @property
     def conditions(self) -> list[Value]:
-        """The computed conditions of the choices that the node stands in, the outermost first."""
+        """The computed conditions of the choices that the node is in, the outermost first."""
         ...
 
     def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:

@@ -217,7 +217,7 @@ class _Nodes:
     ) -> tuple[Node, ...]:
         """The nodes that results depend on, each after those whose outputs it reads.
 
-        `around` are the tensors of the graphs around this one, which stands in a node of that line.
+        `around` are the tensors of the graphs around this one, which is in a node of that line.
         """
         outer = frozenset(("", *around, *tensors, *[value.name for value in graph.input]))
         makers = self._makers(graph, outer)

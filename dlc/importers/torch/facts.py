@@ -126,7 +126,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph whose nodes stand in an order in which each follows those that it reads."""
+    """A graph whose nodes are in an order in which each follows those that it reads."""
 
     name: str
     file: str

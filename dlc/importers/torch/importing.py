@@ -254,7 +254,7 @@ class _Import:
         return self._known[name]
 
     def _weight(self, declared: Weight) -> Value:
-        """A parameter or a buffer as a weight symbol; a small constant of the graph stands in the IR."""
+        """A parameter or a buffer as a weight symbol; a small constant of the graph is in the IR."""
         emit = Builder(self._top, self._place(1), self._top.first)
         type = declared.type
         if declared.constant and declared.array.nbytes <= INLINE_BYTES:

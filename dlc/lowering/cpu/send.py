@@ -21,7 +21,7 @@ def lower_send(op: kernel.Kernel, context: Context) -> Lowered:
     *indices, array = body.arguments
     inside.place(kernel.Yield([inside(kernel.Load(array, indices))]))
     copy = kernel.Generic([value], [target], body, shape)
-    # It stands in the plan meanwhile, whose sizes it needs.
+    # It is in the plan meanwhile, whose sizes it needs.
     Builder.before_op(op).place(copy)
     lowered = lower_generic(copy, context)
     copy.erase()

@@ -1,7 +1,7 @@
 """Horizontal fusion: small calls of a wave become one launch on a GPU, whose blocks branch to their kernel.
 
 They are element-wise, such as the updates of small weights: the threads of a block are independent, so the
-code of several kernels may stand in the branches of one. Calls of a wave do not depend on each other, and
+code of several kernels may be in the branches of one. Calls of a wave do not depend on each other, and
 so neither do the blocks of the fused kernel.
 """
 

@@ -172,7 +172,7 @@ def sink_through_slice(op: array.Slice, rewriter: Rewriter) -> bool:
 
 
 def sink_through_reduction(op: array.Reduction, rewriter: Rewriter) -> bool:
-    """A reduction of a transposed tensor: the axes that are left may stand in another order."""
+    """A reduction of a transposed tensor: the axes that are left may be in another order."""
     if not isinstance(op.source.op, array.Transpose):
         return False
     emit, axes = rewriter.before(op), op.source.op.axes

@@ -6,7 +6,7 @@ those that write the new one. The checker finds the accesses in the step table b
 - the calls that write the argument are the listed ones;
 - a listed read comes in a wave before that of every write; or it is the writing call itself, at the same
   bytes; or read and write move along with one loop, and in each round the read comes first; or the two
-  stand in different branches;
+  are in different branches;
 - a call that reads the argument and is not listed comes after a write: it reads the new value.
 
 Like `plan_check` it shares no code with the planner.
@@ -130,7 +130,7 @@ class UpdateCheck:
         return any(self._in(one, loop) and self._in(other, loop) for loop in self._loops)
 
     def _exclude(self, one: int, other: int) -> bool:
-        """Whether two calls stand in the two branches of a choice."""
+        """Whether two calls are in the two branches of a choice."""
         return any(
             (self._in(one, yes) and self._in(other, no))
             or (self._in(other, yes) and self._in(one, no))

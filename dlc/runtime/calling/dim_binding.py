@@ -177,7 +177,7 @@ class DimBinder:
                 places.setdefault(size.text, item.name)
 
     def _solve(self, shapes: Mapping[int, Shape], values: dict[str, int]) -> None:
-        """Names that stand in expressions, such as T in `2*T + 1`, from the shapes of inputs by number."""
+        """Names that are in expressions, such as T in `2*T + 1`, from the shapes of inputs by number."""
         for _ in range(len(self._dims) - len(values)):
             for number, shape in shapes.items():
                 for size, have in zip(self._inputs[number][1], shape, strict=False):

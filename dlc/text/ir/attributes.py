@@ -273,7 +273,7 @@ class Reader:
     # Locations.
 
     def location(self, at: int) -> tuple[Location, int]:
-        """What stands in `loc(...)`."""
+        """What is in `loc(...)`."""
         token = self.tokens[at]
         if token == "unknown":
             return UnknownLocation(), at + 1

@@ -46,7 +46,7 @@ def parse_module(text: str, file: str) -> Op:
 
 
 def parse_ops(text: str, file: str) -> list[Op]:
-    """The operations of a text, which follow each other: a module, or some that would stand in one."""
+    """The operations of a text, which follow each other: a module, or some that would be in one."""
     return Parser(text, file).parse_all()
 
 

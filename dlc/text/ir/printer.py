@@ -2,7 +2,7 @@
 
     %y = "array.transpose"(%x) <{axes = array<i64: 1, 0>}> : (tensor<2x3xf32>) -> tensor<3x2xf32>
 
-Attributes that the class declares stand in `<{...}>`, others (such as `dlc.dims`) in `{...}`. Values
+Attributes that the class declares are in `<{...}>`, others (such as `dlc.dims`) in `{...}`. Values
 keep their names, made unique within each operation of the module's body; those without are numbered.
 Printing what was parsed from printed text gives the same text.
 """

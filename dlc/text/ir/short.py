@@ -11,7 +11,7 @@ of an operation alone:
 
 - types of operands and results are left out (`infer` knows the latter), and so is the module;
 - arrays are `f32[B, 4]` as in the language, sizes `B` or `<3*B + 1>`, numbers have no type;
-- all attributes stand in one `{name=value}`, without those that have their default;
+- all attributes are in one `{name=value}`, without those that have their default;
 - where there are several groups of operands, `|` is between them: `kernel.generic %x, %y | %out`;
 - a symbol's name follows its operation: `weight.source @w {type=f32[4]}`;
 - a region is its arguments and its operations, `(%i: index) { ... }`, and may stand on one line;
@@ -55,7 +55,7 @@ def is_short(text: str) -> bool:
 
 
 def parse_short(text: str, file: str) -> list[Op]:
-    """The operations of a text: a module, or some that would stand in one.
+    """The operations of a text: a module, or some that would be in one.
 
     `file` is what diagnostics call the text. Raises ModelError with all that was found.
     """

@@ -136,7 +136,7 @@ _WRITERS: dict[type, Callable[..., str]] = {
 
 
 def location_text(location: Location) -> str:
-    """What stands in `loc(...)`, by MLIR's grammar of locations.
+    """What is in `loc(...)`, by MLIR's grammar of locations.
 
     Where a place ends is in a name that wraps it: `"..9"("a.dlm":3:4)`. So are the path of the module and
     the operation, with a colon between them: `"blocks.mlp:silu"("a.dlm":3:4)`.

@@ -304,7 +304,7 @@ class Device(Node):
 
 @node
 class On(Node):
-    """`on device { body }`; the body is a Block if statements stand in the braces."""
+    """`on device { body }`; the body is a Block if statements are in the braces."""
 
     device: Device
     body: Expr

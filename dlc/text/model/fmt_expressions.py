@@ -42,7 +42,7 @@ VALUE: Final = POWER + 1
 class ExpressionFormatter(ABC):
     """Makes documents of expressions; `parens` are the spans that the author put in parentheses.
 
-    The parts are made in the order of the text: each takes the comments that stand in it.
+    The parts are made in the order of the text: each takes the comments that are in it.
     """
 
     def __init__(self, comments: Comments, parens: frozenset[Span]) -> None:

@@ -64,7 +64,7 @@ class TooManyErrors(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What may stand in a list: the `kind` of element, `where` it is, the `words` that begin one.
+    """What may be in a list: the `kind` of element, `where` it is, the `words` that begin one.
 
     In the braces of `train` and `names` an element begins with any name or string before `=`.
     """

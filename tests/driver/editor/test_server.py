@@ -89,9 +89,9 @@ def test_every_error_of_a_text_is_shown_with_its_code_and_place(editor: EditorCl
     assert all(d.severity == lsp.DiagnosticSeverity.Error for d in found)
 
 
-def test_errors_go_when_the_text_is_mended(editor: EditorClient) -> None:
-    editor.diagnostics(editor.open("mended.dlm", "dlc 1\nfn f(x: f32[3]) = x +"))
-    assert editor.diagnostics(editor.open("mended.dlm", "dlc 1\nfn f(x: f32[3]) = x + 1\n")) == []
+def test_errors_go_when_the_text_is_fixed(editor: EditorClient) -> None:
+    editor.diagnostics(editor.open("fixed.dlm", "dlc 1\nfn f(x: f32[3]) = x +"))
+    assert editor.diagnostics(editor.open("fixed.dlm", "dlc 1\nfn f(x: f32[3]) = x + 1\n")) == []
 
 
 def test_errors_of_an_imported_text_that_is_not_saved_are_shown_in_it(

@@ -321,7 +321,7 @@ def test_the_pieces_together_are_the_text() -> None:
     assert "".join(print_pieces(module(), locations=True)) == print_module(module(), locations=True)
 
 
-def test_names_that_mlir_does_not_allow_are_mended_and_kept_apart() -> None:
+def test_names_that_mlir_does_not_allow_are_repaired_and_kept_apart() -> None:
     body = Block((F32,) * 6, ("a b", "a_b", "1", "", "é", "a_b_1"))
     Builder(body, HERE).place(toy.End(()))
     text = print_module(toy.Nest((), body))

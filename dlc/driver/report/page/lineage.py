@@ -54,7 +54,7 @@ class Lineage:
             self.links |= {(ids[op], plan[target]) for target in targets}
 
     def from_plan(self, steps: Sequence[str], codes: Sequence[str]) -> None:
-        """Link each step to its code: the calls stand in the order of the steps that they replace."""
+        """Link each step to its code: the calls are in the order of the steps that they replace."""
         if len(steps) == len(codes):
             self.links |= {pair for pair in zip(steps, codes, strict=True) if all(pair)}
 

@@ -19,7 +19,7 @@ def _call(context: NodeContext) -> Made:
 
 
 def _composite(context: NodeContext) -> Made:
-    """An operation of several, which stand in a function; of CHLO, if it is known, that itself."""
+    """An operation of several, which are in a function; of CHLO, if it is known, that itself."""
     known = special_functions.IMPORTERS.get(context.text("name"))
     if known is not None:
         return known(context)

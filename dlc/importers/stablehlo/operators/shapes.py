@@ -21,7 +21,7 @@ from dlc.ir.types import I32, I64, DType, TensorType
 
 
 def _constant(context: NodeContext) -> Made:
-    """A splat is a fill, a small constant stands in the IR, a large one is a weight."""
+    """A splat is a fill, a small constant is in the IR, a large one is a weight."""
     found = context.given("value")
     if not isinstance(found, Elements):
         raise context.unsupported(f"of {context.node.types[0].text} is not imported")

@@ -87,7 +87,7 @@ def _expand(context: NodeContext) -> Operand:
 
 
 def _repeat(context: NodeContext) -> Operand:
-    """The tensor several times along each axis; further axes stand in front."""
+    """The tensor several times along each axis; further axes are in front."""
     emit, x = context.emit, context.value("self")
     counts = context.sizes("repeats" if "repeats" in context.node.arguments else "dims")
     shape = tensor_type(x).shape
