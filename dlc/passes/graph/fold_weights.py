@@ -112,7 +112,7 @@ class _Folding:
             _cast_after_move(op)
         from_weights = values_from_weights(block)
         for value in list(roots(from_weights)):
-            if _is_view(value):
+            if value.op is None or _is_view(value):
                 continue
             derived = self._derive(value)
             emit = Builder.before_op(value.op)

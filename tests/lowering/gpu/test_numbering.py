@@ -108,7 +108,7 @@ def test_a_call_with_more_elements_is_refused_before_it_begins(
     with fake_gpu():
         model = dlc.compile(text=TEXT, target="cuda:sm_80")
         x = np.arange(3, dtype=np.float32)
-        np.testing.assert_allclose(model.f(x), np.exp(x[:, None] - x).sum(), rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(model.f(x)), np.exp(x[:, None] - x).sum(), rtol=1e-6)
         with pytest.raises(CallError, match="D0818") as refused:
             model.entry_points["f"](np.zeros(4, np.float32))
         assert "would number 16 elements" in str(refused.value)
