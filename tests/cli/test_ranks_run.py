@@ -64,7 +64,8 @@ def test_an_artifact_for_ranks_runs_as_these_and_in_a_program_of_ones_own(folder
         [mpiexec, "-n", "2", sys.executable, "own.py"],
         cwd=folder, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.stdout == "(8, 2)\n(8, 2)\n", done.stderr
+    # Both write to one pipe, in pieces that may alternate.
+    assert done.stdout.count("(8, 2)") == 2, done.stderr
 
 
 def test_an_artifact_for_other_ranks_is_refused_once(folder: Path) -> None:
