@@ -73,16 +73,34 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, _ending(options.seconds) as ended:
+    with (
+        tempfile.TemporaryDirectory(dir=memory) as folder,
+        _working_in(folder),
+        _ending(options.seconds) as ended,
+    ):
         seeds = begun_until(ended, summary.left(options.count))
-        # Kernels that several cases have in common are compiled once.
-        os.environ["DLC_CACHE"] = str(Path(folder, "cache"))
-        os.environ["TMPDIR"] = folder
         pool = Pool(kind.start, options.jobs, kind.seconds, kind.recycled)
         _run(pool, seeds, summary, options.out)
     _keep(summary, options.out)
     print("\n".join(summary.lines()))
     return 1 if summary.failed else 0
+
+
+@contextmanager
+def _working_in(folder: str) -> Generator[None]:
+    """Let files and the cache of all processes lie in a folder, meanwhile."""
+    # Kernels that several cases have in common are compiled once.
+    changed = {"DLC_CACHE": str(Path(folder, "cache")), "TMPDIR": folder}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

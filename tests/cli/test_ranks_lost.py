@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -106,11 +106,18 @@ def test_a_stopped_rank_ends_all(folder: Path) -> None:
     assert not any(is_alive(pulse.process) for pulse in pulses)
 
 
+def put_folder(path: Path) -> None:
+    """Put a folder in the place of a file, which a rank may write again meanwhile."""
+    while not path.is_dir():
+        path.unlink(missing_ok=True)
+        with suppress(FileExistsError):
+            path.mkdir()
+
+
 def test_a_checkpoint_that_cannot_be_written_ends_all(folder: Path) -> None:
     with training(folder) as runs:
         pulses = runs.pulses(1)
-        (folder / "line.safetensors").unlink(missing_ok=True)
-        (folder / "line.safetensors").mkdir()
+        put_folder(folder / "line.safetensors")
         code, said = runs.ended()
     assert code == 2
     assert said.count("D0502") == 1
