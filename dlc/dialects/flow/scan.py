@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,15 @@ from dlc.ir.define import attribute, op, operands, region
 from dlc.ir.dims import Size
 from dlc.ir.types import TensorType, Type
 
-__all__ = ["Scan"]
+__all__ = ["Scan", "ScanInput"]
+
+
+class ScanInput(NamedTuple):
+    """What a body takes, the value outside, and the axis that is walked; None for a constant."""
+
+    argument: Value
+    outside: Value
+    axis: int | None
 
 
 @op("flow.scan")
@@ -60,6 +69,39 @@ class Scan(Structured):
         """What the body takes for `constants`."""
         first = 1 + len(self.initial) + len(self.xs)
         return self.body.arguments[first : first + len(self.constants)]
+
+    @property
+    def inputs(self) -> list[ScanInput]:
+        """What the body takes besides the index and the carried values."""
+        axes = (*self.x_axes, *[None] * len(self.constants))
+        inside, outside = (*self.slices, *self.invariants), (*self.xs, *self.constants)
+        return [ScanInput(*fields) for fields in zip(inside, outside, axes, strict=True)]
+
+    def with_inputs(self, inputs: Sequence[ScanInput]) -> Scan:
+        """The same loop with these inputs, not inserted yet; takes over the body.
+
+        Arguments of the body that are left out must have no uses.
+        """
+        body = self.body
+        walked = [(e.argument, e.outside, e.axis) for e in inputs if e.axis is not None]
+        constants = [each for each in inputs if each.axis is None]
+        carried = body.arguments[: 1 + len(self.initial)]
+        arguments = [
+            *[argument for argument, _, _ in walked],
+            *[each.argument for each in constants],
+        ]
+        body.set_arguments([*carried, *arguments])
+        self.regions = ()
+        return Scan(
+            self.initial,
+            [outside for _, outside, _ in walked],
+            [each.outside for each in constants],
+            body,
+            self.length,
+            tuple([axis for _, _, axis in walked]),
+            self.y_axes,
+            self.reverse,
+        )
 
     def infer(self) -> tuple[Type, ...]:
         carries, slices = types_of(self.initial), [self._slice(k) for k in range(len(self.xs))]

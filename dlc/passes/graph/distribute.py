@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, flow
 from dlc.dialects.flow.regions import COUNTER
+from dlc.dialects.flow.scan import ScanInput
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.passes import Context, define_pass
@@ -47,8 +48,11 @@ def _distribute(loop: flow.Scan, given: set[Value], context: Context) -> None:
     for op in reversed(list(body)):
         if op.is_unused and op in computed:
             context.rewriter.erase(op, Gone("computed from weights before the loop"))
-    walking = _walking(loop, arguments, stacks)
-    context.rewriter.replace(loop, context.rewriter.before(loop).all(walking), relation=EQUAL)
+    inputs = [each for each in loop.inputs if each.axis is None or each.argument.uses]
+    inputs += [ScanInput(*pair, 0) for pair in zip(arguments, stacks, strict=True)]
+    context.rewriter.replace(
+        loop, context.rewriter.before(loop).all(loop.with_inputs(inputs)), relation=EQUAL
+    )
 
 
 def _is_worth_moving(cone: Sequence[Op], slices: set[Value]) -> bool:
@@ -91,28 +95,4 @@ def _loop_of(loop: flow.Scan, root: Value, cone: Sequence[Op]) -> flow.Scan:
         loop.length,
         tuple([axis for _, _, axis in walked]),
         (0,),
-    )
-
-
-def _walking(loop: flow.Scan, arguments: Sequence[Value], stacks: Sequence[Value]) -> flow.Scan:
-    """The same loop that walks further stacks, and no longer those that its body does not read.
-
-    Takes over the body, whose last arguments are the slices of the further stacks.
-    """
-    body, invariants = loop.body, loop.invariants
-    walked = [*zip(loop.slices, loop.xs, loop.x_axes, strict=True)]
-    walked = [each for each in walked if each[0].uses]
-    walked += [(argument, stack, 0) for argument, stack in zip(arguments, stacks, strict=True)]
-    carried = body.arguments[: 1 + len(loop.initial)]
-    body.set_arguments([*carried, *[argument for argument, _, _ in walked], *invariants])
-    loop.regions = ()
-    return flow.Scan(
-        loop.initial,
-        [stack for _, stack, _ in walked],
-        loop.constants,
-        body,
-        loop.length,
-        tuple([axis for _, _, axis in walked]),
-        loop.y_axes,
-        loop.reverse,
     )

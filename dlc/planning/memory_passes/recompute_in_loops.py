@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.flow.regions import yielded
+from dlc.dialects.flow.scan import ScanInput
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.log import DecisionLog
@@ -175,16 +176,16 @@ class _Rebuild:
         """The second loop, whose body recomputes values that it used to read from stacks."""
         scan, body = self.backward, self.backward.body
         recomputed = {a: v for a, v in self.walked.items() if v not in self.choice.stacked}
-        inputs = [each for each in _inputs(scan) if each.argument not in recomputed]
+        inputs = [each for each in scan.inputs if each.argument not in recomputed]
         copies = self._starting_points(inputs, stacks, sources)
         self._recompute_arguments(body, recomputed, copies)
-        loop = _with_inputs(scan, inputs)
+        loop = scan.with_inputs(inputs)
         self.rewriter.replace(scan, self.rewriter.before(scan).all(loop), relation=EQUAL)
         return loop
 
     def _starting_points(
         self,
-        inputs: list[_Input],
+        inputs: list[ScanInput],
         stacks: Mapping[Value, tuple[Value, int]],
         sources: Mapping[Value, Value],
     ) -> dict[Value, Value]:
@@ -229,49 +230,12 @@ class _Rebuild:
                 copies.update(zip(op.results, copy.results, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """An argument of a loop's body, the value passed for it, and the axis of slices, if any."""
-
-    argument: Value
-    outside: Value
-    axis: int | None
-
-
-def _inputs(scan: flow.Scan) -> list[_Input]:
-    arguments = scan.body.arguments[1 + len(scan.initial) :]
-    outside = (*scan.xs, *scan.constants)
-    axes = (*scan.x_axes, *[None] * len(scan.constants))
-    return [_Input(*fields) for fields in zip(arguments, outside, axes, strict=True)]
-
-
-def _with_inputs(scan: flow.Scan, inputs: Sequence[_Input]) -> flow.Scan:
-    """A loop that takes over the body of another one, with other inputs."""
-    body = scan.body
-    slices = [(each.argument, each.outside, each.axis) for each in inputs if each.axis is not None]
-    constants = [each for each in inputs if each.axis is None]
-    carried = body.arguments[: 1 + len(scan.initial)]
-    walked = [argument for argument, _, _ in slices]
-    body.set_arguments([*carried, *walked, *[each.argument for each in constants]])
-    scan.regions = ()
-    return flow.Scan(
-        scan.initial,
-        [outside for _, outside, _ in slices],
-        [each.outside for each in constants],
-        body,
-        scan.length,
-        tuple([axis for _, _, axis in slices]),
-        scan.y_axes,
-        scan.reverse,
-    )
-
-
 def _argument(
-    body: Block, inputs: list[_Input], outside: Value, axis: int | None, like: Value
+    body: Block, inputs: list[ScanInput], outside: Value, axis: int | None, like: Value
 ) -> Value:
     """The argument of the body for a value outside; a new one of the type of `like` if there is none."""
     for each in inputs:
         if each.outside is outside and each.axis == axis:
             return each.argument
-    inputs.append(_Input(body.add_argument(like.type, like.name), outside, axis))
+    inputs.append(ScanInput(body.add_argument(like.type, like.name), outside, axis))
     return inputs[-1].argument
