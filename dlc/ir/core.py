@@ -114,7 +114,7 @@ class Op:
     ) -> None:
         self.operands = operands
         self.attributes = attributes
-        self.regions = regions
+        self.regions: tuple[Block, ...] = regions
         self.location = location
         self.parent: Block | None = None
         self.previous: Op | None = None
