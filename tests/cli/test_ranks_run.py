@@ -45,6 +45,7 @@ def printed(folder: Path, *command: str) -> str:
 TEXT = ("run", "net.dlm", "--weights", "init:0", *CALL)
 
 
+@pytest.mark.long
 def test_ranks_give_the_results_of_one_process(folder: Path) -> None:
     assert printed(folder, *TEXT, "--ranks", "2") == printed(folder, *TEXT)
 

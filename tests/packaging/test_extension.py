@@ -132,6 +132,7 @@ def test_it_compiles_and_has_a_derivative_compiled_and_evaluated(site: Path) -> 
     assert derivatives == ["df: f32[3]\n[0.25   1.     0.0625]\n"] * 2
 
 
+@pytest.mark.long
 def test_it_is_shown_at_every_level(site: Path) -> None:
     texts = printed(site, *[f"show model.dlm --stage {stage} --entry f" for stage in MARKS])
     for (stage, mark), text in zip(MARKS.items(), texts, strict=True):

@@ -96,7 +96,7 @@ def test_parts_of_any_length_are_right(rows: int) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "error"),
-    every(2, [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])]),
+    every(4, [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])]),
     ids=str,
 )
 @pytest.mark.usefixtures("short")

@@ -33,7 +33,6 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu, no_gpu
-from tests.suites import every
 
 Array = NDArray[np.generic]
 
@@ -231,7 +230,8 @@ def test_loops_of_the_processor_stand_within_loops_of_both(both: Both) -> None:
     both.agree("inner", numbers(4, 5))
 
 
-@pytest.mark.parametrize("level", every(3, [3, 0, 1]))
+@pytest.mark.long
+@pytest.mark.parametrize("level", [3, 0, 1])
 def test_every_level_gives_what_it_gives_on_the_processor(level: int) -> None:
     with fake_gpu() as gpu:
         both = Both(gpu, level)

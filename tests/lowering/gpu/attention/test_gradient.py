@@ -78,7 +78,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("causal", "shapes", "added", "hides", "dtype", "precision", "rounding"),
-    every(8, itertools.product(CASES, WAYS)),
+    every(16, itertools.product(CASES, WAYS)),
 )
 def test_a_gradient_is_two_walks(
     dtype: DType,
