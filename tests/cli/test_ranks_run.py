@@ -69,6 +69,7 @@ def test_an_artifact_for_ranks_runs_as_these_and_in_a_program_of_ones_own(folder
     assert done.stdout.count("(8, 2)") == 2, done.stderr
 
 
+@pytest.mark.long
 def test_an_artifact_for_other_ranks_is_refused_once(folder: Path) -> None:
     run(folder, "compile", "net.dlm", "--weights", "init:0", "--ranks", "3")
     alone = run(folder, "run", "net.dlc", *CALL)

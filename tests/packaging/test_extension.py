@@ -139,6 +139,7 @@ def test_it_is_shown_at_every_level(site: Path) -> None:
         assert mark in text, stage
 
 
+@pytest.mark.long
 def test_it_is_listed_and_documented_like_any_other(site: Path) -> None:
     ops, page, doctor = printed(site, "ops soft_sign", "doc extra.softsign", "doctor")
     assert "soft_sign(x: float)" in ops

@@ -82,6 +82,7 @@ def test_a_batch_has_no_more_parts_than_examples() -> None:
     assert found.reason
 
 
+@pytest.mark.long
 def test_two_threads_hide_what_a_network_sends_beside_them() -> None:
     fast = network_named("100Gbit,1us")
     alone, both = (predicted(network=fast, threads=n, weak=True).rows[2] for n in (1, 2))
