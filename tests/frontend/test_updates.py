@@ -102,19 +102,16 @@ CUBE = np.arange(2 * 4 * 5 * 3, dtype=np.float32).reshape(2, 4, 5, 3)
 
 @pytest.mark.parametrize(
     ("place", "where"),
-    every(
-        3,
-        [
-            ("[:, p]", np.s_[:, 1]),
-            ("[p, :, q]", np.s_[1, :, 3]),
-            ("[p, .., 1:3]", np.s_[1, ..., 1:3]),
-            ("[p, q, -1]", np.s_[1, 3, -1]),
-            ("[p, ::2]", np.s_[1, ::2]),
-            ("[:, p + arange(3)]", np.s_[:, 1:4]),
-            ("[:, arange(3) + p, 2]", np.s_[:, 1:4, 2]),
-            ("[:, p + arange(3), q]", np.s_[:, 1:4, 3]),
-        ],
-    ),
+    [
+        ("[:, p]", np.s_[:, 1]),
+        ("[p, :, q]", np.s_[1, :, 3]),
+        ("[p, .., 1:3]", np.s_[1, ..., 1:3]),
+        ("[p, q, -1]", np.s_[1, 3, -1]),
+        ("[p, ::2]", np.s_[1, ::2]),
+        ("[:, p + arange(3)]", np.s_[:, 1:4]),
+        ("[:, arange(3) + p, 2]", np.s_[:, 1:4, 2]),
+        ("[:, p + arange(3), q]", np.s_[:, 1:4, 3]),
+    ],
 )
 @pytest.mark.parametrize("mode", ["set", "add"])
 def test_a_computed_place_takes_what_an_index_there_gives(
