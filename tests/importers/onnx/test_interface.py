@@ -15,7 +15,6 @@ from dlc.driver.source.importing import import_model
 from dlc.errors import ModelError, Unsupported, UsageError
 from dlc.importers.onnx import OnnxModel
 from tests.importers.onnx.models import evaluated, imported, model_of
-from tests.suites import every
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 W = np.ones((4, 4), np.float32)
@@ -34,17 +33,14 @@ def saved(model: ModelProto, folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("given", "made", "rows", "renamed"),
-    every(
-        2,
-        [
-            ("input_0", "output_0", "N", {}),
-            ("input.1", "out/y:0", "N", {"input.1": "input_1", "out/y:0": "out_y_0"}),
-            ("501", "502", "N", {"501": "x", "502": "y"}),
-            ("let", "if", "for", {"let": "let_", "if": "if_", "for": "for_"}),
-            ("sum", "relu", "batch size", {"sum": "sum_", "batch size": "batch_size"}),
-            ("state", "train", "module", {}),
-        ],
-    ),
+    [
+        ("input_0", "output_0", "N", {}),
+        ("input.1", "out/y:0", "N", {"input.1": "input_1", "out/y:0": "out_y_0"}),
+        ("501", "502", "N", {"501": "x", "502": "y"}),
+        ("let", "if", "for", {"let": "let_", "if": "if_", "for": "for_"}),
+        ("sum", "relu", "batch size", {"sum": "sum_", "batch size": "batch_size"}),
+        ("state", "train", "module", {}),
+    ],
 )
 def test_a_file_and_its_text_have_the_same_names(
     tmp_path: Path, given: str, made: str, rows: str, renamed: dict[str, str]
