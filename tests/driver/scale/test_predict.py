@@ -91,6 +91,7 @@ def test_two_threads_hide_what_a_network_sends_beside_them() -> None:
     assert 0 <= both.spent.exposed <= both.spent.latency + both.spent.transfer
 
 
+@pytest.mark.long
 def test_a_measured_step_is_the_time_of_the_first_row() -> None:
     found = predicted(step=0.25)
     assert found.rows[0].spent.total == pytest.approx(0.25e9)

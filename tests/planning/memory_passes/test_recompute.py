@@ -189,6 +189,7 @@ def limited(most: int, *disabled: str, effort: float | None = None) -> Artifact:
     return make_artifact(wanted).artifact
 
 
+@pytest.mark.long
 def test_a_limit_makes_it_compute_more_again_until_it_is_kept() -> None:
     most = 1_250_000
     promise = limited(most).manifest.promise

@@ -16,7 +16,7 @@ import dlc
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import CallError
 from dlc.runtime.calling.dim_binding import DimBinder
-from tests.suites import every, pairs
+from tests.suites import each_value, every
 
 HEAD = "dlc 1\ndim S = 1..64, T = 1..64, N = 1..9\n"
 
@@ -191,7 +191,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "level", "threads"), pairs(CASES, [2, 0], [2, 1]))
+@pytest.mark.parametrize(("name", "level", "threads"), each_value(CASES, [2, 0], [2, 1]))
 def test_a_call_that_fails_changes_nothing(name: str, level: int, threads: int) -> None:
     text, wrong, right = CASES[name]
     model = dlc.compile(text=HEAD + text, level=level, threads=threads, verify_each=True)

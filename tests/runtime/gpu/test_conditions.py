@@ -140,7 +140,7 @@ CALLS: dict[str, list[tuple[Array, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("entry", CALLS)
+@pytest.mark.parametrize("entry", every(2, CALLS))
 def test_a_program_with_conditions_is_one_launch_from_the_second_call_on(
     fake: FakeGpu, model: Model, compiled: Model, entry: str
 ) -> None:

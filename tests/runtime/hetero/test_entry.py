@@ -33,6 +33,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu, no_gpu
+from tests.suites import every
 
 Array = NDArray[np.generic]
 
@@ -161,7 +162,8 @@ def test_a_part_on_a_gpu_gives_what_it_gives_on_the_processor(both: Both) -> Non
 
 
 @pytest.mark.parametrize(
-    "entry", ["remembered", "chosen", "recalled", "prepared", "along_weights", "along_slope"]
+    "entry",
+    every(2, ["remembered", "chosen", "recalled", "prepared", "along_weights", "along_slope"]),
 )
 def test_weights_are_on_the_gpu_within_loops_and_choices_too(both: Both, entry: str) -> None:
     for steps in (1, 6):
