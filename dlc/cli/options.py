@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, TypeAlias, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -18,6 +18,9 @@ from dlc.runtime.cpu.pinning import pin_threads
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.system.device_names import device_or_none
 from dlc.text.model import literals
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Result = TypeVar("Result")
 
@@ -307,8 +310,15 @@ def calling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Resu
     return _gathering("call", Call(), names)
 
 
+def gathering(
+    group: str, usual: DataclassInstance
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Let a verb have the fields of a dataclass as options: it is called with them as `group`."""
+    return _gathering(group, usual, [each.name for each in fields(usual)])
+
+
 def _gathering(
-    group: str, usual: Compilation | Call, names: Sequence[str]
+    group: str, usual: DataclassInstance, names: Sequence[str]
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Let a verb be called with some options as one parameter.
 
@@ -335,7 +345,7 @@ def _gathering(
     return apply
 
 
-def _option(usual: Compilation | Call, name: str) -> Parameter:
+def _option(usual: DataclassInstance, name: str) -> Parameter:
     """A field of a group of options as a parameter of a verb."""
     kind: object = get_type_hints(type(usual), include_extras=True)[name]
     default: object = getattr(usual, name)
