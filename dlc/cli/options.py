@@ -45,10 +45,11 @@ Seed: TypeAlias = Annotated[
     typer.Option("--random-inputs", metavar="SEED", min=0, help="Random numbers for the rest."),
 ]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(help="The most threads that a call uses; results do not depend on it.")
+    int | None,
+    typer.Option(help="The maximum number of threads of a call; results do not depend on it."),
 ]
 Pin: TypeAlias = Annotated[
-    bool, typer.Option("--pin", help="Let each worker thread keep to a processor of its own.")
+    bool, typer.Option("--pin", help="Pin each worker thread to a processor of its own.")
 ]
 Untrusted: TypeAlias = Annotated[
     bool,
@@ -64,9 +65,7 @@ TrustIr: TypeAlias = Annotated[
 ]
 Memory: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE", help="The most working memory that a call may use, such as 512MiB."
-    ),
+    typer.Option(metavar="SIZE", help="The limit of the working memory of a call, such as 512MiB."),
 ]
 Bounds: TypeAlias = Annotated[
     list[str],
@@ -150,7 +149,7 @@ Kernels: TypeAlias = Annotated[
     typer.Option(
         "--kernel",
         metavar="NAME=FILE",
-        help="A kernel of your own (.ll or .dlir) in place of one, if it computes the same.",
+        help="Replace a kernel by your own (.ll or .dlir), if it computes the same.",
     ),
 ]
 Chosen: TypeAlias = Annotated[

@@ -158,8 +158,8 @@ def command(
 ) -> int:
     """Train a model: forward, backward and optimizer as one compiled program.
 
-    `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the step that
-    runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
+    `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the
+    current step, writes a checkpoint and exits with 130; a second Ctrl-C ends it at once.
     """
     ended = start(training.ranks, restarts=training.restarts, limit=training.rank_timeout)
     if ended is not None:
