@@ -35,7 +35,7 @@ def test_a_table_is_read_whatever_its_line_ends_spaces_and_order_of_columns(tmp_
         ("id,lower,upper\n0,1,2\n", 1, "names no column size"),
         ("id,lower,upper,size\n", 1, "there is no buffer"),
         ("id,lower,upper,size\n0,1,2,3\n1,1,2\n", 3, "there are 3 cells, the first row has 4"),
-        ("id,lower,upper,size\n0,1,2,3\n\n0,1,2,4\n", 4, "the id 0 stands on an earlier line"),
+        ("id,lower,upper,size\n0,1,2,3\n\n0,1,2,4\n", 4, "the id 0 is already on an earlier line"),
         ("id,lower,upper,size\n0,1,2,-3\n", 2, "the size of 0 is '-3', not an integer"),
         ("id,lower,upper,size\n0,1.5,2,3\n", 2, "the lower of 0 is '1.5', not an integer"),
         ("id,lower,upper,size\n0,1,,3\n", 2, "the upper of 0 is '', not an integer"),

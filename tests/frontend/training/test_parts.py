@@ -243,7 +243,7 @@ def test_gradients_are_clipped_together_with_those_of_the_same_optimizer() -> No
             "D0550",
             "this part has no weights that are trained",
         ),
-        ("optimizer = sgd()\n  optimizer = adam()", "D0530", "optimizer stands twice"),
+        ("optimizer = sgd()\n  optimizer = adam()", "D0530", "optimizer is given twice"),
         ("optimizer() = sgd()", "D0110", "the parts that it updates"),
     ],
 )
