@@ -50,16 +50,32 @@ def tile_rows(m: Size, bytes: Size, rows: int, blocking: ProductBlocking) -> Siz
     return ceil_divide(ceil_divide(maximum(m, 1), tiles), rows) * rows
 
 
-def tile_panels(across: Size, work: Size, shape: Shape, blocking: ProductBlocking) -> Size:
-    """NC as panels of a tile, of which each column has `work` products, for a tile of the usual work.
+def tile_panels(
+    across: Size, work: Size, down: Size, shape: Shape, blocking: ProductBlocking
+) -> Size:
+    """NC as panels of a tile, of which each column has `work` products, where tiles are `down` in a column.
 
-    They are a multiple of the micro-kernel's panels.
+    They are a multiple of the micro-kernel's panels. A tile has the usual work, or less where the product
+    would otherwise be too few tiles for threads to share evenly.
     """
     each = maximum(work * shape.columns, 1)
-    fitting = maximum(floor_divide(blocking.tile_products, each), 1)
     several = ceil_divide(maximum(across, 1), shape.panels)
+    share = floor_divide(several * each * down, blocking.product_tiles)
+    most = minimum(maximum(share, blocking.least_tile_products), blocking.tile_products)
+    fitting = maximum(floor_divide(most, each), 1)
     tiles = ceil_divide(several, minimum(fitting, several))
     return ceil_divide(several, tiles) * shape.panels
+
+
+def shared_rows(m: Size, work: Size, rows: int, blocking: ProductBlocking) -> Size:
+    """MC of a tile that has all panels, where a row has `work` products: threads share the rows.
+
+    The rows that a thread computes are often those that it has just written or reads next, in an
+    element-wise or depthwise neighbour, so they stay in its second-level cache.
+    """
+    share = floor_divide(work * m, blocking.product_tiles)
+    most = maximum(share, blocking.least_tile_products)
+    return maximum(floor_divide(most, maximum(work, 1) * rows), 1) * rows
 
 
 def lower_packed_product(op: kernel.Kernel, context: Context) -> Lowered:
@@ -104,20 +120,12 @@ class _PackedProduct(ProductTiles):
     def lower(self) -> Lowered:
         op, writer = self.product, self.writer
         *batch, m, _ = op.domain
-        across = self.across
-        blocking, row_bytes = self.cpu.products, self.footprint * op.accumulator.bytes
-        height = tile_rows(m, row_bytes, self.shape.rows, blocking)
+        height, width = self._tile_extents(m)
         single: _PackedProduct | None = None
-        if isinstance(m, int) and m <= blocking.streamed_rows:
-            self._stream()
-            width = self._streamed_panels()
-        else:
-            width = tile_panels(across, height * self.depth, self.shape, blocking)
         if isinstance(op, Gemm) and not isinstance(m, int):
             single = self._of_a_single_row()
             width += self.is_single_row * (single._streamed_panels() - width)
-        shape = self.shape
-        down, along = ceil_divide(m, height), ceil_divide(across, width)
+        down, along = ceil_divide(m, height), ceil_divide(self.across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
         with for_each(writer.emit, writer.first, writer.last) as number:
@@ -125,15 +133,30 @@ class _PackedProduct(ProductTiles):
             tall, wide = writer.size(height, "height"), writer.size(width, "width")
             top, left = i * tall, j * wide
             rows = writer.size(m, "m")
-            right = smaller(left + wide, writer.size(across, "panels"))
+            right = smaller(left + wide, writer.size(self.across, "panels"))
             tile = TileBounds(batch_index, top, smaller(top + tall, rows), left, right)
             if single is None:
                 self._tile(tile)
             else:
                 either(rows.equals(1), partial(single._tile, tile), partial(self._tile, tile))
-        work_rows = maximum(height, blocking.streamed_rows)
-        work = work_rows * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
+        work_rows = maximum(height, self.cpu.products.streamed_rows)
+        depth = maximum(self.depth, 8)
+        work = work_rows * width * self.shape.panel * depth * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
+
+    def _tile_extents(self, m: Size) -> tuple[Size, Size]:
+        """MC in rows and NC in panels; chooses the micro-tile of a product of few rows."""
+        blocking, rows = self.cpu.products, self.shape.rows
+        height = tile_rows(m, self.footprint * self.product.accumulator.bytes, rows, blocking)
+        if isinstance(m, int) and m <= blocking.streamed_rows:
+            self._stream()
+            return height, self._streamed_panels()
+        all_bytes = self.across * self._panel_bytes
+        if isinstance(all_bytes, int) and all_bytes <= blocking.shared_panel_bytes:
+            work = self.across * self.shape.panel * self.depth
+            height = minimum(height, shared_rows(m, work, rows, blocking))
+        down = ceil_divide(m, height)
+        return height, tile_panels(self.across, height * self.depth, down, self.shape, blocking)
 
     def _of_a_single_row(self) -> Self:
         """The same product in micro-tiles for a single row, written by the same writer."""
