@@ -108,18 +108,7 @@ def test_products_are_computed_again_only_where_that_is_forced() -> None:
     assert any(isinstance(op, Product) for op in again(recomputed(2.0)[1]))
 
 
-@pytest.mark.parametrize(
-    "conv",
-    [
-        "direct",
-        pytest.param(
-            "auto",
-            marks=pytest.mark.xfail(
-                reason="with gradients in Winograd's form the pass expects a higher peak than there is"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("conv", ["direct", "auto"])
 def test_what_was_expected_to_be_held_is_what_is_held(conv: str) -> None:
     opened, timeline = recomputed(0.5, conv)
     made = [d for d in opened.context.log if d.pass_name == "recompute" and d.kind == "did"]

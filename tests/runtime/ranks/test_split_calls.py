@@ -122,7 +122,7 @@ def test_a_partition_that_computes_something_else_is_found(monkeypatch: pytest.M
                 context.rewriter.replace(op, [op.lhs], relation=EQUAL)
 
     monkeypatch.setattr(compile_module, "partition", replace(partition, function=wrong))
-    with pytest.raises(NumbersDiffer, match="pass partition changes result 0 of whole"):
+    with pytest.raises(NumbersDiffer, match="pass partition changes result 0 of predict"):
         made("model = 2", 2, settings=Settings(verify_each=True))
 
 
