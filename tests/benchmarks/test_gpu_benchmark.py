@@ -417,6 +417,58 @@ def test_the_precision_of_products_is_a_setting(fake: FakeGpu, tmp_path: Path) -
     assert {settings.target for settings in found} == {"cuda:sm_80"}
 
 
+class Clock:
+    """A clock that goes on where somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_run_is_over_in_time_and_a_case_that_was_not_is_measured_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fake: FakeGpu
+) -> None:
+    clock = Clock()
+
+    class Late(Pretended):
+        """A contender that takes three seconds, if it is waited for so long."""
+
+        def __init__(self, name: str, case: GpuCase, folder: Path, patience: float | None) -> None:
+            assert patience is not None
+            clock.now += min(3.0, patience)
+            if patience < 3:
+                raise NotReady(name)
+            super().__init__(name, case, folder, patience)
+
+        def results(self) -> dict[str, gpu.Array]:
+            return {"result": np.ones(3)}
+
+    monkeypatch.setattr(gpu, "time", clock)
+    monkeypatch.setattr(gpu, "Contender", Late)
+    monkeypatch.setattr(gpu, "PEERS", {name: "numpy" for name in gpu.PEERS if name != "jax"})
+    case = case_of("convolutions", "conv_3x3")
+    both = [replace(case, name=name) for name in ("first", "second")]
+
+    def of(kind: gpu.Kind, precision: gpu.Precision, *, quick: bool) -> list[GpuCase]:
+        return both
+
+    monkeypatch.setattr(gpu, "cases", of)
+    command = ["--only", "convolutions", "--precision", "f32", "--quick", "--out", str(tmp_path)]
+    found = list[Outcome]()
+    for limit, wanted in ((13, ["first"]), (8, ["first", "second"])):
+        begin = clock.now
+        assert gpu.main([*command, "--limit", str(limit)]) == 0
+        assert clock.now - begin <= limit
+        found = gpu.earlier(tmp_path, "bench-convolutions-f32")
+        assert [one.name for one in found if one.contender == "dlc"] == wanted
+    told = {(one.name, one.contender): one.missing for one in found}
+    assert {why for (name, _), why in told.items() if name == "first"} == {""}
+    assert told["second", "torch eager"] == ""
+    assert told["second", "torch.compile"] == "not ready after 2 s"
+
+
 def test_a_run_with_a_limit_goes_on_from_one_before(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
