@@ -43,7 +43,7 @@ class CpuCosts(ElementCosts):
     barrier: int = cost(
         4_000_000, "ps", "a barrier, twice what it takes where threads wait for each other"
     )
-    tile: int = cost(8_000_000, "ps", "work of one tile: long against a barrier, short for a call")
+    tile: int = cost(4_000_000, "ps", "work of one tile: long against a barrier, short for a call")
 
 
 USUAL_COSTS = CpuCosts()

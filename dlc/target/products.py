@@ -46,7 +46,13 @@ class ProductBlocking:
     """Steps of k per iteration of a matrix product whose k they divide."""
 
     tile_products: int = 1_500_000
-    """Products of a tile whose operands are in panels: some 15 to 30 microseconds."""
+    """Products of a tile whose operands are in panels, at most: some 15 to 30 microseconds."""
+    product_tiles: int = 16
+    """Tiles that a product is cut into, at least, so that threads end together."""
+    least_tile_products: int = 250_000
+    """Smaller tiles than this, some 3 to 5 microseconds, are not made for that."""
+    shared_panel_bytes: int = 256 * KIB
+    """All panels of a product that every thread may read: then threads share rows."""
     streamed_rows: int = 4
     """Fewer rows wait for their panels: one row by 512 x 2048, as in an LSTM, takes as long as 4 rows."""
     streamed_panel_bytes: int = 256 * KIB

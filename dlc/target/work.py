@@ -51,9 +51,11 @@ CHEAP = frozenset(
 """Functions of floats that are one or two instructions."""
 
 
-def tile_rows(row_work: Size, costs: CpuCosts) -> Size:
-    """How many rows of this much work make a tile."""
-    return maximum(1, floor_divide(costs.tile, maximum(1, row_work)))
+def tile_rows(rows: Size, row_work: Size, costs: CpuCosts) -> Size:
+    """How many of so many rows, of this much work each, make a tile: about as many in all of them."""
+    rows = maximum(rows, 1)
+    fitting = maximum(1, floor_divide(costs.tile, maximum(1, row_work)))
+    return ceil_divide(rows, ceil_divide(rows, fitting))
 
 
 def tiles(rows: Size, per_tile: Size, row_work: Size) -> tuple[Size, Size]:

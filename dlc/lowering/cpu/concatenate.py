@@ -23,7 +23,7 @@ def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
     cpu = cpu_of(context.options)
     lanes = min(cpu.lanes(dtype), 16)
     work = width * dtype.bytes * cpu.costs.copied_byte
-    per_tile = tile_rows(work, cpu.costs)
+    per_tile = tile_rows(rows, work, cpu.costs)
     count = writer.size(per_tile, "rows of a tile")
     lower = writer.first * count
     upper = minimum(writer.last * count, writer.size(rows, "rows"))

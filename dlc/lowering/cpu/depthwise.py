@@ -105,8 +105,8 @@ class _Depthwise:
         batch, *_ = kernel.array_type(op.lhs).shape
         height, width = op.extents
         work = product(op.window) * width * op.columns * self.cpu.costs.depthwise_product
-        per_tile = tile_rows(work, self.cpu.costs)
         rows = batch * height
+        per_tile = tile_rows(rows, work, self.cpu.costs)
         count = writer.size(per_tile, "rows of a tile")
         lower = writer.first * count
         upper = minimum(writer.last * count, writer.size(rows, "all rows"))

@@ -95,12 +95,13 @@ class _Generic:
         """
         writer = self.writer
         if not outer:
-            chunk = self._tile_elements(work)
+            chunk = self._tile_elements(inner, work)
             extent = writer.size(inner, "extent", 0)
             length = writer.size(chunk, "tile")
             write([], writer.first * length, minimum(writer.last * length, extent))
             return tiles(inner, chunk, work)
-        rows, per_tile = product(outer), tile_rows(inner * work, self.costs)
+        rows = product(outer)
+        per_tile = tile_rows(rows, inner * work, self.costs)
         count = writer.size(per_tile, "rows_per_tile")
         lower = writer.first * count
         upper = minimum(writer.last * count, writer.size(rows, "rows"))
@@ -153,10 +154,10 @@ class _Generic:
 
             self._each_row(lower, upper, extents, row)
 
-    def _tile_elements(self, work: Size) -> Size:
+    def _tile_elements(self, elements: Size, work: Size) -> Size:
         """Elements of a tile along the only axis: a multiple of the lanes, so the remainder comes last."""
         block = max(self.lanes, 64)
-        return ceil_divide(tile_rows(work * block, self.costs), 1) * block
+        return tile_rows(ceil_divide(elements, block), work * block, self.costs) * block
 
     # A range of elements, or one element.
 

@@ -45,7 +45,7 @@ class _Running:
         """Along the last axis: a tile is some rows."""
         writer, outer = self.writer, self.shape[: self.last]
         work = self.shape[self.last] * self.costs.scanned_element
-        per_tile = tile_rows(work, self.costs)
+        per_tile = tile_rows(product(outer), work, self.costs)
         count, total = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
         lower = writer.first * count
         upper = minimum(writer.last * count, total)

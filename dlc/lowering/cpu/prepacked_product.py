@@ -46,16 +46,32 @@ def tile_rows(m: Size, bytes: Size, rows: int, blocking: ProductBlocking) -> Siz
     return ceil_divide(ceil_divide(maximum(m, 1), tiles), rows) * rows
 
 
-def tile_panels(across: Size, work: Size, shape: Shape, blocking: ProductBlocking) -> Size:
-    """NC as panels of a tile, of which each column has `work` products, for a tile of the usual work.
+def tile_panels(
+    across: Size, work: Size, down: Size, shape: Shape, blocking: ProductBlocking
+) -> Size:
+    """NC as panels of a tile, of which each column has `work` products, where tiles are `down` in a column.
 
-    They are a multiple of the micro-kernel's panels.
+    They are a multiple of the micro-kernel's panels. A tile has the usual work, or less where the product
+    would otherwise be too few tiles for threads to share evenly.
     """
     each = maximum(work * shape.columns, 1)
-    fitting = maximum(floor_divide(blocking.tile_products, each), 1)
     several = ceil_divide(maximum(across, 1), shape.panels)
+    share = floor_divide(several * each * down, blocking.product_tiles)
+    most = minimum(maximum(share, blocking.least_tile_products), blocking.tile_products)
+    fitting = maximum(floor_divide(most, each), 1)
     tiles = ceil_divide(several, minimum(fitting, several))
     return ceil_divide(several, tiles) * shape.panels
+
+
+def shared_rows(m: Size, work: Size, rows: int, blocking: ProductBlocking) -> Size:
+    """MC of a tile that has all panels, where a row has `work` products: threads share the rows.
+
+    The rows that a thread computes are often those that it has just written or reads next, in an
+    element-wise or depthwise neighbour, so they stay in its second-level cache.
+    """
+    share = floor_divide(work * m, blocking.product_tiles)
+    most = maximum(share, blocking.least_tile_products)
+    return maximum(floor_divide(most, maximum(work, 1) * rows), 1) * rows
 
 
 def lower_packed_product(op: kernel.Kernel, context: Context) -> Lowered:
@@ -95,25 +111,33 @@ class _PackedProduct(ProductTiles):
     def lower(self) -> Lowered:
         op, writer = self.product, self.writer
         *batch, m, _ = op.domain
-        across = self.across
-        blocking, row_bytes = self.cpu.products, self.footprint * op.accumulator.bytes
-        height = tile_rows(m, row_bytes, self.shape.rows, blocking)
-        if isinstance(m, int) and m <= blocking.streamed_rows:
-            panel_bytes = self.depth * self.shape.panel * kernel.array_type(op.rhs).dtype.bytes
-            self.shape = streamed(self.shape, panel_bytes, blocking)
-            width = self._streamed_panels(across, panel_bytes, blocking)
-        else:
-            width = tile_panels(across, height * self.depth, self.shape, blocking)
-        shape = self.shape
-        down, along = ceil_divide(m, height), ceil_divide(across, width)
+        height, width = self._tile_extents(m)
+        down, along = ceil_divide(m, height), ceil_divide(self.across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
         with for_each(writer.emit, writer.first, writer.last) as number:
             *batch_index, j, i = unravel(number, counts)
             self._tile(batch_index, i, j, height, width)
-        rows = maximum(height, blocking.streamed_rows)
-        work = rows * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
+        rows = maximum(height, self.cpu.products.streamed_rows)
+        work = rows * width * self.shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
+
+    def _tile_extents(self, m: Size) -> tuple[Size, Size]:
+        """MC in rows and NC in panels; chooses the micro-tile of a product of few rows."""
+        blocking, rows = self.cpu.products, self.shape.rows
+        panel_bytes = (
+            self.depth * self.shape.panel * kernel.array_type(self.product.rhs).dtype.bytes
+        )
+        height = tile_rows(m, self.footprint * self.product.accumulator.bytes, rows, blocking)
+        if isinstance(m, int) and m <= blocking.streamed_rows:
+            self.shape = streamed(self.shape, panel_bytes, blocking)
+            return height, self._streamed_panels(self.across, panel_bytes, blocking)
+        all_bytes = self.across * panel_bytes
+        if isinstance(all_bytes, int) and all_bytes <= blocking.shared_panel_bytes:
+            work = self.across * self.shape.panel * self.depth
+            height = minimum(height, shared_rows(m, work, rows, blocking))
+        down = ceil_divide(m, height)
+        return height, tile_panels(self.across, height * self.depth, down, self.shape, blocking)
 
     def _streamed_panels(self, across: Size, panel_bytes: Size, blocking: ProductBlocking) -> Size:
         """NC as panels of a tile of few rows, a multiple of the micro-kernel's panels."""

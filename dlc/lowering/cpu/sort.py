@@ -75,7 +75,7 @@ class _Sort:
         op, writer = self.op, self.writer
         outer = [extent for axis, extent in enumerate(self.shape) if axis != op.axis]
         work = self._work()
-        per_tile = tile_rows(work, self.costs)
+        per_tile = tile_rows(product(outer), work, self.costs)
         source, target = self._words(), self._words()
         counters = self._allocate(0 if self.is_short else self.digits.counters, U32)
         height = writer.size(per_tile, "rows_per_tile")

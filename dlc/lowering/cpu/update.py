@@ -41,7 +41,8 @@ class _Update:
         writer = self.writer
         shape = self.part if self.in_place else self.shape
         *outer, across = shape
-        rows, per_tile = product(outer), tile_rows(across * self.costs.updated_element, self.costs)
+        rows = product(outer)
+        per_tile = tile_rows(rows, across * self.costs.updated_element, self.costs)
         starts = [self._start(axis) for axis in range(len(shape))]
         count = writer.size(per_tile, "rows_per_tile")
         lower = writer.first * count

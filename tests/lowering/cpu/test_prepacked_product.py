@@ -21,7 +21,7 @@ from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.cpu.micro_kernel import Shape, shape_for, streamed
-from dlc.lowering.cpu.prepacked_product import tile_panels, tile_rows
+from dlc.lowering.cpu.prepacked_product import shared_rows, tile_panels, tile_rows
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import Target
 from dlc.target.cpu import CpuTarget
@@ -335,8 +335,21 @@ def test_tiles_are_about_equal() -> None:
     assert tile_rows(196, 1024, 6, blocking) == 66
     assert tile_rows(5, 1024, 6, blocking) == 6
     shape = _shape(196)
-    assert tile_panels(64, 66 * 256, shape, blocking) == 5
-    assert tile_panels(63, 25088, _shape(1), blocking) == 4
+    assert tile_panels(64, 66 * 256, 3, shape, blocking) == 5
+    assert tile_panels(63, 25088, 1, _shape(1), blocking) == 4
+
+
+def test_a_product_of_little_work_is_cut_into_many_tiles() -> None:
+    blocking = AVX2.cpu.products
+    # 49 rows by 136 x 544 in four groups: three tiles of the usual work would leave a third to one thread.
+    assert tile_panels(36, 54 * 136, 1, _shape(49), blocking) == 2
+
+
+def test_threads_share_rows_where_each_may_read_all_panels() -> None:
+    blocking = AVX2.cpu.products
+    assert shared_rows(196, 272 * 68, 6, blocking) == 12
+    assert shared_rows(3136, 64 * 24, 6, blocking) == 192
+    assert shared_rows(5, 8, 6, blocking) % 6 == 0
 
 
 @pytest.mark.parametrize(
