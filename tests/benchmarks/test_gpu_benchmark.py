@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -491,3 +492,23 @@ def test_a_run_with_a_limit_goes_on_from_one_before(
         assert measured == wanted
     gpu.main([*command, "--name", wanted[0]])
     assert measured == [*wanted, wanted[0]]
+
+
+def test_the_plan_of_thirty_minutes_has_cases_for_every_command() -> None:
+    text = (Path(__file__).parents[2] / "docs/gpu_results.md").read_text("utf-8")
+    rows = [row.split("|")[1:3] for row in text.splitlines() if row.startswith("| ") and "`" in row]
+    plan = [(int(minutes), shlex.split(command.strip(" `"))) for minutes, command in rows]
+    assert sum(minutes for minutes, _ in plan) == 30
+    for minutes, words in plan:
+        assert minutes <= 9
+        if words[1:3] != ["-m", "benchmarks.gpu"]:
+            continue
+        given = gpu._parser().parse_args(words[3:])  # pyright: ignore[reportPrivateUsage]
+        assert given.limit < 60 * minutes
+        found = [
+            case.name
+            for kind in given.only
+            for each in given.precision
+            for case in cases(kind, each)
+        ]
+        assert set(given.name or found) <= set(found)
