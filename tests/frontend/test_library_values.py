@@ -239,12 +239,15 @@ export fn likely(x: f32[5, 2], at: i32[5]) -> f32[5, 2] = segment_softmax(100 * 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("top_k", "top_k=5"),
-        ("top_p", "top_p=0.7"),
-        ("min_p", "min_p=0.2"),
-        ("all", "temperature=1.5, top_k=6, top_p=0.8, min_p=0.1"),
-    ],
+    every(
+        2,
+        [
+            ("top_k", "top_k=5"),
+            ("top_p", "top_p=0.7"),
+            ("min_p", "min_p=0.2"),
+            ("all", "temperature=1.5, top_k=6, top_p=0.8, min_p=0.1"),
+        ],
+    ),
 )
 def test_samples_are_drawn_as_transformers_draws_them(name: str, options: str) -> None:
     """In many draws the frequencies are the softmax of the scores that Transformers leaves."""
