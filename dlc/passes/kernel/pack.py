@@ -147,7 +147,7 @@ def _as_im2col_product(op: Conv, rewriter: Rewriter) -> None:
     pixels, outputs = op.domain
     depth = kernel.array_type(rows).shape[-1]
     weights = emit(array.Reshape(op.rhs, (depth, outputs)))
-    epilogue, op.regions = op.epilogue, ()
+    (epilogue,) = op.take_regions()
     product_of_rows = Gemm(
         rows, weights, op.extras, [], epilogue, (pixels, outputs), depth, schedule=Blas()
     )
