@@ -10,8 +10,9 @@ compute the same: f32 exactly (TF32 off), with factors rounded to tf32, or in bf
 says what is). Peers are prepared one after the other, since they tune their kernels on the GPU. Before
 anything is timed their results must agree with ours. Then they take turns. `--only` makes parts of a run,
 whose files go to the same folder: `bench-PARTS.md` for people, `bench-PARTS.json` with every single time.
-With `--limit` no case begins after so many seconds, and the same command goes on from there as long as the
-files are kept. The exit code is 4 where there is no GPU, and 1 where ours did not run or results
+With `--limit` a run is over after so many seconds, and the same command goes on from there as long as the
+files are kept: a case that was not over by then is measured anew, unless the run began with it. The exit
+code is 4 where there is no GPU, and 1 where ours did not run or results
 differ.
 """
 
@@ -25,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
@@ -88,6 +89,12 @@ class Effort:
     rounds: int
     seconds: float
     patience: float
+    end: float = float("inf")
+    """When, by `time.monotonic`, no contender is waited for any more."""
+
+    def waits(self, patience: float) -> float:
+        """Seconds for which a contender is waited, of those that it may take."""
+        return max(0.0, min(patience, self.end - time.monotonic()))
 
 
 class Contender(Process):
@@ -144,13 +151,14 @@ def measure(case: GpuCase, peers: Sequence[str], effort: Effort) -> list[Outcome
     with tempfile.TemporaryDirectory() as made, ExitStack() as alive:
         folder = Path(made)
         write_case(case, folder)
-        ours = alive.enter_context(Contender("dlc", case, folder, OWN_PATIENCE))
+        ours = alive.enter_context(Contender("dlc", case, folder, effort.waits(OWN_PATIENCE)))
         running: list[Contender] = []
         for name in peers:
+            patience = effort.waits(effort.patience)
             try:
-                peer = Contender(name, case, folder, effort.patience)
+                peer = Contender(name, case, folder, patience)
             except NotReady:
-                missing[name] = f"not ready after {effort.patience:.0f} s"
+                missing[name] = f"not ready after {patience:.0f} s"
             except SystemExit as error:
                 missing[name] = f"{error}"
             else:
@@ -176,7 +184,7 @@ def _late_one(running: Sequence[Contender], effort: Effort) -> Contender | None:
     for one in running:
         one.turns.clear()
     try:
-        take_turns(running, effort.rounds, effort.seconds)
+        take_turns(running, effort.rounds, effort.seconds, least=0, end=effort.end)
     except NotReady as late:
         if f"{late}" == running[0].name:
             raise
@@ -251,7 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     peers = [name for name, package in PEERS.items() if find_spec(package) is not None]
     for name in PEERS.keys() - set(peers):
         print(f"{name} is left out: the package {PEERS[name]} is not installed", file=sys.stderr)
-    effort = Effort(*((1, 0.0) if given.quick else (given.rounds, given.seconds)), given.patience)
+    end = float("inf") if given.limit is None else time.monotonic() + given.limit
+    how = (1, 0.0) if given.quick else (given.rounds, given.seconds)
+    effort = Effort(*how, given.patience, end)
     wanted = [
         case
         for kind in kinds
@@ -260,22 +270,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given.name or case.name in given.name
     ]
     stem = "-".join(["bench", *(given.only or ()), *(given.precision or ()), *(given.name or ())])
-    end = float("inf") if given.limit is None else time.monotonic() + given.limit
     found = [] if given.limit is None else earlier(ROOT / given.out, stem)
     is_wrong = any(is_fault(one) for one in found)
     known = {(one.kind, one.name, one.precision) for one in found}
     left = [case for case in wanted if (case.kind, case.name, case.precision) not in known]
     for number, case in enumerate(left):
-        rest = end - time.monotonic()
-        if rest <= 0:
-            print(f"{len(left) - number} cases are left for the next run", flush=True)
-            break
+        patience = effort.waits(OWN_PATIENCE)
         try:
-            outcomes = measure(case, peers, replace(effort, patience=min(effort.patience, rest)))
+            outcomes = measure(case, peers, effort) if patience else []
         except NotReady:
-            outcomes = [_missing(case, "dlc", f"no answer in {OWN_PATIENCE:.0f} s")]
+            outcomes = [_missing(case, "dlc", f"no answer in {patience:.0f} s")]
         except SystemExit as error:  # ours: the other cases can be measured all the same
             outcomes = [_missing(case, "dlc", f"{error}")]
+        if time.monotonic() >= effort.end and (number or not outcomes):
+            print(f"{len(left) - number} cases are left for the next run", flush=True)
+            break
         is_wrong |= any(is_fault(one) for one in outcomes)
         found += outcomes
         print(_line(case, outcomes), flush=True)
@@ -306,7 +315,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of a contender's turn")
     parser.add_argument("--patience", type=float, default=120, help="seconds that a peer may take")
-    parser.add_argument("--limit", type=float, help="seconds after which no case begins")
+    parser.add_argument("--limit", type=float, help="seconds after which the run is over")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to try the benchmark")
     parser.add_argument("--out", default=os.path.join("out", "gpu"), help="folder for the files")
     return parser

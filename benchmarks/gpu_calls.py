@@ -51,6 +51,7 @@ def measure() -> None:
     print(f"call of two kernels, arrays on the device: {least(lambda: model.scaled(x, y)):.1f}")
     a, b = np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)
     print(f"the same, arrays of the host: {least(lambda: model.scaled(a, b)):.1f}")
+    print(f"the same by name: {least(lambda: model.scaled(y=b, x=a)):.1f}")
     case = STEPS["gpt"]
     text = with_optimizer(path_of("gpt"), OPTIMIZERS[case.optimizer])
     trainer = dlc.trainer(text=text, weights="init:1", target=GPU)

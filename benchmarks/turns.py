@@ -128,14 +128,23 @@ def python_path() -> str:
 
 
 def take_turns(
-    running: Sequence[Process], rounds: int, seconds: float = TURN_SECONDS, least: int = 3
+    running: Sequence[Process],
+    rounds: int,
+    seconds: float = TURN_SECONDS,
+    least: int = 3,
+    end: float = float("inf"),
 ) -> None:
     """Let the contenders run one after the other, each for about so long and `least` calls, several
-    times."""
+    times.
+
+    After the first round none begins once `time.monotonic` is at `end`.
+    """
     for process in running:
         process.turn(2)
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number and time.monotonic() >= end:
+            return
         for process in running:
             (once,) = process.turn(1)
-            process.turns.append(process.turn(max(least, int(seconds * 1e3 / once))))
+            process.turns.append(process.turn(max(least, int(seconds * 1e3 / once))) or [once])
             time.sleep(REST_SECONDS)

@@ -25,7 +25,7 @@ from dlc.runtime.artifact.manifest import EVALUATE, STEP
 from dlc.runtime.calling.specialization import Specializations
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.system.counts import whole_number
-from dlc.runtime.training.batch_sizes import first_axes
+from dlc.runtime.training.batch_sizes import batch_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +174,6 @@ def _usual(facts: manifest.Manifest, entry: manifest.Entry) -> dict[str, int | N
     if facts.training is not None and (batch := batch_of(facts.training, entry)) is not None:
         sizes[batch] = facts.training.batch
     return sizes
-
-
-def batch_of(training: manifest.Training, entry: manifest.Entry) -> str | None:
-    """The size that counts the examples of a batch: the first of what the data has."""
-    names = {dim.name for dim in entry.dims}
-    return next((size for size in first_axes(training, entry) if size in names), None)
 
 
 def _check_known(dims: Mapping[str, int], planned: list[EntryPlan]) -> None:

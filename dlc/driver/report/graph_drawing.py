@@ -399,7 +399,9 @@ def _line(op: Op, position: int, line: Line, around: str) -> Line:
     names = [field.name for field in fields_of(type(op)) if field.kind == "operand"]
     says_more = position < len(names) > 1 and not op.commutative
     if line.kind == "constant" and says_more:
-        return Line(line.kind, f"{names[position]} {line.text}")
+        name = names[position]
+        choice = {"yes": "if so,", "no": "else"} if isinstance(op, array.Select) else {}
+        return Line(line.kind, f"{choice.get(name, name)} {line.text}")
     return line
 
 

@@ -20,12 +20,16 @@ from dlc.driver.run.results import Results, check_files, results_of
 from dlc.errors import CallError, UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime.arrays.tensor import Tensor
-from dlc.runtime.artifact.manifest import Entry, Input
+from dlc.runtime.artifact.manifest import STEP, Entry, Input, Training
 from dlc.runtime.artifact.spelling import describe, python_name
 from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.calling.signature import default_value
 from dlc.runtime.model import Model, load
 from dlc.runtime.system.available_memory import check_free
+from dlc.runtime.training.batch_sizes import batch_of
+
+USUAL = 4
+"""What a size is near to where nothing tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class CallRequest:
     """A call as the user writes it: texts of inputs by name, sizes, and a seed for inputs left out.
 
     `files` says where results go, by their names; `words` is the command line, which is suggested with
-    what it lacks.
+    what it lacks. `usual` are sizes that are taken in place of `USUAL` where nothing tells them.
     """
 
     path: str
@@ -52,19 +56,28 @@ class CallRequest:
     resize: bool = False
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     words: tuple[str, ...] = ()
+    usual: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def arguments(
-        self, entries: Iterable[Entry], limits: Mapping[str, str] | None = None
+        self,
+        entries: Iterable[Entry],
+        limits: Mapping[str, str] | None = None,
+        training: Training | None = None,
     ) -> Arguments:
         """The checked arguments for the entry point that is meant.
 
-        `limits` are sizes below which random integers of an input must be, where these are known.
+        `limits` are sizes below which random integers of an input must be, where these are known. A step
+        of `training` takes a whole batch, unless the inputs or sizes given say otherwise.
         Raises UsageError: D0904 where it is not clear which is meant; D0906 for inputs, sizes and results
         that are unknown or missing, with a command that works; D0907 for values that cannot be read;
         CallError for values and sizes that do not fit.
         """
         entries_by_name = {entry.name: entry for entry in entries}
         entry = entries_by_name[choose(entries_by_name, self.entry)]
+        if training is not None and entry.name == STEP:
+            batch = batch_of(training, entry)
+            usual = {} if batch is None else {batch: training.batch}
+            return replace(self, usual=usual).arguments([entry], limits)
         self._check_names(entry)
         check_files(entry, self.files)
         binder = DimBinder(entry)
@@ -145,11 +158,11 @@ class CallRequest:
     def _sizes(
         self, entry: Entry, binder: DimBinder, values: Mapping[str, Value]
     ) -> dict[str, int]:
-        """A number for each size: the one given, the one that inputs tell, or the nearest to 4."""
-        sizes = {
-            dim.name: max(dim.lower, 4 if dim.upper is None else min(4, dim.upper))
-            for dim in entry.dims
-        }
+        """A number for each size: the one given, the one that inputs tell, or the nearest to the usual."""
+        sizes: dict[str, int] = {}
+        for dim in entry.dims:
+            size = self.usual.get(dim.name, USUAL)
+            sizes[dim.name] = max(dim.lower, size if dim.upper is None else min(size, dim.upper))
         shapes = {
             number: values[item.name].shape
             for number, item in enumerate(entry.inputs)

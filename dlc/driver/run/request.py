@@ -28,7 +28,7 @@ from dlc.driver.run.index_limits import limits_of
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.results import Results
 from dlc.driver.run.watch import Watch
-from dlc.driver.source.importing import ImportRequest
+from dlc.driver.source.import_request import ImportRequest
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import INIT, WeightsArgument, lacks_file
@@ -133,7 +133,7 @@ class CompileRequest:
         meant = self.meant(model, call_request)
         entries = interfaces(model.module)
         name = choose([entry.name for entry in entries], meant.entry)
-        return meant.arguments(entries, limits_of(model.module, name))
+        return meant.arguments(entries, limits_of(model.module, name), model.training)
 
     def open(self) -> SourceModel:
         """Read the model."""
@@ -206,7 +206,8 @@ def prepare_call(request: CompileRequest, call_request: CallRequest) -> tuple[Ar
     """
     if request.is_compiled:
         artifact = Artifact.read(request.path)
-        return artifact, call_request.arguments(artifact.manifest.called)
+        facts = artifact.manifest
+        return artifact, call_request.arguments(facts.called, training=facts.training)
     model = request.open()
     arguments = request.arguments_for(model, call_request)
     return _compiled(request.with_gpu_for(model), model).artifact, arguments

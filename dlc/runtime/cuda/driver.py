@@ -6,6 +6,7 @@ work in a stream is done in order, asynchronously unless the docstring of a func
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, Self, TypeAlias
@@ -52,6 +53,10 @@ class Driver(Protocol):
     """A stream for work that belongs to no call."""
     free_blocks: dict[int, list[int]]
     """Addresses of free blocks of device memory, by size, for reuse."""
+    retired: deque[object]
+    """What work of other libraries may still use; see `dlc.runtime.cuda.memory.release_retired`."""
+    captures: int
+    """How many calls of this library are being captured: then nobody may wait for the device."""
     memory_use: MemoryUse
     """How much of its memory this library has."""
     pinned_pool: PinnedPool
@@ -116,7 +121,10 @@ class Driver(Protocol):
         ...
 
     def synchronize_all(self) -> None:
-        """Wait for all work of this process on the device, also that of other libraries."""
+        """Wait for all work of this process on the device, also that of other libraries.
+
+        Not while a stream is captured, which that would end.
+        """
         ...
 
     def is_capturing(self, stream: int) -> bool:

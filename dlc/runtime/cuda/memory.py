@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Self
+
 from dlc.runtime.cuda import staging
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.system.buffers import Bytes, address
@@ -10,6 +13,24 @@ SMALL = 1 << 20
 """Bytes of a block up to which it is kept for reuse."""
 MOST_KEPT = 8
 """The most free blocks of one size that are kept."""
+_RELEASING = threading.Lock()
+
+
+def release_retired(driver: Driver) -> None:
+    """Drop what work of other libraries may have used, once the device is idle.
+
+    Nothing while a stream is captured: waiting for the device would end the capture.
+    """
+    # Where another thread, or a finalizer within this one, is about it, the next call does the rest.
+    if not driver.retired or driver.captures or not _RELEASING.acquire(blocking=False):
+        return
+    try:
+        count = len(driver.retired)  # what is retired from now on may be in use
+        driver.synchronize_all()
+        for _ in range(count):
+            driver.retired.popleft()
+    finally:
+        _RELEASING.release()
 
 
 class DeviceBytes:
@@ -20,6 +41,7 @@ class DeviceBytes:
     def __init__(self, driver: Driver, size: int) -> None:
         """Raises CallError (D0613) if the device is out of memory, or its limit is reached."""
         self._driver = driver
+        release_retired(driver)
         driver.memory_use.take(size)
         try:
             self.address = driver.allocate(size)
@@ -31,6 +53,13 @@ class DeviceBytes:
         """Whether another library has its address, and may still work on it when it is freed."""
 
     @classmethod
+    def _owning(cls, driver: Driver, address: int, size: int) -> Self:
+        """The owner of a block that was allocated before."""
+        block = cls.__new__(cls)
+        block._driver, block.address, block.size, block.is_lent = driver, address, size, False
+        return block
+
+    @classmethod
     def of(cls, driver: Driver, data: Bytes) -> DeviceBytes:
         """A copy of bytes of the host."""
         block = cls(driver, data.nbytes)
@@ -40,10 +69,12 @@ class DeviceBytes:
     def __del__(self) -> None:
         if not hasattr(self, "address"):
             return  # it was never allocated
+        driver = self._driver
         if self.is_lent:
-            self._driver.synchronize_all()
-        self._driver.free(self.address)
-        self._driver.memory_use.give_back(self.size)
+            driver.retired.append(DeviceBytes._owning(driver, self.address, self.size))
+            return
+        driver.free(self.address)
+        driver.memory_use.give_back(self.size)
 
 
 class SpareBytes(DeviceBytes):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -36,6 +37,10 @@ _LOST = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719})
 memory or of a link that cannot be corrected, an error that the GPU has contained, an illegal address, a
 time limit, an assertion, a hardware stack error, an illegal instruction, a misaligned address, an invalid
 address space, an invalid program counter, and a failed launch."""
+_NO_DEVICE = 100
+"""The driver's error where it finds no GPU."""
+_NOT_INITIALIZED = 3
+"""Its error in a process that has not called `cuInit`, such as a child by fork."""
 MOST_BLOCKS = (1 << 31) - 1
 """The most blocks of one launch: the limit of gridDim.x."""
 
@@ -68,6 +73,9 @@ class _CudaDriver:
             raise NoGpu(f"GPU number {device}, and the last one here is number {count - 1}")
         self.number = device
         self.free_blocks: dict[int, list[int]] = {}
+        self.retired: deque[object] = deque()
+        self.captures = 0
+        self._counting = threading.Lock()
         self.memory_use = MemoryUse()
         self.pinned_pool = PinnedPool(self.pin, self.unpin)
         (version,) = self._do("cuDriverGetVersion")
@@ -87,12 +95,17 @@ class _CudaDriver:
         self._has_pool = self._keep_pool()
 
     def _count(self) -> int:
-        """The number of GPUs; 0 without a driver."""
+        """The number of GPUs; 0 without a driver. Raises NoGpu where the driver cannot use them."""
         try:
-            self._do("cuInit", 0)
-            (count,) = self._do("cuDeviceGetCount")
-        except CallError:
+            (status,) = self._cuda.cuInit(0)
+        except RuntimeError:  # cuda-python finds no driver
             return 0
+        if int(cast(int, status)) == _NO_DEVICE:
+            return 0
+        if status:
+            refused = self._refusal("cuInit", status).diagnostics[0].message
+            raise NoGpu(f"an NVIDIA GPU with its driver, and {refused}")
+        (count,) = self._do("cuDeviceGetCount")
         return cast(int, count)
 
     def _attribute(self, name: str) -> int:
@@ -131,9 +144,12 @@ class _CudaDriver:
         _, text = self._cuda.cuGetErrorString(status)
         reason = text.decode() if isinstance(text, bytes) else f"error {number}"
         is_full = number == int(cast(int, self._named("CUresult", "CUDA_ERROR_OUT_OF_MEMORY")))
-        lost = "; this process cannot use the GPU any more" if number in _LOST else ""
+        if number in _LOST:
+            reason += "; this process cannot use the GPU any more"
+        elif number == _NOT_INITIALIZED:
+            reason += "; a process that was forked from one that has used the GPU cannot use it"
         return CallError(
-            f"the GPU's driver refuses {name}: {reason}{lost}{more}",
+            f"the GPU's driver refuses {name}: {reason}{more}",
             code="D0613" if is_full else "D0818",
         )
 
@@ -146,10 +162,11 @@ class _CudaDriver:
         """`_do_in_context` for a function that frees something.
 
         Not at exit, when the process frees all. After an error that ends all work nothing can be freed.
+        Python may free it while another library captures a stream, which must not end for that.
         """
         if not sys.is_finalizing():
-            with suppress(CallError):
-                self._do_in_context(name, *arguments)
+            with suppress(CallError), self, self._unobserved():
+                self._do(name, *arguments)
 
     def __enter__(self) -> Self:
         (status,) = self._cuda.cuCtxPushCurrent(self._context)
@@ -240,6 +257,18 @@ class _CudaDriver:
 
     @contextmanager
     def allowing_allocations(self) -> Generator[None]:
+        with self._counting:
+            self.captures += 1
+        try:
+            with self._unobserved():
+                yield
+        finally:
+            with self._counting:
+                self.captures -= 1
+
+    @contextmanager
+    def _unobserved(self) -> Generator[None]:
+        """Calls that no capture depends on, so that none of them ends one."""
         relaxed = self._named("CUstreamCaptureMode", "CU_STREAM_CAPTURE_MODE_RELAXED")
         (before,) = self._do("cuThreadExchangeStreamCaptureMode", relaxed)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol, cast
 
 import numpy as np
@@ -44,6 +45,10 @@ class Point(Protocol):
 
     def own_frame(self) -> GpuFrame:
         """A frame that no other call uses; `cancel` reaches it."""
+        ...
+
+    def let_go(self, frame: GpuFrame) -> None:
+        """Drop a frame of `own_frame` that no later call uses."""
         ...
 
     def call_in(
@@ -103,6 +108,7 @@ class BoundCall:
 
     def __init__(self, point: Point, bound: Mapping[int, Tensor]) -> None:
         """`bound` are arrays on the device, by the index of the input. They stay where they are."""
+        self._flying: deque[_Flight] = deque()
         self._point, parameters = point, point.parameters()
         self._inputs = len(parameters)
         self._bound = dict(bound)
@@ -113,7 +119,12 @@ class BoundCall:
         self._hosts = [0] * self._inputs
         self._slots: list[_Slot] = []
         """Those that no call in flight uses."""
-        self._flying: deque[_Flight] = deque()
+
+    def __del__(self) -> None:
+        with suppress(CallError):  # nobody asks how they end
+            self.settle()  # they use memory that is about to be freed
+        if hasattr(self, "_frame"):
+            self._point.let_go(self._frame)
 
     def start(self, values: Sequence[object], *, wait: bool) -> Started:
         """Begin a call with the other arguments in order; with `wait`, it will be waited for at once.

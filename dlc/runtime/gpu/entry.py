@@ -20,7 +20,7 @@ from dlc.runtime.arrays import device_dlpack, dlpack
 from dlc.runtime.arrays.dtypes import DTYPES, DType
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Input, Output
-from dlc.runtime.artifact.spelling import describe
+from dlc.runtime.artifact.spelling import describe, python_name
 from dlc.runtime.calling.aliasing import WRITABLE, Span, span
 from dlc.runtime.calling.arguments import (
     as_array,
@@ -43,10 +43,11 @@ from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import KernelFailed
 from dlc.runtime.gpu.fitting import Key, Parameter, key_of, shapes_of
 from dlc.runtime.gpu.frame import CallTimes, GpuFrame
-from dlc.runtime.gpu.in_stream import StreamCalls, stream_handle
+from dlc.runtime.gpu.in_stream import StreamCalls
 from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.located import LaunchingEntryPoint
 from dlc.runtime.gpu.ranges import annotate
+from dlc.runtime.gpu.ready import Plan
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import address
 
@@ -77,6 +78,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
             Parameter(k, DTYPES[item.dtype], passed_as(item.dtype))
             for k, item in enumerate(entry.inputs)
         ]
+        self._names = [python_name(item.name) for item in entry.inputs]
         self._given_as = [DTYPES[output.dtype] for output in entry.outputs]
         machine = None if runner is None else runner.machine
         self._driver_here = machine.driver if isinstance(machine, Gpu) else None
@@ -91,12 +93,15 @@ class GpuEntryPoint(LaunchingEntryPoint):
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
         known: _Known | None = None
-        if not named and Tensor in map(type, args):
+        if named:
+            args, named = self._in_order(args, named)
+        if not named:
             if out is None and arena is None and self._repeats:
                 found = self._again(args)
                 if found is not _NOT_READY:
                     return found
-            known = self._known(args)
+            if Tensor in map(type, args):
+                known = self._known(args)
         if known is None:
             given = (*args, *named.values(), *_members(out))
             if not any(is_on_gpu(value) for value in given):
@@ -110,6 +115,18 @@ class GpuEntryPoint(LaunchingEntryPoint):
         found = self._specializations.cut(outputs, specialization)
         shown = [taken.get(k, self._shown(k, array)) for k, array in enumerate(found)]
         return self._results.packed([shown[k] for k in self._results.visible])
+
+    def _in_order(
+        self, args: tuple[object, ...], named: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Arguments by position, if these are all there are; else as they were."""
+        rest = self._names[len(args) :]
+        if len(rest) != len(named):
+            return args, named
+        try:
+            return (*args, *[named[name] for name in rest]), {}
+        except KeyError:
+            return args, named
 
     def _again(self, args: Sequence[object]) -> object:
         """The call, if it is like an earlier one that has become ready, else `_NOT_READY`.
@@ -125,6 +142,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
             plan = frame.plan(key)
             if plan is None:
                 return _NOT_READY
+            if Tensor not in map(type, args):
+                return self._again_here(frame, plan, hosts)
             outputs: list[DeviceArray] = []
             for storage, place in zip(plan.outputs, self._results.updates, strict=True):
                 if place is None:
@@ -142,6 +161,30 @@ class GpuEntryPoint(LaunchingEntryPoint):
         return self._results.packed(
             [Tensor.on_device(outputs[k], kinds[k]) for k in self._results.visible]
         )
+
+    def _again_here(self, frame: GpuFrame, plan: Plan, hosts: list[int]) -> object:
+        """`_again` with all arrays on the host, of which the call changes none."""
+        outputs = self._results.allocate(plan.outputs)
+        hosts += map(address, outputs)
+        if frame.run_ready(plan.ready[()], hosts):
+            raise self.failure(frame.status_words())
+        return self._results.handed_over(outputs)
+
+    def _run(
+        self,
+        inputs: Sequence[Array],
+        specialization: Specialization,
+        out: Out | None,
+        arena: object,
+    ) -> object:
+        """The call with arrays of the host; the next one like it may be found by `_again`."""
+        if out is not None or arena is not None or self._overwritten.places:
+            return super()._run(inputs, specialization, out, arena)
+        key = key_of(inputs, self._parameters, None, [0] * len(inputs)) if self._repeats else None
+        known = _Known([*inputs], specialization, key)
+        outputs, _, _ = self._called(known, (), {}, _HERE)
+        found = self._specializations.cut(outputs, specialization)
+        return self._results.handed_over(cast("Sequence[Array]", found))
 
     def timed(self, /, *args: object, launches: int = 1, **named: object) -> CallTimes:
         """Call it, and what its parts took by the GPU's clock.
@@ -219,7 +262,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
             outputs = self._outputs(inputs, specialization, out, frame)
             times = self._launch(frame, inputs, outputs, specialization, launches=launches)
             there = [array.address for array in outputs if isinstance(array, DeviceArray)]
-            if key is not None and out is None and len(there) == len(outputs):
+            is_new = out is None or out is _HERE  # where the next call's results go, too
+            if key is not None and is_new and len(there) in (0, len(outputs)):
                 frame.note(key, specialization, tuple(there))
         finally:
             self._give_back(frame)
@@ -249,6 +293,9 @@ class GpuEntryPoint(LaunchingEntryPoint):
         self._running.add(frame)
         return frame
 
+    def let_go(self, frame: GpuFrame) -> None:
+        self._running.discard(frame)
+
     def call_in(
         self, frame: GpuFrame, args: Sequence[object]
     ) -> tuple[Sequence[Placed], Specialization]:
@@ -264,7 +311,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
     # Streams of the caller ------------------------------------------------------------------------
 
     def in_stream(self, stream: object) -> StreamCalls:
-        return StreamCalls(self, self._gpu_driver(), stream_handle(stream))
+        return StreamCalls(self, self._gpu_driver(), stream)
 
     def start_in(
         self, frame: GpuFrame, args: Sequence[object], named: Mapping[str, object], out: object

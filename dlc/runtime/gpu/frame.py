@@ -134,10 +134,9 @@ class GpuFrame:
         Each input and output is at an address in `devices`, or in `hosts` where that is 0. Raises as
         `run` does, but takes no arena.
         """
-        if not self._events:
-            self._ready = self._walker.ready(sized).get(devices)
-            if self._ready is not None:
-                return self.run_ready(self._ready, hosts)
+        self._ready = None if self._events else self._walker.ready(sized).get(devices)
+        if self._ready is not None:
+            return self.run_ready(self._ready, hosts)
         with self._driver:
             self._devices, self._hosts = devices, hosts
             return self._run(sized)

@@ -27,6 +27,10 @@ class Point(Protocol):
         """A frame that no other call uses; `cancel` reaches it."""
         ...
 
+    def let_go(self, frame: GpuFrame) -> None:
+        """Drop a frame of `own_frame` that no later call uses."""
+        ...
+
     def start_in(
         self, frame: GpuFrame, args: Sequence[object], named: Mapping[str, object], out: object
     ) -> tuple[object, object]:
@@ -44,10 +48,13 @@ class StreamCalls:
     Arguments and results lie on the GPU, and results are valid for work that is put into the stream later.
     """
 
-    def __init__(self, point: Point, driver: Driver, stream: int) -> None:
+    def __init__(self, point: Point, driver: Driver, stream: object) -> None:
+        """Raises UsageError (D0902) for what is no stream."""
         self._point = point
         self._driver = driver
-        self._stream = stream
+        self._stream = stream_handle(stream)
+        self._owner = stream
+        """Keeps the stream alive, whose library would destroy it."""
         self._lock = threading.Lock()
         self._frame: GpuFrame | None = None
         self._captured: list[tuple[GpuFrame, object]] = []
@@ -77,6 +84,13 @@ class StreamCalls:
                 driver.synchronize(self._stream)
             self._raise_failures()
 
+    def __del__(self) -> None:
+        # The last calls may be under way, and a captured graph may be replayed once more.
+        for frame in self._frames():
+            self._point.let_go(frame)
+            self._driver.retired.append(frame)
+        self._driver.retired.append(self._captured)
+
     def _new_frame(self) -> GpuFrame:
         frame = self._point.own_frame()
         frame.move_to(self._stream)
@@ -91,11 +105,14 @@ class StreamCalls:
         return given
 
     def _raise_failures(self) -> None:
-        frames = [frame for frame, _ in self._captured]
-        for frame in frames if self._frame is None else [self._frame, *frames]:
+        for frame in self._frames():
             words = frame.reported()
             if words is not None:
                 raise self._point.failure(words)
+
+    def _frames(self) -> list[GpuFrame]:
+        captured = [frame for frame, _ in self._captured]
+        return captured if self._frame is None else [self._frame, *captured]
 
 
 def stream_handle(stream: object) -> int:

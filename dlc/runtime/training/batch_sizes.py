@@ -32,6 +32,12 @@ def first_axes(facts: Training, entry: Entry) -> list[str]:
     return [first.removeprefix(several) for first, *_ in shapes]
 
 
+def batch_of(facts: Training, entry: Entry) -> str | None:
+    """The size that counts the examples of a batch: the first of what the data has."""
+    names = {dim.name for dim in entry.dims}
+    return next((size for size in first_axes(facts, entry) if size in names), None)
+
+
 def _check_part(facts: Training, entry: Entry, data: Dataset, count: int, what: str) -> None:
     microbatches = facts.accumulate if entry.name == STEP else 1
     most = facts.batch * microbatches

@@ -157,12 +157,38 @@ def test_slow_names_the_three_largest_gaps_with_reasons() -> None:
     assert len(found.data["gaps"]) == 3  # pyright: ignore[reportArgumentType]
 
 
+TRAINED = """dlc 1
+dim B = 1..50
+module Line {
+  param w: f32[3] = normal(1)
+  fn guess(x: f32[B, 3]) -> f32[B] = x @ w
+}
+train Line {
+  data = npz("points.npz", x="x", y="y")
+  loss(x: f32[B, 3], y: f32[B]) = mean(square(guess(x) - y))
+  optimizer = adam(lr=0.01)
+  batch = 12
+  epochs = 1
+}
+"""
+
+
 def test_a_model_is_profiled_from_its_text_with_its_decisions() -> None:
     text = "dlc 1\nexport fn f(x: f32[64, 64]) -> f32[64, 64] = exp(x @ x) + 1\n"
     request = CompileRequest("m.dlm", text=text)
     found = profile_model(ProfileRequest(request, CallRequest("m.dlm", seed=0), 1, 2))
     assert found.rows[0].title == "matmul 64×64×64 + exp + add"
     assert any("epilogue" in told for told in found.decisions["m.dlm:2"])
+
+
+@pytest.mark.parametrize(("dims", "bound", "wanted"), [({}, 50, 12), ({"B": 3}, 50, 3), ({}, 8, 8)])
+def test_a_step_of_training_takes_a_batch_of_the_block(
+    dims: dict[str, int], bound: int, wanted: int
+) -> None:
+    request = CompileRequest("m.dlm", text=TRAINED.replace("1..50", f"1..{bound}"))
+    call = CallRequest("m.dlm", dims=dims, seed=0)
+    found = profile_model(ProfileRequest(request, call, 1, 1, train=True))
+    assert found.dims["B"] == wanted
 
 
 def test_a_step_of_training_and_another_entry_point_are_one_too_many() -> None:

@@ -159,6 +159,14 @@ module M {
     assert [line.text for line in graph.boxes[5].lines] == ["lhs 2"]
 
 
+def test_a_choice_says_which_constant_is_for_what() -> None:
+    text = "dlc 1\nexport fn f(x: f32[3], y: f32[3]) -> f32[3] = where(x > y, 2, where(x < y, sin(x), 0))\n"
+    lines = [
+        [line.text for line in box.lines] for box in drawn(text).boxes if box.title == "select"
+    ]
+    assert sorted(lines) == [["else 0"], ["if so, 2"]]
+
+
 def test_the_body_of_a_loop_is_drawn_in_a_frame() -> None:
     text = "dlc 1\nexport fn f(x: f32[5]) -> f32 = scan a in x with s = 0 { next s = s + sin(a) }\n"
     (scan,) = [box for box in drawn(text).boxes if box.title == "scan"]

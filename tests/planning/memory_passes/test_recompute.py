@@ -27,7 +27,6 @@ from dlc.planning.memory_passes.recompute import MARK
 from dlc.runtime.artifact.contents import Artifact
 from dlc.target.cpu_costs import USUAL_COSTS
 from dlc.target.estimates import is_product, picoseconds
-from tests.suites import every
 
 pytestmark = pytest.mark.usefixtures("avx2")
 """What computing again costs, and so what is computed again, depends on the width of vectors."""
@@ -145,7 +144,8 @@ def test_every_value_that_is_computed_again_is_used() -> None:
     assert all(op.results[0].uses for op in again(timeline))
 
 
-@pytest.mark.parametrize("effort", every(2, [2.0, 0.5]))
+@pytest.mark.long
+@pytest.mark.parametrize("effort", [2.0, 0.5])
 def test_no_bit_of_a_training_changes(effort: float) -> None:
     random = np.random.default_rng(0)
     x = random.standard_normal((8, 12, 12, 3), np.float32)
@@ -178,6 +178,7 @@ def limited(most: int, *disabled: str, effort: float | None = None) -> Artifact:
     return make_artifact(wanted).artifact
 
 
+@pytest.mark.long
 def test_a_limit_makes_it_compute_more_again_until_it_is_kept() -> None:
     most = 1_250_000
     promise = limited(most).manifest.promise

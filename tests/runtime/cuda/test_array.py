@@ -151,7 +151,10 @@ def test_another_library_takes_a_result_where_it_is(fake: FakeGpu) -> None:
     before = len(fake.allocated)
     del again
     gc.collect()
-    assert len(fake.allocated) == before - 1
+    assert len(fake.allocated) == before  # work of the other library may still use it
+    held = there(x)
+    assert len(fake.allocated) == before  # until the device is idle, which an allocation waits for
+    del held
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])

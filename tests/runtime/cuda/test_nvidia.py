@@ -34,6 +34,7 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuMemPoolSetAttribute": (0,),
     "cuStreamCreate": (0, 77),
     "cuStreamSynchronize": (0,),
+    "cuThreadExchangeStreamCaptureMode": (0, "as it was"),
     "cuMemAlloc": (0, 4096),
     "cuMemAllocAsync": (0, 8192),
     "cuGetErrorString": (0, b"it is used up"),
@@ -125,8 +126,9 @@ class Bindings:
 
     @property
     def names(self) -> list[str]:
-        """What was called, but for the changes of context."""
-        return [name for name, _ in self.calls if not name.startswith("cuCtxP")]
+        """What was called, but for the changes of context and of what a capture allows."""
+        changes = ("cuCtxP", "cuThreadExchange")
+        return [name for name, _ in self.calls if not name.startswith(changes)]
 
 
 class Parameters(Protocol):

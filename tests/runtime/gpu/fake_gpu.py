@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -184,6 +185,8 @@ class FakeGpu:
         self._numbers = count(1 + number * MOST_STREAMS)
         self.shared_stream = self.create_stream()
         self.free_blocks: dict[int, list[int]] = {}
+        self.retired: deque[object] = deque()
+        self.captures = 0
         self.memory_use = MemoryUse()
         self.pinned_pool = PinnedPool(self.pin, self.unpin)
         self.pins = True

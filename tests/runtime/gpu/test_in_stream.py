@@ -83,6 +83,32 @@ def test_arguments_and_results_live_until_the_work_is_done(gpu: FakeGpu, model: 
         np.testing.assert_allclose(np.asarray(each), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_a_function_that_is_dropped_leaves_its_calls_what_they_use(gpu: FakeGpu) -> None:
+    stream = gpu.create_stream()
+    x = numbers(3)
+    given = model_for("cuda:sm_80")["rows"].in_stream(stream)(there(x))
+    gc.collect()
+    frames = len(gpu.retired)
+    with gpu:
+        gpu.synchronize(stream)
+    wanted = np.asarray(model_for("cpu")["rows"](x))
+    np.testing.assert_allclose(np.asarray(given), wanted, rtol=1e-5, atol=1e-6)
+    there(np.zeros(1 << 20, np.float32))  # an allocation waits for the device
+    assert frames
+    assert not gpu.retired
+
+
+def test_functions_of_a_model_are_dropped_one_by_one(gpu: FakeGpu, model: Model) -> None:
+    stream, x = gpu.create_stream(), there(numbers(3))
+    held = set[int]()
+    for _ in range(4):
+        model["rows"].in_stream(stream)(x)
+        gc.collect()
+        there(np.zeros(1 << 20, np.float32))
+        held.add(len(gpu.allocated))
+    assert len(held) == 1
+
+
 def test_what_a_call_has_failed_with_is_raised_by_the_next_one_and_then_forgotten(
     gpu: FakeGpu, model: Model
 ) -> None:

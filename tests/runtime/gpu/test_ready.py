@@ -99,6 +99,46 @@ def test_calls_with_arrays_of_the_same_shapes_and_addresses_are_found(
         model.scaled(other, on_gpu)
 
 
+def test_calls_with_arrays_of_the_host_are_found_by_their_shapes(
+    model: Model, only_found: Callable[[], None]
+) -> None:
+    ready(model.scaled, rows(2), rows(2, 1))
+    only_found()
+    held = [model.scaled(rows(2, seed), rows(2, seed + 1)) for seed in range(3)]
+    for seed, found in enumerate(held):
+        assert type(found) is np.ndarray
+        close(found, scaled(rows(2, seed), rows(2, seed + 1)))
+    x = rows(2, 7)
+    close(model.scaled(x, x), scaled(x, x))
+    close(model.scaled(y=rows(2, 1), x=x), scaled(x, rows(2, 1)))
+    with pytest.raises(AssertionError, match="not found"):
+        model.scaled(rows(3), rows(3))
+
+
+def test_arguments_by_name_are_those_by_position(
+    model: Model, only_found: Callable[[], None]
+) -> None:
+    x, y = rows(2), rows(2, 1)
+    on_gpu, other = there(x), there(y)
+    ready(model.scaled, on_gpu, other)
+    for named in ({"x": on_gpu, "z": other}, {"y": other}, {"x": on_gpu, "y": other, "z": x}):
+        with pytest.raises(CallError, match="D0801"):
+            cast(GpuEntryPoint, model.scaled)(**named)
+    with pytest.raises(CallError, match="D0801"):
+        cast(GpuEntryPoint, model.scaled)(on_gpu, other, x=on_gpu)
+    only_found()
+    close(model.scaled(on_gpu, y=other), scaled(x, y))
+    close(model.scaled(y=other, x=on_gpu), scaled(x, y))
+
+
+def test_a_call_that_is_timed_is_not_taken_for_one_before(model: Model) -> None:
+    point, x, y = cast(GpuEntryPoint, model.scaled), rows(5), rows(5, 1)
+    ready(point, rows(2), rows(2, 1))
+    for _ in range(2):
+        point.timed(x, x)  # one array for two inputs, which makes no call ready
+    close(point(x, y), scaled(x, y))
+
+
 def test_results_that_are_held_keep_what_they_are(model: Model) -> None:
     x, held = there(rows(2)), list[tuple[object, Array]]()
     for seed in range(7):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,22 @@ def test_steps_can_be_started_before_those_before_are_over(folder: Path, fake: F
     assert one.steps == other.steps == 7
 
 
+def test_a_trainer_that_is_dropped_has_done_the_steps_that_were_started(
+    folder: Path, fake: FakeGpu
+) -> None:
+    batch = {"x": np.eye(3, dtype=np.float32), "y": np.ones(3, np.float32)}
+    trainer = dlc.trainer(folder / "line.dlm", target="cuda")
+    for _ in range(3):
+        trainer.step(**batch)
+    fake.done.clear()
+    trainer.step(wait=False, **batch)
+    assert not fake.done
+    del trainer
+    gc.collect()
+    assert "wait" in fake.done
+    assert not fake.is_busy
+
+
 def test_a_step_that_fails_in_flight_is_told_where_it_is_waited_for(
     folder: Path, fake: FakeGpu
 ) -> None:
@@ -159,6 +176,7 @@ def test_on_a_processor_a_started_step_is_over(folder: Path) -> None:
     assert started.loss() == float(started) == dlc.trainer(folder / "line.dlm").step(**batch)
 
 
+@pytest.mark.long
 def test_a_checkpoint_goes_on_where_it_was(folder: Path, fake: FakeGpu, tmp_path: Path) -> None:
     batch = {"x": np.ones((3, 3), np.float32), "y": np.ones(3, np.float32)}
     one, other = (dlc.trainer(folder / "line.dlm", target="cuda") for _ in range(2))

@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201, INVALID_PTX = 218,
-       NOT_FOUND = 500, NOT_SUPPORTED = 801, NOT_CAPTURED = 900 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_CONTEXT = 201, INVALID_PTX = 218,
+       NOT_FOUND = 500, NOT_SUPPORTED = 801, NOT_READY = 802, NOT_CAPTURED = 900, CAPTURE_VOID = 901 };
 enum { DYNAMIC_SHARED = 8, MOST_SHARED = 227 << 10 };
 enum { COPY = 1, SET = 2, RELAXED = 2 };
 enum { CONDITIONAL = 13, BUFFER = 5, BUFFER_BYTES = 6, MOST_NODES = 4096, MOST_WORDS = 128 };
 
 /* What a test sets before the first call of the driver, or between two. */
 int64_t stub_devices = 1, stub_version = 13000, stub_capability = 90, stub_has_pools = 1;
-int64_t stub_bytes = (int64_t)1 << 34, stub_refuses_ptx = 0, stub_refuses_conditions = 0;
+int64_t stub_bytes = (int64_t)1 << 34, stub_refuses_start = 0, stub_refuses_ptx = 0, stub_refuses_conditions = 0;
 int (*stub_on_kernel)(const char *name, int64_t blocks, const int64_t *words, int64_t count);
 /* What a test reads. */
 int64_t stub_used = 0, stub_calls = 0, stub_launches = 0;
@@ -45,7 +45,7 @@ typedef struct { int type, reserved[3]; Conditional conditional; } NodeParams;
 enum { KERNEL = 1000 };
 static int64_t now;
 static Block *blocks;
-static int is_initialized, lost;
+static int is_initialized, lost, is_capture_void;
 static __thread int depth, capture_mode;
 static void *captured_stream;
 static Graph *captured;
@@ -65,14 +65,16 @@ static void die(const char *why, ...) {
 }
 
 /* A function that needs a context: `BEGIN ... END` holds the lock and counts the call. */
-#define BEGIN { pthread_mutex_lock(&mutex); stub_calls++; int status = !is_initialized ? 3 : depth ? lost : INVALID_CONTEXT; \
+#define BEGIN { pthread_mutex_lock(&mutex); stub_calls++; int status = !is_initialized ? NOT_INITIALIZED : depth ? lost : INVALID_CONTEXT; \
     if (!status) do
 #define BEGIN_FREE { pthread_mutex_lock(&mutex); stub_calls++; int status = 0; do
 #define END while (0); pthread_mutex_unlock(&mutex); return status; }
 #define FAIL(code) { status = (code); break; }
 
-/* What may end a capture: waiting, and memory that is not the stream's, unless the thread has said that it may. */
-#define NO_CAPTURE if (captured_stream && capture_mode != RELAXED) FAIL(NOT_CAPTURED)
+/* What voids a capture: waiting, and memory that is not the stream's, unless the thread has said that it may;
+   whatever the thread has said, waiting for the device. */
+#define VOID { is_capture_void = 1; FAIL(NOT_CAPTURED) }
+#define NO_CAPTURE if (captured_stream && capture_mode != RELAXED) VOID
 #define IS_CAPTURED(stream) (captured_stream && (stream) == captured_stream)
 
 /* Start ------------------------------------------------------------------------------------------- */
@@ -87,7 +89,13 @@ int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t fl
     if (status) *status = *found ? 0 : 1;
     return *found ? 0 : NOT_FOUND;
 }
-int cuInit(unsigned flags) BEGIN_FREE { is_initialized = 1; if (!stub_devices) FAIL(NO_DEVICE) } END
+static void in_child(void) { is_initialized = 0; }
+int cuInit(unsigned flags) BEGIN_FREE {
+    if (!is_initialized) pthread_atfork(NULL, NULL, in_child);
+    if (stub_refuses_start) FAIL(NOT_READY)
+    is_initialized = 1;
+    if (!stub_devices) FAIL(NO_DEVICE)
+} END
 int cuDriverGetVersion(int *version) BEGIN_FREE { *version = stub_version; } END
 int cuDeviceGetCount(int *count) BEGIN_FREE { *count = stub_devices; } END
 int cuDeviceGet(int *device, int number) BEGIN_FREE { if (number >= stub_devices) FAIL(INVALID_VALUE) *device = number; } END
@@ -101,9 +109,9 @@ int cuDeviceGetAttribute(int *value, int which, int device) BEGIN_FREE {
     default: die("attribute %d is asked for", which);
     }
 } END
-int cuCtxPushCurrent(void *which) BEGIN_FREE { if (which != &context) FAIL(INVALID_CONTEXT) depth++; } END
+int cuCtxPushCurrent(void *which) BEGIN_FREE { if (!is_initialized) FAIL(NOT_INITIALIZED) if (which != &context) FAIL(INVALID_CONTEXT) depth++; } END
 int cuCtxPopCurrent(void **which) BEGIN_FREE { if (!depth) FAIL(INVALID_CONTEXT) depth--; *which = &context; } END
-int cuCtxSynchronize(void) BEGIN {} END
+int cuCtxSynchronize(void) BEGIN { if (captured_stream) VOID } END
 int cuGetErrorString(int error, const char **text) BEGIN_FREE {
     static __thread char words[64];
     snprintf(words, sizeof words, error == OUT_OF_MEMORY ? "out of memory" : "error %d of the stub", error);
@@ -155,10 +163,10 @@ static int move(void *target, int to_device, void *source, int from_device, size
 }
 int cuMemAlloc(void **at, size_t size) BEGIN { NO_CAPTURE status = allocate(at, size, 1); } END
 int cuMemAllocAsync(void **at, size_t size, void *stream) BEGIN { NO_CAPTURE status = allocate(at, size, 1); } END
-int cuMemFree(void *at) BEGIN { status = release(at, 1); } END
-int cuMemFreeAsync(void *at, void *stream) BEGIN { status = release(at, 1); } END
+int cuMemFree(void *at) BEGIN { NO_CAPTURE status = release(at, 1); } END
+int cuMemFreeAsync(void *at, void *stream) BEGIN { NO_CAPTURE status = release(at, 1); } END
 int cuMemHostAlloc(void **at, size_t size, unsigned flags) BEGIN { NO_CAPTURE status = allocate(at, size, 0); } END
-int cuMemFreeHost(void *at) BEGIN { status = release(at, 0); } END
+int cuMemFreeHost(void *at) BEGIN { NO_CAPTURE status = release(at, 0); } END
 int cuDeviceGetDefaultMemPool(void **found, int device) BEGIN_FREE { *found = &pool; } END
 int cuMemPoolSetAttribute(void *which, int attribute, void *value) BEGIN_FREE {
     if (which != &pool || attribute != 4 || *(uint64_t *)value != UINT64_MAX) die("the pool is set otherwise");
@@ -187,18 +195,20 @@ int cuMemsetD8Async(void *at, unsigned char byte, size_t size, void *stream) BEG
 /* Streams and events ------------------------------------------------------------------------------ */
 
 int cuStreamCreate(void **stream, unsigned flags) BEGIN { *stream = malloc(1); } END
-int cuStreamDestroy(void *stream) BEGIN { free(stream); } END
-int cuStreamSynchronize(void *stream) BEGIN { NO_CAPTURE if (IS_CAPTURED(stream)) FAIL(NOT_CAPTURED) } END
+int cuStreamDestroy(void *stream) BEGIN { NO_CAPTURE free(stream); } END
+int cuStreamSynchronize(void *stream) BEGIN { NO_CAPTURE if (IS_CAPTURED(stream)) VOID } END
 int cuStreamIsCapturing(void *stream, int *found) BEGIN { *found = IS_CAPTURED(stream); } END
 int cuThreadExchangeStreamCaptureMode(int *mode) BEGIN_FREE { int old = capture_mode; capture_mode = *mode, *mode = old; } END
-int cuStreamBeginCapture(void *stream, int mode) BEGIN { captured_stream = stream, captured = new_graph(NULL); } END
+int cuStreamBeginCapture(void *stream, int mode) BEGIN { captured_stream = stream, captured = new_graph(NULL), is_capture_void = 0; } END
 int cuStreamEndCapture(void *stream, Graph **graph) BEGIN {
     if (!IS_CAPTURED(stream)) die("a capture ends that has not begun");
-    *graph = captured, captured_stream = NULL;
+    captured_stream = NULL;
+    if (is_capture_void) FAIL(CAPTURE_VOID)
+    *graph = captured;
 } END
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) BEGIN {} END
 int cuEventCreate(void **event, unsigned flags) BEGIN { *event = calloc(1, sizeof(int64_t)); } END
-int cuEventDestroy(void *event) BEGIN { free(event); } END
+int cuEventDestroy(void *event) BEGIN { NO_CAPTURE free(event); } END
 int cuEventRecord(int64_t *event, void *stream) BEGIN { *event = ++now; } END
 int cuEventSynchronize(void *event) BEGIN {} END
 int cuEventElapsedTime(float *ms, int64_t *begin, int64_t *end) BEGIN {
@@ -222,7 +232,7 @@ int cuModuleLoadDataEx(Module **module, const char *image, unsigned count, int *
         if (options[k] == BUFFER) snprintf(values[k], room, "ptxas error: the stub refuses it: %s", why);
     FAIL(INVALID_PTX)
 } END
-int cuModuleUnload(Module *module) BEGIN { free(module->image), free(module); } END
+int cuModuleUnload(Module *module) BEGIN { NO_CAPTURE free(module->image), free(module); } END
 int cuModuleGetFunction(Function **found, Module *module, const char *name) BEGIN {
     char wanted[300];
     snprintf(wanted, sizeof wanted, ".entry %s(", name);
@@ -337,7 +347,7 @@ void stub_set_condition(uint64_t condition, unsigned value) { ((Condition *)cond
 
 int cuGraphCreate(Graph **graph, unsigned flags) BEGIN { *graph = new_graph(NULL); } END
 int cuGraphDestroy(Graph *graph) BEGIN_FREE { if (graph->is_executable || graph->parent) die("a graph is destroyed as another one"); destroy(graph); } END
-int cuGraphExecDestroy(Graph *graph) BEGIN_FREE { if (!graph->is_executable) die("a graph is destroyed as an executable one"); destroy(graph); } END
+int cuGraphExecDestroy(Graph *graph) BEGIN_FREE { NO_CAPTURE if (!graph->is_executable) die("a graph is destroyed as an executable one"); destroy(graph); } END
 int cuGraphAddKernelNode(Node **node, Graph *graph, Node **after, size_t count, KernelParams *given) BEGIN {
     take(*node = add(graph, after, count), given);
 } END

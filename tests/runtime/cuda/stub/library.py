@@ -34,6 +34,7 @@ SETTINGS: Mapping[str, int] = {
     "capability": 90,
     "has_pools": 1,
     "bytes": 1 << 34,
+    "refuses_start": 0,
     "refuses_ptx": 0,
     "refuses_conditions": 0,
 }

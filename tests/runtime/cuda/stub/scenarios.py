@@ -9,6 +9,7 @@ last one ends all work of the process on the GPU.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
@@ -19,9 +20,10 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.errors import CallError, UsageError
+from dlc.errors import CallError, Unsupported, UsageError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.bindings import Bindings
+from dlc.runtime.cuda.memory import release_retired
 from dlc.runtime.cuda.nvidia import OPENED, open_driver
 from dlc.runtime.gpu.entry import GpuEntryPoint
 from tests.gpu.cases import ROOT
@@ -241,9 +243,66 @@ def in_a_stream(stub: Stub) -> None:
     driver.destroy_stream(stream)
 
 
+def dropped_in_a_capture(stub: Stub) -> None:
+    """What Python drops while another library captures a stream does not end the capture."""
+    model, other = (dlc.compile(text=LAYERS, target=GPU) for _ in range(2))
+    x, y = (Tensor(rows(4, seed)).to("cuda") for seed in (0, 1))
+    wanted = np.asarray(model.scaled(x, y))
+    driver, cuda = open_driver(0), cast(Bindings, import_module("cuda.bindings.driver"))
+    stream = driver.create_stream()
+    started, dropped = model.scaled.in_stream(stream), other.scaled.in_stream(stream)
+    given, lent = dropped(x, y), cast(Tensor, other.scaled(x, y))
+    lent.__dlpack__()  # what takes it may work on it when nobody here has it any more
+    large = Tensor(np.zeros((300000, 3), np.float32)).to("cuda")
+    held = [given, lent, large, *[dlc.pinned(np.zeros(1 << 20)) for _ in range(6)]]
+    before = stub["used"]
+    with driver:
+        assert cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode(0))[0] == 0  # global
+        held.clear()
+        del given, lent, large, other, dropped
+        gc.collect()
+        found = started(x, y)
+        status, graph = cuda.cuStreamEndCapture(stream)
+        assert status == 0
+        _, executable = cuda.cuGraphInstantiate(graph, 0)
+        assert cuda.cuGraphLaunch(executable, stream)[0] == 0
+    started.wait()
+    close(found, wanted)
+    assert len(driver.retired) > 2
+    Tensor(np.zeros((400000, 3), np.float32)).to("cuda")
+    assert not driver.retired
+    assert stub["used"] < before
+    driver.destroy_stream(stream)
+
+
+def forked(stub: Stub) -> None:
+    """A child by fork is told that it cannot use the GPU of its parent."""
+    x = Tensor(rows(2, 0)).to("cuda")
+    child = os.fork()
+    if not child:
+        try:
+            fails(x.numpy, "cuCtxPushCurrent", "forked")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    close(x, rows(2, 0))
+
+
+def refused_start(stub: Stub) -> None:
+    """Why a driver does not start is told."""
+    stub["refuses_start"] = 1
+    OPENED.clear()
+    with pytest.raises(Unsupported, match=r"D0714.*refuses cuInit: error 802 of the stub"):
+        dlc.compile(text=LAYERS, target="cuda")
+    stub["refuses_start"] = 0
+
+
 def limited(stub: Stub) -> None:
     """Memory is counted as the driver counts it, and refused beyond a limit before the driver is asked."""
     gc.collect()
+    release_retired(open_driver(0))
     before, used = dlc.gpu_memory(), stub["used"]
     dlc.limit_gpu_memory(before.in_use + 1000)
     many = Tensor(rows(300000, 0))
@@ -304,6 +363,9 @@ SCENARIOS: list[Callable[[Stub], None]] = [
     few_calls,
     steps_in_flight,
     in_a_stream,
+    dropped_in_a_capture,
+    forked,
+    refused_start,
     limited,
     full,
     refused_ptx,
