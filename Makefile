@@ -19,6 +19,20 @@ DOCS := .venv-docs
 BINDINGS := .venv-cuda
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
+TYPES := $(BIN)/basedpyright --pythonpath $(BIN)/python
+
+# Tests wait for processes, and at the end for one another: the types are checked in what they leave of two cores,
+# and told after them. Ctrl-C ends both.
+define WITH_TYPES
+@mkdir -p build
+@echo 'the types are checked beside the tests, and told after them'
+@$(TYPES) > build/types.txt 2>&1 & types=$$!; \
+trap 'kill 0' INT; \
+$(1); tested=$$?; \
+wait $$types; checked=$$?; \
+cat build/types.txt; \
+exit $$((tested || checked))
+endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -49,16 +63,16 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 
 types: $(INSTALLED)
-	$(BIN)/basedpyright --threads 2 --pythonpath $(BIN)/python
+	$(TYPES) --threads 2
 
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
 
-test: check ## the gate, then the quick suite: every test but the long ones
-	$(PYTEST)
+test: format-check lint layers ## the gate and the quick suite: every test but the long ones
+	$(call WITH_TYPES,$(PYTEST))
 
-test-all: check $(BINDINGS)/installed ## the gate, then every test, the long ones too
-	$(PYTEST) -m ""
+test-all: format-check lint layers $(BINDINGS)/installed ## the gate and every test, the long ones too
+	$(call WITH_TYPES,$(PYTEST) -m "")
 
 $(BINDINGS)/installed: Makefile $(INSTALLED)
 	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/12.9 'cuda-bindings==12.9.10'
@@ -120,7 +134,8 @@ $(JAX)/installed: pyproject.toml
 	@touch $@
 
 test-jax: $(JAX)/installed ## the tests of what is imported from JAX and called by it, in .venv-jax
-	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo tests/driver/jax tests/benchmarks/test_jax_programs.py
+	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo tests/driver/jax tests/benchmarks/test_jax_programs.py \
+		tests/benchmarks/fuzz/test_contender_jaxpr.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md, and to OUT

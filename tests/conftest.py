@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("update") and config.getoption("numprocesses", None):
         raise pytest.UsageError("--update writes files: run it without -n")
     keep_bytecode()
+    gc.disable()  # until all tests are known: what is collected stays
     if not hasattr(config, "workerinput"):
         share_cache(config.rootpath)
 
@@ -81,6 +82,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(300_000)
+    gc.enable()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:

@@ -41,6 +41,8 @@ PAGES = (
 
 TRAINS = ("docs/recipes.md", "docs/training.md", "docs/tutorial.md")
 """Those whose programs train one model after the other."""
+SEEN = ("docs/from-pytorch.md", "docs/gpu_kernels.md", "docs/memory.md", "docs/profiling.md")
+"""Those whose programs begin a process for little that the commands on the pages do not show."""
 LONG = ("docs/tutorial.md",)
 """Those whose commands take long."""
 
@@ -135,7 +137,7 @@ def test_commands_on_a_page_print_what_it_says(
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=pytest.mark.long if page in TRAINS else ())
+        pytest.param(page, marks=pytest.mark.long if page in (*TRAINS, *SEEN) else ())
         for page in PAGES
         if documents.programs(documents.blocks(page))
     ],

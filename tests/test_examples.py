@@ -38,7 +38,7 @@ def test_every_example_has_a_line() -> None:
 
 TRAINED = (
     *("tumours", "robust", "digits_lion", "digits_ema", "vae", "vit", "diffusion", "contrastive"),
-    *("gcn", "unet", "digits_cnn", "char_gpt"),
+    *("gcn", "unet", "digits_cnn", "char_gpt", "seq2seq", "autoencoder"),
 )
 """Examples whose training takes long; most of them are trained in `test_training_examples` anyway."""
 

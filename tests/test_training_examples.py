@@ -18,13 +18,13 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 @pytest.mark.parametrize(
     ("name", "measure", "least", "most"),
     [
-        ("digits_mlp", "test_accuracy", 0.95, 1),
+        pytest.param("digits_mlp", "test_accuracy", 0.95, 1, marks=pytest.mark.long),
         ("tumours", "test_accuracy", 0.96, 1),
         ("autoencoder", "test_rms", 0, 0.14),
         ("robust", "test_error", 0, 1),
         ("vae", "test_loss", 0, 26),
-        ("contrastive", "test_found", 0.4, 1),
-        ("digits_lion", "test_accuracy", 0.96, 1),
+        pytest.param("contrastive", "test_found", 0.4, 1, marks=pytest.mark.long),
+        pytest.param("digits_lion", "test_accuracy", 0.96, 1, marks=pytest.mark.long),
         pytest.param("vit", "test_accuracy", 0.95, 1, marks=pytest.mark.long),
         pytest.param("unet", "test_loss", 0, 0.27, marks=pytest.mark.long),
         pytest.param("diffusion", "test_loss", 0, 0.22, marks=pytest.mark.long),
@@ -46,10 +46,10 @@ def test_the_examples_learn_what_they_promise(
 @pytest.mark.parametrize(
     ("name", "settings", "most"),
     [
-        ("vit", {"D": 16, "L": 1, "epochs": 4}, 0.8),
         ("diffusion", {"hidden": 64, "epochs": 10}, 0.6),
         ("gcn", {"epochs": 30}, 1.5),
-        ("digits_ema", {"C": 8, "epochs": 3}, 1.5),
+        pytest.param("vit", {"D": 16, "L": 1, "epochs": 4}, 0.8, marks=pytest.mark.long),
+        pytest.param("digits_ema", {"C": 8, "epochs": 3}, 1.5, marks=pytest.mark.long),
         pytest.param("unet", {"C": 4, "epochs": 2}, 0.4, marks=pytest.mark.long),
         pytest.param("seq2seq", {"epochs": 1}, 2.9, marks=pytest.mark.long),
     ],
@@ -76,8 +76,10 @@ def test_a_gan_draws_with_the_mean_ink_of_digits() -> None:
 
 def test_the_same_seed_gives_the_same_checkpoint_for_one_and_two_threads(tmp_path: Path) -> None:
     for threads in (1, 2):
-        trainer = dlc.trainer(EXAMPLES / "digits_cnn.dlm", threads=threads, epochs=1, batch=512)
-        trainer.fit()
+        trainer = dlc.trainer(EXAMPLES / "digits_cnn.dlm", threads=threads, batch=512)
+        trainer.total_steps = 2
+        for batch in trainer.data().batches(epoch=0, batch=512, seed=1):
+            trainer.step(**batch)
         trainer.save(tmp_path / f"{threads}.safetensors")
     one, two = ((tmp_path / f"{k}.safetensors").read_bytes() for k in (1, 2))
     assert one == two

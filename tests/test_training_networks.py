@@ -63,6 +63,7 @@ def learns(made: Trainer, batch: Batch, steps: int) -> bool:
     return made.measure(**batch)["loss"] < before
 
 
+@pytest.mark.long
 def test_a_translation_is_learned_by_heart() -> None:
     """With words behind the ends of both sentences that count for nothing."""
     random = np.random.default_rng(0)

@@ -63,12 +63,21 @@ def _one(equation: Jaxpr, given: list[Array]) -> Sequence[Array]:
     several = REGIONS.get(name) or SEVERAL.get(name)
     if several is not None:
         return several(parameters, given)
-    for key in ("call_jaxpr", "jaxpr", "fun_jaxpr"):
-        if key in parameters:
-            return _closed(parameters[key], given)
+    if name in CALLS:
+        return _closed(parameters[CALLS[name]], given)
     made = equation.primitive.bind(*given, **parameters)
     made = made if equation.primitive.multiple_results else [made]
     return [np.asarray(each) for each in made]
+
+
+CALLS = {
+    "closed_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "jit": "jaxpr",
+    "remat2": "jaxpr",
+}
+"""What calls a function, and the parameter that has it. What else has one, as `reduce`, is no call."""
 
 
 def _closed(jaxpr: Jaxpr, given: Sequence[Array]) -> list[Array]:
@@ -192,9 +201,7 @@ def _gather(p: Parameters, x: Array, indices: Array) -> Array:
     numbers, sizes, missing = p["dimension_numbers"], p["slice_sizes"], p["fill_value"]
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     kept = [size for axis, size in enumerate(sizes) if axis not in dropped]
-    if missing is None:
-        missing = np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    found = np.full((*indices.shape[:-1], *kept), missing, x.dtype)
+    found = np.full((*indices.shape[:-1], *kept), 0 if missing is None else missing, x.dtype)
     for place, part in _slices(p, x, indices, sizes, dropped):
         if part is not None:
             found[place] = x[part]
@@ -276,7 +283,15 @@ def _pad(p: Parameters, x: Array, value: Array) -> Array:
 def _round(p: Parameters, x: Array) -> Array:
     if p["rounding_method"].name == "TO_NEAREST_EVEN":
         return np.rint(x)
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+    whole = np.trunc(x)  # adding a half first would round the number below it up
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+
+
+def _quotient(p: Parameters, given: list[Array]) -> Array:
+    x, y = given
+    if x.dtype.kind == "f":
+        return x / y
+    return (x - np.fmod(x, y)) // y  # exact beyond 2**53, too
 
 
 def _convolution(p: Parameters, x: Array, kernel: Array) -> Array:
@@ -334,9 +349,7 @@ NUMPY: dict[str, Run] = {
     "add_any": _elements(np.add),
     "sub": _elements(np.subtract),
     "mul": _elements(np.multiply),
-    "div": lambda p, given: (
-        given[0] / given[1] if given[0].dtype.kind == "f" else np.trunc(given[0] / given[1])
-    ),
+    "div": _quotient,
     "rem": _elements(np.fmod),
     "neg": _elements(np.negative),
     "sign": _elements(np.sign),
@@ -384,13 +397,12 @@ NUMPY: dict[str, Run] = {
     "convert_element_type": lambda p, given: given[0],
     "stop_gradient": lambda p, given: given[0],
     "copy": lambda p, given: given[0],
-    "copy_p": lambda p, given: given[0],
     "reduce_sum": _axes(np.sum),
     "reduce_max": _axes(np.max),
     "reduce_min": _axes(np.min),
     "reduce_prod": _axes(np.prod),
-    "reduce_and": _axes(np.all),
-    "reduce_or": _axes(np.any),
+    "reduce_and": _axes(np.bitwise_and.reduce),
+    "reduce_or": _axes(np.bitwise_or.reduce),
     "argmax": lambda p, given: np.argmax(given[0], p["axes"][0]),
     "argmin": lambda p, given: np.argmin(given[0], p["axes"][0]),
     "cumsum": _along(np.cumsum),
@@ -401,7 +413,6 @@ NUMPY: dict[str, Run] = {
     "broadcast_in_dim": lambda p, given: _broadcast(p, *given),
     "reshape": lambda p, given: _reshape(p, given[0]),
     "squeeze": lambda p, given: np.squeeze(given[0], tuple(p["dimensions"])),
-    "expand_dims": lambda p, given: np.expand_dims(given[0], tuple(p["dimensions"])),
     "transpose": lambda p, given: np.transpose(given[0], p["permutation"]),
     "rev": lambda p, given: np.flip(given[0], tuple(p["dimensions"])),
     "concatenate": lambda p, given: np.concatenate(given, p["dimension"]),

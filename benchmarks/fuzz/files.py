@@ -12,7 +12,7 @@ import resource
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -24,6 +24,8 @@ from dlc.runtime.arrays.picture_files import ENDINGS
 
 SECONDS, SECONDS_LARGE = 2.0, 20.0
 LARGE = 1 << 20
+LONG, SHARE_OF_LONG = 64 << 10, 0.125
+"""Whole files from so many bytes on are damaged so many times as often as shorter ones."""
 BYTES_EACH = 64
 BYTES_ALWAYS = 128 << 20
 """What reading may take whatever the size."""
@@ -53,7 +55,7 @@ def check(seed: int, folder: Path, readers: Mapping[str, Reader]) -> Outcome:
     random = Random(seed)
     name = random.choice(sorted(readers))
     reader = readers[name]
-    data = reader.damage(random, random.choice(reader.whole()))
+    data = reader.damage(random, _one_of(random, reader.whole()))
     _forget_peak()
     before, began = _peak(), time.process_time()
     refusal = ""
@@ -70,6 +72,14 @@ def check(seed: int, folder: Path, readers: Mapping[str, Reader]) -> Outcome:
     if taken > always + BYTES_EACH * len(data):
         return Outcome("wrong", f"{name}: took {taken >> 20} MiB for {len(data)} bytes")
     return Outcome("refused", refusal) if refusal else Outcome("agreed")
+
+
+def _one_of(random: Random, files: Sequence[bytes]) -> bytes:
+    """One of some whole files, a long one less often: it takes as much time as many short ones."""
+    (chosen,) = random.choices(
+        files, [1.0 if len(file) < LONG else SHARE_OF_LONG for file in files]
+    )
+    return chosen
 
 
 def read(reader: Reader, data: bytes, random: Random, folder: Path) -> None:

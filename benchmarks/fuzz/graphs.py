@@ -49,7 +49,10 @@ GROUPS: Sequence[tuple[int, Sequence[Maker]]] = (
 )
 """The makers of nodes, and how often a group is chosen."""
 EPS = epsilon(np.dtype(np.float32))
-MOST_STEPS = 12
+MOST_STEPS, FEW_STEPS = 12, 3
+LONG = 0.125
+"""The part of the graphs that has up to `MOST_STEPS`: a short one takes a quarter of their time, and finds
+most mistakes as well."""
 MOST_ELEMENTS = 4_000
 MOST_RESULTS = 3
 
@@ -62,7 +65,7 @@ def random_graph(seed: int, floats: type[np.floating[Any]] = np.float32) -> Comp
     for _ in range(random.randint(1, 2)):
         graph.input()
     weights = [weight for weight, _ in GROUPS]
-    for _ in range(random.randint(2, MOST_STEPS)):
+    for _ in range(random.randint(2, MOST_STEPS if random.random() < LONG else FEW_STEPS)):
         (_, makers), *_ = random.choices(GROUPS, weights)
         value = random.choice(makers)(graph)
         if value is not None and value.elements <= MOST_ELEMENTS and value.rank <= 6:

@@ -27,6 +27,8 @@ SCHEDULES = ("constant", "staircase", "slope", "cosine")
 PEAKS = {"sgd": 0.1, "momentum": 0.05, "nesterov": 0.05}
 """Learning rates at which nothing runs away; of the others 0.01."""
 CLASSES = 3
+MOST_STEPS = 40
+"""Steps of a training, at most: compiling takes as long as 300 of them."""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,11 @@ def random_training(seed: int) -> Training:
     """The training of a seed."""
     random = Random(seed)
     net = Network(random, np.random.default_rng(seed))
-    inner, rows, steps = random.choice((2, 4, 5)), random.choice((1, 3, 6)), random.randint(3, 7)
+    inner, rows, steps = (
+        random.choice((2, 4, 5)),
+        random.choice((1, 3, 6)),
+        random.randint(3, MOST_STEPS),
+    )
     batches: dict[str, Array] = {}
     if random.random() < 0.3:
         table = net.weight(7, inner)

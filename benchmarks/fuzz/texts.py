@@ -38,7 +38,9 @@ Array: TypeAlias = NDArray[Any]
 
 ENTRIES = ("value", "first", "second")
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16}
-MOST_STEPS = 7
+MOST_STEPS, FEW_STEPS = 7, 3
+LONG = 0.125
+"""The part of the texts that has up to `MOST_STEPS`, as of graphs."""
 MOST_ELEMENTS = 300
 LEAST = (0, 1, 1, 2)
 """Lower bounds of sizes with names."""
@@ -143,7 +145,7 @@ def random_case(seed: int) -> Case:
         program.input()
     if random.random() < 0.4:
         program.input("i")
-    for _ in range(random.randint(2, MOST_STEPS)):
+    for _ in range(random.randint(2, MOST_STEPS if random.random() < LONG else FEW_STEPS)):
         known, lines = len(program.values), (len(program.ours), len(program.theirs))
         random.choice(STEPS)(program)
         if any(v.elements > MOST_ELEMENTS or v.rank > 5 for v in program.values[known:]):

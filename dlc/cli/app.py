@@ -63,8 +63,8 @@ def dlc(
             print(context.get_help())
     elif as_json:
         raise refused(
-            "--json stands before the verb",
-            f"write it behind: dlc {context.invoked_subcommand} ... --json",
+            "--json is before the verb",
+            f"write it after the verb: dlc {context.invoked_subcommand} ... --json",
         )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, TypeAlias, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -18,6 +18,9 @@ from dlc.runtime.cpu.pinning import pin_threads
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.system.device_names import device_or_none
 from dlc.text.model import literals
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Result = TypeVar("Result")
 
@@ -42,10 +45,11 @@ Seed: TypeAlias = Annotated[
     typer.Option("--random-inputs", metavar="SEED", min=0, help="Random numbers for the rest."),
 ]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(help="The most threads that a call uses; results do not depend on it.")
+    int | None,
+    typer.Option(help="The maximum number of threads of a call; results do not depend on it."),
 ]
 Pin: TypeAlias = Annotated[
-    bool, typer.Option("--pin", help="Let each worker thread keep to a processor of its own.")
+    bool, typer.Option("--pin", help="Pin each worker thread to a processor of its own.")
 ]
 Untrusted: TypeAlias = Annotated[
     bool,
@@ -61,9 +65,7 @@ TrustIr: TypeAlias = Annotated[
 ]
 Memory: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE", help="The most working memory that a call may use, such as 512MiB."
-    ),
+    typer.Option(metavar="SIZE", help="The limit of the working memory of a call, such as 512MiB."),
 ]
 Bounds: TypeAlias = Annotated[
     list[str],
@@ -147,7 +149,7 @@ Kernels: TypeAlias = Annotated[
     typer.Option(
         "--kernel",
         metavar="NAME=FILE",
-        help="A kernel of your own (.ll or .dlir) in place of one, if it computes the same.",
+        help="Replace a kernel by your own (.ll or .dlir), if it computes the same.",
     ),
 ]
 Chosen: TypeAlias = Annotated[
@@ -307,8 +309,15 @@ def calling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Resu
     return _gathering("call", Call(), names)
 
 
+def gathering(
+    group: str, usual: DataclassInstance
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Let a verb have the fields of a dataclass as options: it is called with them as `group`."""
+    return _gathering(group, usual, [each.name for each in fields(usual)])
+
+
 def _gathering(
-    group: str, usual: Compilation | Call, names: Sequence[str]
+    group: str, usual: DataclassInstance, names: Sequence[str]
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Let a verb be called with some options as one parameter.
 
@@ -335,7 +344,7 @@ def _gathering(
     return apply
 
 
-def _option(usual: Compilation | Call, name: str) -> Parameter:
+def _option(usual: DataclassInstance, name: str) -> Parameter:
     """A field of a group of options as a parameter of a verb."""
     kind: object = get_type_hints(type(usual), include_extras=True)[name]
     default: object = getattr(usual, name)

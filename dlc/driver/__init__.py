@@ -220,7 +220,9 @@ def _home(name: str) -> ModuleType | None:
             import dlc.driver.run.train as home
         case "run_watched":
             import dlc.driver.run.inner_values as home
-        case "Seen" | "Watch" | "beside":
+        case "Seen":
+            import dlc.driver.run.seen as home
+        case "Watch" | "beside":
             import dlc.driver.run.watch as home
         case "Scaling" | "predict_scaling":
             import dlc.driver.scale.predict as home

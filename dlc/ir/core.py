@@ -214,6 +214,11 @@ class Op:
         for value in self.operands:
             value.uses[self] = value.uses.get(self, 0) + 1
 
+    def take_regions(self) -> tuple[Block, ...]:
+        """Detach the regions, for the operation that replaces this one (MLIR: `Region::takeBody`)."""
+        regions, self.regions = self.regions, ()
+        return regions
+
     def swap_regions(self, other: Op) -> None:
         """Exchange regions with another operation."""
         self.regions, other.regions = other.regions, self.regions

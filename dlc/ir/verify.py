@@ -186,7 +186,7 @@ class _Verifier:
             return
         self._define(op.results, op, frame)
         if signature.is_symbol and not frame.op.symbol_table:
-            self._report(op, "D0162", f"{op.name} stands in {frame.op.name}, which has no symbols")
+            self._report(op, "D0162", f"{op.name} is in {frame.op.name}, which has no symbols")
         if op.terminator and op.next is not None and not frame.op.symbol_table:
             self._report(op, "D0160", f"{op.name} is not the last operation of its region")
 
@@ -276,7 +276,7 @@ class _Verifier:
         """Why an operation cannot use a value."""
         uses = f"{op.name} uses {_named(value)}"
         if value.block is None:
-            return f"{uses}, whose operation stands nowhere"
+            return f"{uses}, whose operation is in no block"
         for frame in reversed(self._frames):
             if frame.outer is not None and value in frame.outer:
                 return f"{uses} from outside of {frame.op.name}, which uses no values around it"

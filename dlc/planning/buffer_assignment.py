@@ -247,7 +247,7 @@ class _Assignment:
             )
             if position is None:
                 return "the loop does not iterate over the value from before the call"
-            passed, inside = carried + position, op.body.arguments[1 + carried + position]
+            passed, inside = carried + position, op.slices[position]
         if op.operands[passed] is not argument:
             return "the loop does not begin with the value from before the call"
         if sum(self.origins[operand] is argument for operand in op.operands) > 1:
@@ -358,8 +358,6 @@ class _Assignment:
 
     def _assign_loop(self, item: Loop) -> None:
         op = item.op
-        carried = len(op.initial)
-        lead = 1 if isinstance(op, flow.Scan) else 0
         self.assignment.copies[item.enter] = []
         self.assignment.copies[item.leave] = []
         for result in op.results:
@@ -370,8 +368,7 @@ class _Assignment:
                 )
         next_values = op.body.terminator.operands
         kernels = _kernels(item.body)
-        for k, value in enumerate(op.initial):
-            argument = op.body.arguments[lead + k]
+        for k, (value, argument) in enumerate(zip(op.initial, op.carried, strict=True)):
             if self._allocation(value) != self._allocation(argument):
                 self.assignment.copies[item.enter].append((value, argument))
             if self._may_write_in_place(kernels, item.enter, item.leave, next_values[k], argument):
@@ -381,14 +378,14 @@ class _Assignment:
             else:
                 self.assignment.copies[item.leave].append((next_values[k], argument))
         if isinstance(op, flow.Scan):
-            self._assign_slices(item, op, carried)
+            self._assign_slices(item, op)
         self._assign_items(item.test)
         self._assign_items(item.body)
 
-    def _assign_slices(self, item: Loop, op: flow.Scan, carried: int) -> None:
-        for k, (source, axis) in enumerate(zip(op.xs, op.x_axes, strict=True)):
+    def _assign_slices(self, item: Loop, op: flow.Scan) -> None:
+        carried = len(op.initial)
+        for argument, source, axis in zip(op.slices, op.xs, op.x_axes, strict=True):
             allocation = self._allocation(source) or Allocation(FIXED)
-            argument = op.body.arguments[1 + carried + k]
             self.assignment.allocations[argument] = allocation.slice(
                 source, axis, item.counter, op.length, op.reverse
             )

@@ -126,10 +126,7 @@ def _materialize_index(op: flow.Scan) -> None:
 
 def _copy_slices(op: flow.Scan) -> None:
     """Copy slices that are not contiguous where a reshape, a product or a nested loop needs them so."""
-    first = 1 + len(op.initial)
-    for argument, source, axis in zip(
-        op.body.arguments[first : first + len(op.xs)], op.xs, op.x_axes, strict=True
-    ):
+    for argument, source, axis in zip(op.slices, op.xs, op.x_axes, strict=True):
         rank = kernel.array_type(source).rank
         users = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
         if axis == 0 or _allow_strides(users, argument, axis == rank - 1):

@@ -280,9 +280,8 @@ class _Writer:
             return value.index in self.updated
         match block.parent:
             case flow.Scan() as scan:
-                passed = value.index - 1
-                is_slice = 0 <= passed - len(scan.initial) < len(scan.xs)
-                return is_slice and self._is_from_before(self.origins[scan.operands[passed]])
+                sources = dict(zip(scan.slices, scan.xs, strict=True))
+                return value in sources and self._is_from_before(self.origins[sources[value]])
             case _:
                 return False
 

@@ -99,11 +99,6 @@ class Timeline:
             self._inside[op] = max(_region_peak(block, self) for block in op.regions)
         return self._inside[op]
 
-    def add(self, amount: int, first: int, end: int) -> None:
-        """Add to the live bytes of the operations [`first`, `end`)."""
-        for index in range(first, end):
-            self.alive[index] += amount
-
 
 def updates_of(function: func.Func) -> dict[Value, Value]:
     """The arguments that results update, by the arrays that are the results."""

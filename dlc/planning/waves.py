@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeAlias
 
 from dlc.dialects import array, flow, func, kernel
@@ -175,12 +176,12 @@ class Scheduler:
 
     def _note_updates(self, op: flow.Scan) -> None:
         """Note what each iteration writes over its slice of an argument that the scan updates."""
-        carried = len(op.initial)
-        slices = {value: 1 + carried + k for k, value in enumerate(op.xs)}
-        for result, yielded in zip(op.results, op.body.terminator.operands, strict=True):
-            argument = self._updates.get(result)
-            if argument in slices and result in op.results[carried:]:
-                self._updates[computed(yielded)] = op.body.arguments[slices[argument]]
+        slices = dict(zip(op.xs, op.slices, strict=True))
+        stacks = zip(op.results, op.body.terminator.operands, strict=True)
+        for stack, yielded in islice(stacks, len(op.initial), None):
+            argument = self._updates.get(stack)
+            if argument in slices:
+                self._updates[computed(yielded)] = slices[argument]
 
     def _schedule_choice(self, op: flow.If) -> Choice:
         for region in op.regions:

@@ -30,7 +30,7 @@ from dlc.driver.source.open import open_model
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
-from tests.suites import each_value
+from tests.suites import each_value, every
 
 LINE = Path(__file__).parents[1] / "gpu/line.dlm"
 
@@ -127,7 +127,7 @@ def test_each_kernel_moves_at_least_what_goes_in_and_out() -> None:
     assert amounts["embedding"] == 2 * array + 4 * (1 << 16)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", every(2, PRECISIONS))
 def test_a_product_is_right_in_each_precision(
     precision: gpu.Precision, fake: FakeGpu, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from benchmarks.training_cases import (
 from benchmarks.training_table import row, speed
 from benchmarks.turns import ROOT, NotReady, Process, take_turns
 from dlc.driver.source.open import open_training
+from tests.suites import every
 
 CASES = {**TABLE, **STEPS}
 QUICK = {**QUICK_TABLE, **QUICK_STEPS}
@@ -48,7 +49,7 @@ def test_a_text_without_an_optimizer_is_refused(tmp_path: Path) -> None:
         with_optimizer(path, "sgd()")
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", every(2, QUICK))
 def test_a_batch_is_what_the_loss_of_its_network_reads(name: str) -> None:
     case = QUICK[name]
     opened = open_training(path_of(name), settings=dict(case.settings), purpose="loss")

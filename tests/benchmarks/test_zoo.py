@@ -104,6 +104,7 @@ def test_a_network_is_compiled_run_at_every_size_and_compared(
     assert "net " in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_network_with_an_option_is_compiled_with_what_the_message_names(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     axes = helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, [1])

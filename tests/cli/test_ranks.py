@@ -82,6 +82,7 @@ def filled(folder: Path) -> Path:
     (folder / "steep.dlm").write_text(MODEL.replace("lr=0.01", "lr=1e30"))
     step = MODEL[MODEL.index("\ntrain") :]
     (folder / "split.dlm").write_text(SPLIT + step)
+    (folder / "halves.dlm").write_text(SPLIT.replace("data = 2, ", "") + step)
     microbatches = step.replace("  batch = 8", "  batch = 4\n  accumulate = 2")
     (folder / "stages.dlm").write_text(STAGES + microbatches)
     return folder
@@ -168,6 +169,7 @@ def test_another_number_of_ranks_is_refused(folder: Path) -> None:
     assert "D0936" in done.stderr
 
 
+@pytest.mark.long
 def test_ranks_with_other_data_are_refused(folder: Path) -> None:
     mpiexec = Path(sys.executable).with_name("mpiexec")
     rank = ["-n", "1", sys.executable, "-m", "dlc", "train", "line.dlm"]
@@ -186,14 +188,8 @@ def test_a_rank_that_fails_ends_all_with_one_message(folder: Path) -> None:
     assert re.search(r"^rank [01] on ", done.err, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("split", "ranks"),
-    [
-        ("weights", 2),
-        pytest.param("optimizer", 4, marks=pytest.mark.long),
-        pytest.param("weights", 4, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("split", "ranks"), [("weights", 2), ("optimizer", 4), ("weights", 4)])
 def test_ranks_with_parts_of_the_weights_train_as_one_process(
     folder: Path, alone: dict[str, float], split: str, ranks: int
 ) -> None:
@@ -218,9 +214,13 @@ def test_one_process_has_nothing_to_split(folder: Path) -> None:
     assert "D0901" in done.err
 
 
-def test_ranks_train_by_the_mesh_of_the_text(folder: Path) -> None:
-    alone = train(folder, "split.dlc", model="split.dlm")
-    together = train(folder, "split4.dlc", "--ranks", "4", model="split.dlm")
+@pytest.mark.parametrize(
+    ("model", "ranks"),
+    [("halves.dlm", "2"), pytest.param("split.dlm", "4", marks=pytest.mark.long)],
+)
+def test_ranks_train_by_the_mesh_of_the_text(folder: Path, model: str, ranks: str) -> None:
+    alone = train(folder, "alone.dlc", model=model)
+    together = train(folder, "together.dlc", "--ranks", ranks, model=model)
     for name, value in alone.items():
         assert together[name] == pytest.approx(value, rel=1e-5), name
 

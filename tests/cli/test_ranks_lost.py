@@ -114,6 +114,7 @@ def put_folder(path: Path) -> None:
             path.mkdir()
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_cannot_be_written_ends_all(folder: Path) -> None:
     with training(folder) as runs:
         pulses = runs.pulses(1)
@@ -178,6 +179,7 @@ def test_ranks_that_mpiexec_started_notice_an_endless_loop(folder: Path) -> None
     assert f"rank 1 on {os.uname().nodename} " in done.stderr
 
 
+@pytest.mark.long
 def test_ranks_with_other_options_are_refused(folder: Path) -> None:
     mpiexec = Path(sys.executable).with_name("mpiexec")
     rank = ["-n", "1", sys.executable, "-m", "dlc", "train", "line.dlm"]

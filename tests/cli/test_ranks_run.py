@@ -45,6 +45,7 @@ def printed(folder: Path, *command: str) -> str:
 TEXT = ("run", "net.dlm", "--weights", "init:0", *CALL)
 
 
+@pytest.mark.long
 def test_ranks_give_the_results_of_one_process(folder: Path) -> None:
     assert printed(folder, *TEXT, "--ranks", "2") == printed(folder, *TEXT)
 
@@ -68,6 +69,7 @@ def test_an_artifact_for_ranks_runs_as_these_and_in_a_program_of_ones_own(folder
     assert done.stdout.count("(8, 2)") == 2, done.stderr
 
 
+@pytest.mark.long
 def test_an_artifact_for_other_ranks_is_refused_once(folder: Path) -> None:
     run(folder, "compile", "net.dlm", "--weights", "init:0", "--ranks", "3")
     alone = run(folder, "run", "net.dlc", *CALL)

@@ -56,6 +56,16 @@ def test_an_artifact_runs_without_the_compiler_however_its_options_are_written(
     assert done.returncode == 0, done.stderr
 
 
+def test_a_text_is_compiled_without_the_importers_of_other_formats(folder: Path) -> None:
+    script = (
+        "from dlc.cli import main\nimport sys\n"
+        "assert main(['compile', 'rows.dlm']) == 0\n"
+        "assert not {'dlc.importers.onnx', 'dlc.importers.torch', 'dlc.export'} & set(sys.modules)\n"
+    )
+    done = run(script, folder)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_version_is_said_without_numpy(folder: Path) -> None:
     script = (
         "from dlc.cli import main\nassert main(['--version']) == 0\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import pytest
 
 from dlc.runtime.model import Model
 from tests.cli.conftest import Command
@@ -32,6 +33,7 @@ module Digits() {
 """
 RIGHT = """
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 import dlc
@@ -54,6 +56,7 @@ model.best([1]).digits
 """
 
 
+@pytest.mark.long
 def test_a_type_checker_knows_the_entry_points(dlc: Command, folder: Path) -> None:
     (folder / "my-digits.dlm").write_text(MODEL)
     assert dlc("stubs", "my-digits.dlm", "-o", "my_digits.py").code == 0

@@ -100,6 +100,7 @@ def test_options_of_the_compiler_are_refused_where_all_is_compiled(
     assert main(["train", "trainer.dlc", "-O2", "--conv", "auto", "--set", "epochs=1"]) == 0
 
 
+@pytest.mark.long
 def test_a_step_runs_within_the_least_limit_that_the_refusal_names(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dlc.cli import main
 from dlc.runtime.training.checkpoint import read_checkpoint
-from tests.suites import every
 
 MODEL = """\
 dlc 1
@@ -82,7 +81,8 @@ def after_an_epoch(process: subprocess.Popen[str]) -> IO[str]:
     pytest.fail(f"the process ended with {process.wait()}")
 
 
-@pytest.mark.parametrize("count", every(2, (2, 4)))
+@pytest.mark.long
+@pytest.mark.parametrize("count", [2, 4])
 def test_kills_at_any_moment_leave_a_checkpoint_that_ends_as_if_nothing_had_been(
     folder: Path, count: int
 ) -> None:
@@ -104,6 +104,7 @@ def test_kills_at_any_moment_leave_a_checkpoint_that_ends_as_if_nothing_had_been
     assert path.read_bytes() == (folder / "whole.safetensors").read_bytes()
 
 
+@pytest.mark.long
 def test_ctrl_c_within_an_epoch_changes_nothing_of_the_end(folder: Path) -> None:
     (folder / "line.dlm").write_text(MODEL.replace('  checkpoint = file("line.safetensors")\n', ""))
     few = ["--set", "epochs=200", "--set", "batch=1"]

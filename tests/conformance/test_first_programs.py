@@ -431,7 +431,7 @@ def test_a_product_that_needs_more_memory_than_is_free_is_one_sentence_and_code_
             assert f"error[D0705]: {said}\n" in err and not out
 
 
-@pytest.mark.parametrize("device", ["cpu:0", "cpu:1", "cuda:0"])
+@pytest.mark.parametrize("device", every(3, ["cpu:0", "cpu:1", "cuda:0"]))
 @pytest.mark.parametrize("n", every(2, (8, 24)))
 def test_a_product_is_timed_on_each_device(
     n: int, device: str, capsys: pytest.CaptureFixture[str]

@@ -66,6 +66,7 @@ def test_lenet_sees_digits_as_its_layers_in_numpy_do(levels: Sequence[int]) -> N
     np.testing.assert_allclose(confidence, expected.max(-1), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_the_gradient_of_lenet_is_the_slope_of_its_loss() -> None:
     text = (EXAMPLES / "lenet.dlm").read_text()
     text = text[: text.index("train LeNet")].rstrip().removesuffix("}")

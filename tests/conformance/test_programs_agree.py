@@ -24,7 +24,8 @@ PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.dlm"))
 
 
 @pytest.mark.parametrize(
-    ("name", "level"), [*every(2, product(PROGRAMS, [2])), *every(8, product(PROGRAMS, [0]))]
+    ("name", "level"),
+    every(2, [*every(2, product(PROGRAMS, [2])), *every(8, product(PROGRAMS, [0]))]),
 )
 def test_machine_code_gives_what_the_evaluator_gives(
     name: str, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,18 @@ def names_for_a_checker(package: ModuleType) -> Iterator[tuple[str, str]]:
                     yield from ((str(imported.module), alias.name) for alias in imported.names)
 
 
+def names_in_cases(package: ModuleType) -> Iterator[tuple[str, str]]:
+    """The module and the name of each `case "name"` in `_home`."""
+    for statement in ast.parse(inspect.getsource(package)).body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "_home":
+            for case in [node for node in ast.walk(statement) if isinstance(node, ast.match_case)]:
+                imported = [node for node in case.body if isinstance(node, ast.Import)]
+                names = [node for node in ast.walk(case.pattern) if isinstance(node, ast.Constant)]
+                yield from (
+                    (each.names[0].name, str(name.value)) for each in imported for name in names
+                )
+
+
 @pytest.mark.parametrize("package", [dlc, driver])
 def test_the_names_that_a_checker_reads_are_imported_from_their_modules(
     package: ModuleType,
@@ -37,3 +49,8 @@ def test_the_names_that_a_checker_reads_are_imported_from_their_modules(
 def test_other_names_are_refused(package: ModuleType) -> None:
     with pytest.raises(AttributeError, match="has no attribute 'unheard_of'"):
         getattr(package, "unheard_of")  # noqa: B009 - a checker would refuse the attribute
+
+
+def test_both_lists_of_the_driver_agree() -> None:
+    cases = sorted(names_in_cases(driver))
+    assert cases == sorted(names_for_a_checker(driver))

@@ -27,6 +27,7 @@ from tests.lowering.everywhere import (
 )
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example
+from tests.suites import every
 
 CASES = [pytest.param(EXAMPLES[name], id=name) for name in OPERATORS]
 SQUARE = TensorType(F32, (12, 12))
@@ -55,7 +56,7 @@ FIRST = 3
 """Examples of an operation that are in the quick suite."""
 
 
-@pytest.mark.parametrize("found", CASES)
+@pytest.mark.parametrize("found", every(2, CASES))
 def test_the_loops_of_an_operation_write_what_its_kernels_compute(found: list[Example]) -> None:
     write_the_same(found[:FIRST])
 

@@ -114,14 +114,6 @@ class Place:
         assert not any(one.code for one in done), done
         return [one.out for one in done]
 
-    def refused(self, *commands: Sequence[str]) -> list[str]:
-        """What commands say that cannot write their files."""
-        done = self.run_each(*commands)
-        for one in done:
-            assert one.code == 2, one.err
-            assert "error[D0502]: cannot write" in one.err
-        return [one.err for one in done]
-
 
 def fill(folder: Path) -> None:
     """A model that trains and its data, for everybody to read."""
@@ -182,12 +174,18 @@ def test_a_full_disk_stops_files_and_nothing_else(small_disk: Path) -> None:
     fill_up(small_disk)
     there = names(small_disk) - {"filler"}
 
-    ran, loaded, trained = place.good(RUN, ("run", "line.dlc", "--random-inputs", "0"), TRAIN)
-    assert ran == expected
-    assert loaded
-    assert "loss" in trained
-    for said in place.refused((*compiled, "-O0"), (*checkpoint, "--set", "seed=2")):
-        assert "no space left on device" in said
+    ran, loaded, trained, *refused = place.run_each(
+        *(RUN, ("run", "line.dlc", "--random-inputs", "0"), TRAIN),
+        *((*compiled, "-O0"), (*checkpoint, "--set", "seed=2")),
+    )
+    assert [ran.code, loaded.code, trained.code] == [0, 0, 0]
+    assert ran.out == expected
+    assert loaded.out
+    assert "loss" in trained.out
+    for done in refused:
+        assert done.code == 2, done.err
+        assert "error[D0502]: cannot write" in done.err
+        assert "no space left on device" in done.err
     assert names(small_disk) - {"filler", ".cache"} == there
     assert not list(small_disk.rglob("*.tmp"))
     for name, data in old.items():

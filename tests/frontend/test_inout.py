@@ -56,7 +56,7 @@ def test_inout_alone_is_a_name() -> None:
             "let y = scan k in 0..3 with s = x {\n    set h = h + s\n    next s = s + 1\n  }\n"
             "  set h = h + y",
             "D0228",
-            "stands in a loop or a branch",
+            "is in a loop or a branch",
         ),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_part_of_the_loss_has_a_name_of_its_own(name: str) -> None:
 def test_settings_of_the_text_are_no_parameters() -> None:
     with pytest.raises(UsageError) as caught:
         dlc.trainer(text=TRAINED.replace("LOSS", LOSS), accumulate=2)
-    assert "stands in the train block" in str(caught.value)
+    assert "belongs in the train block" in str(caught.value)
 
 
 def test_a_batch_that_does_not_divide_is_told_with_its_size() -> None:

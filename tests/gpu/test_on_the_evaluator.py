@@ -10,6 +10,7 @@ from dlc.runtime.model import Model
 from tests.gpu.cases import Case, Conditions, Derivatives, Network, Operator, Program, Training
 from tests.gpu.workshop import Workshop
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
+from tests.suites import every
 
 SMALL: list[Case] = [
     Operator("array.add", 2),
@@ -35,7 +36,7 @@ def fake() -> Iterator[FakeGpu]:
         yield found
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.title) for case in SMALL])
+@pytest.mark.parametrize("case", every(2, [pytest.param(case, id=case.title) for case in SMALL]))
 def test_a_case_runs_there_and_agrees(case: Case, fake: FakeGpu) -> None:
     before = len(fake.launched)
     case.check(case.compile("cuda:sm_80"))

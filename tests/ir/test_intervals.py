@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+
 import pytest
 
-from dlc.ir.dims import Size, evaluate, maximum, minimum
+from dlc.ir.dims import Bounds, Size, evaluate, maximum, minimum
 from dlc.ir.intervals import interval
 from tests.ir.random_sizes import B, T, random_sizes
 
@@ -50,3 +52,24 @@ def test_an_interval_is_tight_where_each_dim_occurs_once(
     size: Size, expected: tuple[int | None, int | None]
 ) -> None:
     assert interval(size, {"B": (1, 8)}) == expected
+
+
+class Asked(UserDict[str, tuple[int, int | None]]):
+    """Bounds that note which were asked for."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
+        self.asked: list[str] = []
+
+    def __getitem__(self, name: str) -> tuple[int, int | None]:
+        self.asked.append(name)
+        return super().__getitem__(name)
+
+
+def test_a_size_that_stands_in_itself_very_often_is_looked_at_once() -> None:
+    bounds = Asked({"B": (1, 8)})
+    size: Size = B
+    for _ in range(12):
+        size = (size // 2) * (size // 3) + 1
+    assert interval(size, bounds)[0] == 1
+    assert bounds.asked == ["B"]

@@ -203,7 +203,7 @@ def test_a_value_of_an_operation_that_was_taken_out_is_not_visible() -> None:
     program.emit.place(toy.Add(made.result, made.result))
     program.body.unlink(made)
     assert messages(program.done()) == [
-        "D0153: toy.add uses result 0 of toy.make, whose operation stands nowhere"
+        "D0153: toy.add uses result 0 of toy.make, whose operation is in no block"
     ]
 
 
@@ -273,7 +273,7 @@ def test_symbols_stand_in_modules() -> None:
     program = Program()
     program.emit.place(source("w"))
     assert messages(program.done()) == [
-        "D0162: weight.source stands in func.func, which has no symbols"
+        "D0162: weight.source is in func.func, which has no symbols"
     ]
 
 

@@ -77,7 +77,7 @@ def opened_at(text: str, stage: str, level: int = 2) -> SourceModel:
     return opened
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize("level", every(3, [0, 1, 2, 3]))
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [

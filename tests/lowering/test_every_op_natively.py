@@ -87,7 +87,7 @@ PRODUCTS = (
 
 
 @pytest.mark.parametrize(
-    ("name", "matmul"), every(3, itertools.product(PRODUCTS, ["blas", "generated"]))
+    ("name", "matmul"), every(6, itertools.product(PRODUCTS, ["blas", "generated"]))
 )
 def test_its_products_are_right_whoever_computes_them(name: str, matmul: str) -> None:
     for example in EXAMPLES[name]:

@@ -132,12 +132,14 @@ def test_it_compiles_and_has_a_derivative_compiled_and_evaluated(site: Path) -> 
     assert derivatives == ["df: f32[3]\n[0.25   1.     0.0625]\n"] * 2
 
 
+@pytest.mark.long
 def test_it_is_shown_at_every_level(site: Path) -> None:
     texts = printed(site, *[f"show model.dlm --stage {stage} --entry f" for stage in MARKS])
     for (stage, mark), text in zip(MARKS.items(), texts, strict=True):
         assert mark in text, stage
 
 
+@pytest.mark.long
 def test_it_is_listed_and_documented_like_any_other(site: Path) -> None:
     ops, page, doctor = printed(site, "ops soft_sign", "doc extra.softsign", "doctor")
     assert "soft_sign(x: float)" in ops

@@ -32,7 +32,7 @@ SMALL = [name for name in NAMES if name not in {*PARTS, *LARGE}]
 
 
 @pytest.mark.parametrize(
-    "name", [*every(6, SMALL), *(pytest.param(name, marks=pytest.mark.long) for name in LARGE)]
+    "name", [*every(12, SMALL), *(pytest.param(name, marks=pytest.mark.long) for name in LARGE)]
 )
 def test_an_example_takes_no_more_than_is_in_use_at_once(name: str) -> None:
     path = FOLDER / f"{name}.dlm"

@@ -100,6 +100,22 @@ def mask_rcnn() -> Network:
 
 
 @network
+def keypoint_rcnn() -> Network:
+    """Keypoint R-CNN: places of points in each box, where a map that is stretched to it is largest."""
+    heads = vision.models.detection.keypoint_rcnn
+    made = heads.KeypointRCNN(
+        _pyramid(),
+        num_classes=2,
+        keypoint_head=heads.KeypointRCNNHeads(32, (16, 16)),
+        keypoint_predictor=heads.KeypointRCNNPredictor(16, 5),
+        box_detections_per_img=10,
+        **PICTURE,
+    )
+    names = "keypoints", "keypoints_scores"
+    return Network(_One(made, *names), {"image": unit(3, "height", "width")}, DETECTION)
+
+
+@network
 def fcos() -> Network:
     """FCOS: boxes from distances to their sides, without anchors of several shapes."""
     models = vision.models

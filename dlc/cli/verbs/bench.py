@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Time compiling, loading and calls of an entry point; inputs left out are random.
 
-    With --ops or --roofline time its kernels; dlc profile says more about them.
+    With --ops or --roofline, times its kernels instead; dlc profile reports more about them.
     """
     options.pin_workers(pin)
     if ops or roofline:

@@ -35,7 +35,7 @@ def command(
 ) -> int:
     """Compare the compiled gradients of a model with finite differences in f64.
 
-    Of a model with a train block it is the loss, for the first examples of its data.
+    For a model with a train block, checks its loss on the first examples of its data.
     """
     request = compilation.of(model)
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)

@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Show statistics of the inner values of a call, and the first NaN; inputs left out are random.
 
-    The values are those of machine code, whose results stay the same to the bit. What it keeps in no memory
-    is recomputed from what it does.
+    The values are those of machine code, whose results stay the same to the bit. Values that it
+    does not keep in memory are recomputed from those that it keeps.
     """
     watch = driver.Watch(values or ["all"])
     with progress(f"probing {model}"):

@@ -57,7 +57,7 @@ def command(
     ] = "kernel",
     rows: Annotated[int, typer.Option(min=0, help="How many rows; 0 for all.")] = 25,
     train: Annotated[
-        bool, typer.Option("--train", help="Profile a step of training, weights random.")
+        bool, typer.Option("--train", help="Profile a training step with random weights.")
     ] = False,
     flame: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write a flame graph as SVG.")
@@ -81,7 +81,7 @@ def command(
 ) -> int:
     """Say where the time of a call goes: kernels, modules, lines of the text, beside the machine's roof.
 
-    Inputs left out are random. Of several ranks the table is that of the first.
+    Inputs left out are random. With several ranks, the table is that of the first.
     """
     ended = start(ranks)
     if ended is not None:

@@ -29,7 +29,7 @@ def command(
         typer.Option("-o", "--out", help="The file to write; reduced- and the name by default."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="The time after which the command has failed.")
+        float, typer.Option(min=0.1, help="The time after which the command counts as failed.")
     ] = 60.0,
     as_json: options.Json = False,
 ) -> None:

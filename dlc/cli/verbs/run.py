@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -27,48 +27,97 @@ if TYPE_CHECKING:
 TOP = 5
 """The number of labels shown without --top."""
 
-Output: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        metavar="NAME=FILE",
-        help="Write a result to .npy, .safetensors, .txt or a picture; then none is printed.",
-    ),
-]
-Resize: TypeAlias = Annotated[bool, typer.Option("--resize", help="Make pictures fit.")]
-Interpret: TypeAlias = Annotated[
-    bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
-]
-Values: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME,...", help="Show these values of the text, or all: h, blocks[7].h*."
-    ),
-]
-OutputValues: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Write the values that --values names to an .npz instead."),
-]
-CheckNan: TypeAlias = Annotated[
-    bool, typer.Option("--check-nan", help="Stop at the first NaN or infinity (evaluates).")
-]
-Grad: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="Y:X", help="Also the derivative of y by x, a result named dy/dx."),
-]
-Labels: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="A file with the labels of the last axis, one per line."),
-]
-Top: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Show this many of the highest numbers of a result, with their labels or indices.",
-        show_default=f"{TOP} with --labels",
-    ),
-]
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The options of a run besides those of its compilation."""
+
+    entry: options.Entry = None
+    inputs: options.Inputs = field(default_factory=list[str])
+    output: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=FILE",
+            help="Write a result to .npy, .safetensors, .txt or a picture; then none is printed.",
+        ),
+    ] = field(default_factory=list[str])
+    random_inputs: options.Seed = None
+    dims: options.Dims = field(default_factory=list[str])
+    ranks: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Run as N processes that share the batch, by MPI."),
+    ] = None
+    threads: options.Threads = None
+    pin: options.Pin = False
+    max_memory: options.Memory = None
+    resize: Annotated[bool, typer.Option("--resize", help="Make pictures fit.")] = False
+    interpret: Annotated[
+        bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
+    ] = False
+    values: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...", help="Show these values of the text, or all: h, blocks[7].h*."
+        ),
+    ] = ""
+    output_values: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write the values that --values names to an .npz instead."
+        ),
+    ] = None
+    check_nan: Annotated[
+        bool, typer.Option("--check-nan", help="Stop at the first NaN or infinity (evaluates).")
+    ] = False
+    grad: Annotated[
+        str | None,
+        typer.Option(metavar="Y:X", help="Also the derivative of y by x, a result named dy/dx."),
+    ] = None
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A file with the labels of the last axis, one per line."),
+    ] = None
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Show this many of the highest numbers of a result, with their labels or indices.",
+            show_default=f"{TOP} with --labels",
+        ),
+    ] = None
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether NumPy evaluates the model."""
+        return self.interpret or self.check_nan
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an artifact runs so without the modules that compile."""
+        shows = self.values or self.output_values or self.labels or self.top
+        return not (self.max_memory or self.evaluates or shows or self.grad)
+
+    def call_of(
+        self, model: str, compilation: Compilation, words: tuple[str, ...], *, as_json: bool
+    ) -> PlainRun:
+        """The call that the options ask for; `words` is the command line."""
+        return PlainRun(
+            model,
+            self.entry,
+            tuple(self.inputs),
+            tuple(self.output),
+            tuple(self.dims),
+            self.random_inputs,
+            self.threads,
+            compilation.device,
+            compilation.weights,
+            self.resize,
+            as_json,
+            words,
+        )
 
 
+@options.gathering("running", Running())
 @options.compiling(
     "weights",
     "level",
@@ -94,91 +143,79 @@ Top: TypeAlias = Annotated[
 def command(
     context: typer.Context,
     model: options.Model,
-    entry: options.Entry = None,
-    inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
-    output: Output = [],  # noqa: B006
-    random_inputs: options.Seed = None,
-    dims: options.Dims = [],  # noqa: B006
-    ranks: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Run as N processes that share the batch, by MPI."),
-    ] = None,
-    threads: options.Threads = None,
-    pin: options.Pin = False,
-    max_memory: options.Memory = None,
-    resize: Resize = False,
-    interpret: Interpret = False,
-    values: Values = "",
-    output_values: OutputValues = None,
-    check_nan: CheckNan = False,
-    grad: Grad = None,
-    labels: Labels = None,
-    top: Top = None,
     *,
+    running: Running,
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> int:
     """Call an entry point of a model and print its results."""
-    ended = start(ranks)
+    ended = start(running.ranks)
     if ended is not None:
         return ended
-    plain = PlainRun(
-        model,
-        entry,
-        tuple(inputs),
-        tuple(output),
-        tuple(dims),
-        random_inputs,
-        threads,
-        compilation.device,
-        compilation.weights,
-        resize,
-        as_json,
-        cast("tuple[str, ...]", context.obj),
-    )
-    others = (max_memory, interpret, values, output_values, check_nan, grad, labels, top)
+    words = cast("tuple[str, ...]", context.obj)
+    plain = running.call_of(model, compilation, words, as_json=as_json)
     only_device = Compilation(device=compilation.device)
-    is_plain = model.endswith(".dlc") and not any(others) and compilation == only_device
+    is_plain = model.endswith(".dlc") and running.is_plain and compilation == only_device
     if is_plain and not started_by_mpi():
-        options.pin_workers(pin)
+        options.pin_workers(running.pin)
         plain.do()  # without the modules that compile, which take a second to load
         return 0
-    with together(ranks) as member:
+    with together(running.ranks) as member:
         comm = member.comm
-        options.pin_workers(pin, comm)
+        options.pin_workers(running.pin, comm)
         call_request = plain.request()
-        _check_values_file(values, output_values, call_request)
-        names = None if labels is None else driver.read_labels(labels)
-        watch = driver.Watch(listed(values), check_nan)
-        request = _compile_request(compilation, call_request, grad)
-        evaluates = interpret or check_nan
-        if comm is not None and (evaluates or watch.watches):
-            raise UsageError(
-                "ranks share compiled calls, which show no values of the text",
-                code="D0901",
-                help="leave out --ranks, or --interpret, --values and --check-nan",
-            )
-        if evaluates:
-            _check_evaluated(compilation, threads, max_memory)
-            results = _evaluated(request, call_request, watch)
-        else:
-            memory = options.memory(max_memory)
-            results = _compiled(request, call_request, watch, threads, memory, comm)
-        if not is_first(comm):
-            return 0
-        driver.save_results(results, call_request.files)
-        seen = watch.seen
-        if output_values is not None:
-            driver.save_values(seen, output_values)
-            seen = {}
-        best = None
-        if names is not None or top is not None:
-            best = driver.top_labels(results, names, top or TOP)
-        if as_json:
-            print_json(driver.as_data(results, seen, best))
-        else:
-            _print(results, seen, best, quiet=bool(call_request.files))
+        _check_values_file(running.values, running.output_values, call_request)
+        labels = None if running.labels is None else driver.read_labels(running.labels)
+        watch = driver.Watch(listed(running.values), running.check_nan)
+        results = _results(running, compilation, call_request, watch, comm)
+        if is_first(comm):
+            _show(results, running, labels, watch.seen, call_request.files, as_json=as_json)
         return 0
+
+
+def _results(
+    running: Running,
+    compilation: Compilation,
+    call_request: driver.CallRequest,
+    watch: driver.Watch,
+    comm: MPI.Intracomm | None,
+) -> driver.Results:
+    """The results of the call, compiled or evaluated. Raises UsageError (D0901) for options at odds."""
+    request = _compile_request(compilation, call_request, running.grad)
+    if comm is not None and (running.evaluates or watch.watches):
+        raise UsageError(
+            "ranks share compiled calls, which show no values of the text",
+            code="D0901",
+            help="leave out --ranks, or --interpret, --values and --check-nan",
+        )
+    if running.evaluates:
+        _check_evaluated(compilation, running.threads, running.max_memory)
+        return _evaluated(request, call_request, watch)
+    memory = options.memory(running.max_memory)
+    return _compiled(request, call_request, watch, running.threads, memory, comm)
+
+
+def _show(
+    results: driver.Results,
+    running: Running,
+    labels: Sequence[str] | None,
+    seen: Mapping[str, driver.Seen],
+    files: Mapping[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """Write results and values to their files, and print the others."""
+    driver.save_results(results, files)
+    if running.output_values is not None:
+        driver.save_values(seen, running.output_values)
+        seen = {}
+    best = None
+    if labels is not None or running.top is not None:
+        best = driver.top_labels(results, labels, running.top or TOP)
+    if as_json:
+        print_json(driver.as_data(results, seen, best))
+    else:
+        _print(results, seen, best, quiet=bool(files))
 
 
 def _compile_request(

@@ -47,7 +47,7 @@ def command(
     step: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="How long the first row takes, measured; else predicted."
+            metavar="SECONDS", help="The measured time of the first row; predicted by default."
         ),
     ] = None,
     threads: options.Threads = None,
@@ -57,7 +57,7 @@ def command(
 ) -> None:
     """Predict how a step of training, or a call, scales with the number of ranks.
 
-    Each rank has processors of its own. Nothing runs: work and collectives are taken from cost tables.
+    Each rank has its own processors. Nothing runs: the times of work and collectives come from cost tables.
     """
     asked = driver.ScaleRequest(
         compilation.of(model),

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from types import FrameType
@@ -42,6 +43,96 @@ class Stopped(Exception):
     """Ctrl-C, noticed between two steps: everything is as after the last of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The options of a training besides those of its compilation."""
+
+    data: Annotated[
+        str | None, typer.Option(help="Examples in place of those that the model names.")
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Where the result goes: .dlc or .safetensors."),
+    ] = None
+    resume: Annotated[
+        Path | None, typer.Option(metavar="CHECKPOINT", help="Go on from a checkpoint.")
+    ] = None
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where checkpoints go, if not where the model says.")
+    ] = None
+    plot: Annotated[Path | None, typer.Option(help="The training curve: .svg or .png.")] = None
+    history: Annotated[Path | None, typer.Option(help="Write the measurements as JSON.")] = None
+    check_nan: Annotated[
+        bool,
+        typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
+    ] = False
+    average: Annotated[
+        bool, typer.Option(help="Write the averages of weights, where the model keeps them.")
+    ] = True
+    ranks: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Train as N processes that share each batch, by MPI."),
+    ] = None
+    shard: Annotated[
+        Shard | None,
+        typer.Option(help="Which arrays the processes split, so that each has a part of them."),
+    ] = None
+    restarts: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Resume by itself up to N times when a rank is lost."
+        ),
+    ] = 0
+    rank_timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            help="Seconds after which a rank that is silent or behind counts as lost.",
+        ),
+    ] = LIMIT
+    threads: options.Threads = None
+    pin: options.Pin = False
+
+    @property
+    def written(self) -> list[Path | None]:
+        """The files that it may write."""
+        return [self.out, self.plot, self.checkpoint, self.history]
+
+    def check_files(self) -> None:
+        """Refuse files that could not be written in the end, before the work."""
+        if self.plot is not None:
+            require_matplotlib()
+        in_parts = self.checkpoint is not None and self.checkpoint.name.endswith(INDEX)
+        for path, endings in (
+            (self.out, (".dlc", ".safetensors")),
+            (self.plot, (".svg", ".png")),
+            (None if in_parts else self.checkpoint, (".safetensors",)),
+            (self.history, (".json",)),
+        ):
+            if path is not None:
+                output_path(path, *endings)
+
+    def split(self, comm: object) -> Shard | None:
+        """What the ranks split. Raises UsageError (D0901) for what does not fit to that."""
+        if self.shard is None:
+            return None
+        if comm is None:
+            raise UsageError(
+                f"--shard {self.shard} splits arrays among ranks, and this is one process",
+                code="D0901",
+                help="write --ranks 4, or leave out --shard",
+            )
+        if self.check_nan:
+            raise UsageError(
+                "--check-nan evaluates the last step from whole weights, of which --shard leaves parts",
+                code="D0901",
+                help="leave out one of the two",
+            )
+        return self.shard
+
+
+@options.gathering("training", Training())
 @options.compiling(
     "weights",
     "level",
@@ -60,140 +151,152 @@ class Stopped(Exception):
 )
 def command(
     model: Annotated[str, typer.Argument(help="A .dlm with a train block, or a .dlc that trains.")],
-    data: Annotated[
-        str | None, typer.Option(help="Examples in place of those that the model names.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", help="Where the result goes: .dlc or .safetensors."),
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="CHECKPOINT", help="Go on from a checkpoint.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Where checkpoints go, if not where the model says.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="The training curve: .svg or .png.")] = None,
-    history: Annotated[Path | None, typer.Option(help="Write the measurements as JSON.")] = None,
-    check_nan: Annotated[
-        bool,
-        typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
-    ] = False,
-    average: Annotated[
-        bool, typer.Option(help="Write the averages of weights, where the model keeps them.")
-    ] = True,
-    ranks: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Train as N processes that share each batch, by MPI."),
-    ] = None,
-    shard: Annotated[
-        Shard | None,
-        typer.Option(help="Which arrays the processes split, so that each has a part of them."),
-    ] = None,
-    restarts: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Resume by itself up to N times when a rank is lost."
-        ),
-    ] = 0,
-    rank_timeout: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=1,
-            help="Seconds after which a rank that is silent or behind counts as lost.",
-        ),
-    ] = LIMIT,
-    threads: options.Threads = None,
-    pin: options.Pin = False,
     *,
+    training: Training,
     compilation: options.Compilation,
     json: options.Json = False,
 ) -> int:
     """Train a model: forward, backward and optimizer as one compiled program.
 
-    `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the step that
-    runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
+    `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the
+    current step, writes a checkpoint and exits with 130; a second Ctrl-C ends it at once.
     """
-    ended = start(ranks, restarts=restarts, limit=rank_timeout)
+    ended = start(training.ranks, restarts=training.restarts, limit=training.rank_timeout)
     if ended is not None:
         return ended
-    with together(ranks, rank_timeout) as member:
-        comm = member.comm
-        written = [out, plot, checkpoint, history]
-        check_kept(written, [model, data, compilation.weights])
-        _check_files(out, plot, checkpoint, history)
-        check_threads(threads)
-        options.pin_workers(pin, comm)
-        request = compilation.of(model, trains=True).to_run_here()
-        planned = driver.plan_training(request, None if resume is None else str(resume))
-        check_kept(written, planned.files)
-        examples = planned.data(data)
-        compiling = progress(f"compiling {model}") if is_first(comm) else nullcontext()
-        split = _split(shard, comm, check_nan=check_nan)
-        with compiling:
-            trainer, report = planned.trainer(threads, comm, split, check_nan=check_nan)
-        check_same_data(comm, examples)
-        if is_first(comm):
-            notes(report.notes)
-            if trainer.has_parts:
-                note(_memory(trainer.memory(examples)))
-        if check_nan:
-            trainer.remember_steps()
-        path = _checkpoint(model, trainer, checkpoint)
-        if restarts:
-            checkpoint = path  # else there would be nothing to go on from
-        member.tell_facts(planned.facts.batch, path)
+    with together(training.ranks, training.rank_timeout) as member:
+        session = _open(model, training, compilation, member)
         try:
-            _fit(trainer, examples, checkpoint, member)
+            history = session.fit()
         except Stopped:
-            trainer.save(path)
-            if not is_first(comm):
-                return INTERRUPTED
-            note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
-            if json:
-                print_json({"errors": [], "interrupted": True, "checkpoint": str(path)})
-            return INTERRUPTED
-        except CallError as error:
-            if check_nan and error.diagnostics[0].code == DIVERGED:
-                driver.check_last_step(request, trainer)
-            raise
-        whole = trainer.history
-        if not is_first(comm) and not trainer.has_parts:
-            return 0
-        if is_first(comm) and trainer.stopped and trainer.epoch < trainer.facts.epochs:
-            note(_why_stopped(trainer))
-        if out is not None and out.suffix == ".dlc":
-            _take_best(trainer, checkpoint or trainer.checkpoint)
-        if out is not None:
-            _write(out, request, trainer, checkpoint, average=average)
-        if not is_first(comm):
-            return 0
-        if plot is not None:
-            driver.write_curve(str(plot), whole, Path(model).name)
-        if history is not None:
-            write_file(history, [as_json(whole).encode()])
-        _tell(whole, as_data=json)
+            return session.stop(as_data=json)
+        session.write_result()
+        if is_first(member.comm):
+            session.tell(history, as_data=json)
         return 0
 
 
-def _split(shard: Shard | None, comm: object, *, check_nan: bool) -> Shard | None:
-    """What the ranks split. Raises UsageError (D0901) for what does not fit to that."""
-    if shard is None:
-        return None
-    if comm is None:
-        raise UsageError(
-            f"--shard {shard} splits arrays among ranks, and this is one process",
-            code="D0901",
-            help="write --ranks 4, or leave out --shard",
+def _open(
+    model: str, training: Training, compilation: options.Compilation, member: Member
+) -> _Session:
+    """Check the options and files, and compile the step."""
+    comm = member.comm
+    check_kept(training.written, [model, training.data, compilation.weights])
+    training.check_files()
+    check_threads(training.threads)
+    options.pin_workers(training.pin, comm)
+    request = compilation.of(model, trains=True).to_run_here()
+    resume = None if training.resume is None else str(training.resume)
+    planned = driver.plan_training(request, resume)
+    check_kept(training.written, planned.files)
+    examples = planned.data(training.data)
+    split = training.split(comm)
+    with progress(f"compiling {model}") if is_first(comm) else nullcontext():
+        trainer, report = planned.trainer(
+            training.threads, comm, split, check_nan=training.check_nan
         )
-    if check_nan:
-        raise UsageError(
-            "--check-nan evaluates the last step from whole weights, of which --shard leaves parts",
-            code="D0901",
-            help="leave out one of the two",
-        )
-    return shard
+    check_same_data(comm, examples)
+    if is_first(comm):
+        notes(report.notes)
+        if trainer.has_parts:
+            note(_memory(trainer.memory(examples)))
+    if training.check_nan:
+        trainer.remember_steps()
+    session = _Session(request, training, trainer, examples, member)
+    member.tell_facts(planned.facts.batch, session.last_checkpoint)
+    return session
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A training at work."""
+
+    request: driver.CompileRequest
+    training: Training
+    trainer: Trainer
+    examples: Dataset
+    member: Member
+
+    @property
+    def last_checkpoint(self) -> Path:
+        """The checkpoint from which an ended training can resume."""
+        usual = Path(f"{Path(self.request.path).stem}.checkpoint.safetensors")
+        return self.training.checkpoint or self.trainer.checkpoint or usual
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where checkpoints go, if not where the model says; ranks that restart need one."""
+        return self.last_checkpoint if self.training.restarts else self.training.checkpoint
+
+    def fit(self) -> History:
+        """Train to the end. Raises Stopped for Ctrl-C; --check-nan names the operation of a NaN."""
+        try:
+            _fit(self.trainer, self.examples, self.checkpoint, self.member)
+        except CallError as error:
+            if self.training.check_nan and error.diagnostics[0].code == DIVERGED:
+                driver.check_last_step(self.request, self.trainer)
+            raise
+        return self.trainer.history
+
+    def stop(self, *, as_data: bool) -> int:
+        """Write a checkpoint after Ctrl-C; gives the exit code."""
+        path = self.last_checkpoint
+        self.trainer.save(path)
+        if is_first(self.member.comm):
+            note(f"interrupted after step {self.trainer.steps}: go on with --resume {path}")
+            if as_data:
+                print_json({"errors": [], "interrupted": True, "checkpoint": str(path)})
+        return INTERRUPTED
+
+    def write_result(self) -> None:
+        """Write what --out asks for: ranks that hold parts give them to the first."""
+        trainer, first = self.trainer, is_first(self.member.comm)
+        if not first and not trainer.has_parts:
+            return
+        if first and trainer.stopped and trainer.epoch < trainer.facts.epochs:
+            note(_why_stopped(trainer))
+        out = self.training.out
+        if out is not None:
+            if out.suffix == ".dlc":
+                _take_best(trainer, self.checkpoint or trainer.checkpoint)
+            self._write(out)
+
+    def _write(self, out: Path) -> None:
+        """The result: weights for other programs, or an artifact with the model's entry points.
+
+        Where that fails, what was learned goes to a checkpoint.
+        """
+        trainer, path = self.trainer, self.request.path
+        failed: DlcError | None = None
+        try:
+            if out.suffix == ".safetensors" or path.endswith(".dlc"):
+                trainer.save(out)
+            else:
+                _write_called(out, self.request, trainer, average=self.training.average)
+        except DlcError as error:
+            failed = error
+        if trainer.first_of_ranks(None if failed is None else str(failed)) is not None:
+            kept = self.last_checkpoint
+            if not trainer.has_parts:  # the first rank is alone here, and writes one file
+                kept = kept.with_name(kept.name.removesuffix(".index.json"))
+            trainer.save(kept)
+            if failed is not None:
+                note(f"{out} was not written; what was learned is in {kept}")
+                raise failed
+        if trainer.model.rank:
+            return
+        if out.suffix == ".dlc" and path.endswith(".dlc"):
+            note(f"{out} trains on; the text of the model makes an artifact that is called")
+        else:
+            note(f"{out}: {out.stat().st_size:,} bytes")
+
+    def tell(self, history: History, *, as_data: bool) -> None:
+        """Draw the curve, write the measurements and print them."""
+        if self.training.plot is not None:
+            driver.write_curve(str(self.training.plot), history, Path(self.request.path).name)
+        if self.training.history is not None:
+            write_file(self.training.history, [as_json(history).encode()])
+        _tell(history, as_data=as_data)
 
 
 def _memory(found: RankMemory) -> str:
@@ -230,27 +333,6 @@ def _take_best(trainer: Trainer, checkpoint: Path | None) -> None:
     trainer.resume(path)
     if trainer.model.rank == 0:
         note(f"the weights are those of {best_path(checkpoint)}, after epoch {trainer.epoch}")
-
-
-def _check_files(
-    out: Path | None, plot: Path | None, checkpoint: Path | None, history: Path | None
-) -> None:
-    """Refuse files that could not be written in the end, before the work."""
-    if plot is not None:
-        require_matplotlib()
-    for path, endings in (
-        (out, (".dlc", ".safetensors")),
-        (plot, (".svg", ".png")),
-        (None if _is_index(checkpoint) else checkpoint, (".safetensors",)),
-        (history, (".json",)),
-    ):
-        if path is not None:
-            output_path(path, *endings)
-
-
-def _is_index(checkpoint: Path | None) -> bool:
-    """Whether a checkpoint is to be in parts, of which its file is the index."""
-    return checkpoint is not None and checkpoint.name.endswith(INDEX)
 
 
 def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None, member: Member) -> None:
@@ -299,47 +381,6 @@ def _interruptible(asked: list[bool]) -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
-
-
-def _checkpoint(model: str, trainer: Trainer, chosen: Path | None) -> Path:
-    """The checkpoint from which an ended training can resume."""
-    return chosen or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
-
-
-def _write(
-    out: Path,
-    request: driver.CompileRequest,
-    trainer: Trainer,
-    checkpoint: Path | None,
-    *,
-    average: bool,
-) -> None:
-    """The result: weights for other programs, or an artifact with the model's entry points.
-
-    Where that fails, what was learned goes to a checkpoint.
-    """
-    failed: DlcError | None = None
-    try:
-        if out.suffix == ".safetensors" or request.path.endswith(".dlc"):
-            trainer.save(out)
-        else:
-            _write_called(out, request, trainer, average=average)
-    except DlcError as error:
-        failed = error
-    if trainer.first_of_ranks(None if failed is None else str(failed)) is not None:
-        path = _checkpoint(request.path, trainer, checkpoint)
-        if not trainer.has_parts:  # the first rank is alone here, and writes one file
-            path = path.with_name(path.name.removesuffix(".index.json"))
-        trainer.save(path)
-        if failed is not None:
-            note(f"{out} was not written; what was learned is in {path}")
-            raise failed
-    if trainer.model.rank:
-        return
-    if out.suffix == ".dlc" and request.path.endswith(".dlc"):
-        note(f"{out} trains on; the text of the model makes an artifact that is called")
-    else:
-        note(f"{out}: {out.stat().st_size:,} bytes")
 
 
 def _write_called(

@@ -25,7 +25,7 @@ def command(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure what work costs on this machine, for the decisions of passes."""
+    """Measure the costs of work on this machine, by which passes decide."""
     del cpu  # there is no other table to measure
     with progress("measuring costs"):
         tuned = driver.tune_costs(out, quick=quick)

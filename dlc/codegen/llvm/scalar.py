@@ -28,7 +28,9 @@ def _by_kind(floating: str, signed: str, unsigned: str) -> Two:
         spelled = llvm_type(type)
         if what.startswith("."):
             name = f"llvm{what}.{suffix(type)}"
-            return text.intrinsic(spelled, name, (spelled, lhs), (spelled, rhs))
+            # Which of two zeros is the larger is not stated; x86 takes two instructions more to know.
+            flags = "nsz " if kind == "float" else ""
+            return text.intrinsic(spelled, name, (spelled, lhs), (spelled, rhs), flags=flags)
         return text.assign(f"{what} {spelled} {lhs}, {rhs}")
 
     return write

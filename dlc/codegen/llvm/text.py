@@ -87,19 +87,23 @@ class FunctionText:
         self.lines.append(f"{label}:")
         self.label = label
 
-    def intrinsic(self, result: str, name: str, *arguments: tuple[str, str]) -> str:
+    def intrinsic(
+        self, result: str, name: str, *arguments: tuple[str, str], flags: str = ""
+    ) -> str:
         """Call an LLVM intrinsic with (type, value) arguments and return the name of the result."""
-        return self.assign(self._call(result, name, arguments))
+        return self.assign(self._call(result, name, arguments, flags))
 
     def call(self, name: str, *arguments: tuple[str, str]) -> None:
         """Call a function without a result."""
         self.line(self._call("void", name, arguments))
 
-    def _call(self, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> str:
+    def _call(
+        self, result: str, name: str, arguments: Sequence[tuple[str, str]], flags: str = ""
+    ) -> str:
         types = ", ".join(type for type, _ in arguments)
         self.declarations[f"declare {result} @{name}({types})"] = None
         given = ", ".join(f"{type} {value}" for type, value in arguments)
-        return f"call {result} @{name}({given})"
+        return f"call {flags}{result} @{name}({given})"
 
     def name(self, value: Value) -> str:
         return self.names[value]

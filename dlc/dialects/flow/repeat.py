@@ -47,6 +47,11 @@ class While(Structured):
 
     isolated = True
 
+    @property
+    def carried(self) -> Sequence[Value]:
+        """What the body takes for `initial`."""
+        return self.body.arguments[: len(self.initial)]
+
     def infer(self) -> tuple[Type, ...]:
         types = types_of(self.operands)
         check_arguments(self, "the condition", self.condition, types)

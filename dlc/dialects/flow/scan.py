@@ -59,6 +59,11 @@ class Scan(Structured):
     isolated = True
 
     @property
+    def carried(self) -> Sequence[Value]:
+        """What the body takes for `initial`."""
+        return self.body.arguments[1 : 1 + len(self.initial)]
+
+    @property
     def slices(self) -> Sequence[Value]:
         """What the body takes for `xs`."""
         first = 1 + len(self.initial)
@@ -82,16 +87,15 @@ class Scan(Structured):
 
         Arguments of the body that are left out must have no uses.
         """
-        body = self.body
         walked = [(e.argument, e.outside, e.axis) for e in inputs if e.axis is not None]
         constants = [each for each in inputs if each.axis is None]
-        carried = body.arguments[: 1 + len(self.initial)]
+        index_and_carried = self.body.arguments[: 1 + len(self.initial)]
         arguments = [
             *[argument for argument, _, _ in walked],
             *[each.argument for each in constants],
         ]
-        body.set_arguments([*carried, *arguments])
-        self.regions = ()
+        (body,) = self.take_regions()
+        body.set_arguments([*index_and_carried, *arguments])
         return Scan(
             self.initial,
             [outside for _, outside, _ in walked],

@@ -93,10 +93,8 @@ class Kernel(Op):
                 argument.type = view.type
         attributes = dict(self.attributes)
         attributes["segments"] = (*self.segments[:-1], len(outs))
-        regions = self.regions
-        self.regions = tuple[Block, ...]()
         op = object.__new__(type(self))
-        Op.__init__(op, (*operands, *outs), attributes, regions, self.location)
+        Op.__init__(op, (*operands, *outs), attributes, self.take_regions(), self.location)
         return op
 
     @property

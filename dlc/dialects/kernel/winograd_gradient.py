@@ -29,7 +29,8 @@ sums over `FEWEST_PIXELS` or more.
 """
 SHORT_ERROR: Mapping[int, float] = MappingProxyType({2: 4.0, 4: 10.0})
 """The same for sums over fewer, which are nearly exact, so that the rounding of the transforms counts for
-more: most for pictures of 2 x 2 pixels."""
+more: most for pictures of 2 x 2 pixels, and of 4 x 4 with the larger tiles. For 4 channels or more on both
+sides: an error over fewer numbers is chance."""
 FEWEST_PIXELS = 96
 
 

@@ -40,7 +40,9 @@ class Softmax(Decomposed):
     def decompose(self, emit: Builder) -> tuple[Value, ...]:
         x = widened(emit, self.source)
         e = emit(array.Exp(below_largest(emit, x, self.axis)))
-        y = emit(array.Divide(e, spread(emit, total(emit, e, (self.axis,)), e, (self.axis,))))
+        sum = total(emit, e, (self.axis,))
+        inverse = emit(array.Divide(array.constant_like(emit, 1, sum), sum))
+        y = emit(array.Multiply(e, spread(emit, inverse, e, (self.axis,))))
         return (in_dtype(emit, y, tensor_type(self.source).dtype),)
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:

@@ -12,7 +12,7 @@ from dlc.dialects import func, mem, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import is_gpu
 from dlc.dialects.measured import measuring, upper_bounds
-from dlc.driver.compile.code_maker import CodeMaker
+from dlc.driver.compile.code_maker import Code, CodeMaker
 from dlc.driver.source.weight_sources import Weights
 from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
@@ -70,6 +70,7 @@ class _Target:
     name: str
     programs: dict[str, manifest.Program] = field(default_factory=dict[str, manifest.Program])
     sections: dict[str, Data] = field(default_factory=dict[str, Data])
+    prepare: manifest.Prepare | None = None
 
 
 def build_artifact(
@@ -87,21 +88,7 @@ def build_artifact(
     made = code.make(module)
     mesh, splits = read_mesh(module), _splits(module)
     places, derived = weight_places(module, rank_table(weights.table, mesh, splits))
-    target = _Target(made.name)
-    prepare: manifest.Prepare | None = None
-    for op in module.body:
-        if not isinstance(op, mem.Program):
-            continue
-        results = list(derived.places.values()) if op.sym_name == PREPARE else ()
-        compiled = compile_program(op, made.numbers, places, results)
-        record, parts = program_parts(target.name, op.sym_name, compiled)
-        target.sections.update(parts)
-        records = KernelRecords(made.roof, compiled.kernels)
-        target.sections[kernels_section(target.name, op.sym_name)] = kernel_records_bytes(records)
-        if op.sym_name == PREPARE:
-            prepare = manifest.Prepare(record, derived.bytes)
-        else:
-            target.programs[op.sym_name] = record
+    target = _compiled_programs(module, made, places, derived)
     sections: dict[str, Data] = {
         **{f"text/{name}": text.encode() for name, text in sources.texts.items()},
         "graph": sources.graph.encode(),
@@ -114,7 +101,7 @@ def build_artifact(
         **target.sections,
     }
     record = manifest.Target(
-        made.name, abi.ABI_VERSION, target.programs, made.cpu, made.gpu, prepare
+        made.name, abi.ABI_VERSION, target.programs, made.cpu, made.gpu, target.prepare
     )
     facts = manifest.Manifest(
         manifest.Compiler("dlc", sources.version, sources.flags),
@@ -129,6 +116,27 @@ def build_artifact(
         staged=sources.staged,
     )
     return Artifact.of(facts, {name: data for name, data in sections.items() if len(data)})
+
+
+def _compiled_programs(
+    module: Module, made: Code, places: Mapping[str, RootOffset], derived: DerivedWeights
+) -> _Target:
+    """The programs of a module as tables, with the records of their kernels."""
+    target = _Target(made.name)
+    for op in module.body:
+        if not isinstance(op, mem.Program):
+            continue
+        results = list(derived.places.values()) if op.sym_name == PREPARE else ()
+        compiled = compile_program(op, made.numbers, places, results)
+        record, parts = program_parts(target.name, op.sym_name, compiled)
+        target.sections.update(parts)
+        records = KernelRecords(made.roof, compiled.kernels)
+        target.sections[kernels_section(target.name, op.sym_name)] = kernel_records_bytes(records)
+        if op.sym_name == PREPARE:
+            target.prepare = manifest.Prepare(record, derived.bytes)
+        else:
+            target.programs[op.sym_name] = record
+    return target
 
 
 def _splits(module: Module) -> WeightSplits:

@@ -89,8 +89,10 @@ SIMPLIFY = (
     Step(algebra, level=2),
     Step(sink_weight_gradients, level=2),
     Step(canonicalize, level=2),
-    Step(distribute, level=2),
-    Step(fold_weights, level=2),
+    Step(distribute.using(products_widen=True), level=2, on=Device.CPU),
+    Step(fold_weights.using(products_widen=True), level=2, on=Device.CPU),
+    Step(distribute, level=2, on=Device.CUDA | Device.HETERO),
+    Step(fold_weights, level=2, on=Device.CUDA | Device.HETERO),
     Step(dce, level=1),
 )
 """A simpler graph; at -O1 only what changes no bit but the sign of zero."""

@@ -231,18 +231,7 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
     agreed = [pair for pair in pairs[: pairs.index(first)] if not pair.departs]
     model = case.open()
     place, op = _where(model, case.entry, first.name)
-    worst = first.expected.worst_of(first.found.astype(np.float64))
-    lines = [f"{case.entry} departs from {against} at {first.other}"]
-    at = f" at {place}" if place else ""
-    lines.append(f"  value    {first.name}{f', {op}' if op else ''}{at} (paired by {first.by})")
-    if worst is not None:
-        index, found, wanted = worst
-        where = f"[{', '.join(map(str, index))}]" if index else "it"
-        lines.append(f"  found    {where} is {wanted:.9g} here and {found:.9g} there")
-    if agreed:
-        lines.append(
-            f"  agreed   {counted(len(agreed), 'value')} before, the last {agreed[-1].name}"
-        )
+    message = f"{case.entry} departs from {against} at {first.other}"
     data["departs"] = {
         "value": first.name,
         "other": first.other,
@@ -260,7 +249,23 @@ def _told(case: Case, against: str, pairs: Sequence[Pair]) -> Comparison:
     error = NumbersDiffer(
         f"{case.entry} departs from {against} at {first.name}", code="D0951", help=help
     )
-    return Comparison("\n".join(lines), data, error)
+    return Comparison("\n".join([message, *_lines(first, place, op, agreed)]), data, error)
+
+
+def _lines(first: Pair, place: str, op: str, agreed: Sequence[Pair]) -> list[str]:
+    """What is known of the first pair that departs, for people."""
+    at = f" at {place}" if place else ""
+    lines = [f"  value    {first.name}{f', {op}' if op else ''}{at} (paired by {first.by})"]
+    worst = first.expected.worst_of(first.found.astype(np.float64))
+    if worst is not None:
+        index, found, wanted = worst
+        where = f"[{', '.join(map(str, index))}]" if index else "it"
+        lines.append(f"  found    {where} is {wanted:.9g} here and {found:.9g} there")
+    if agreed:
+        lines.append(
+            f"  agreed   {counted(len(agreed), 'value')} before, the last {agreed[-1].name}"
+        )
+    return lines
 
 
 def _where(model: SourceModel, entry: str, name: str) -> tuple[str, str]:

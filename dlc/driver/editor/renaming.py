@@ -25,7 +25,7 @@ def renamable(reading: Reading, offset: int) -> tuple[Place, Span]:
     """
     reference = reading.at(offset)
     if reference is None or not isinstance(reference.meaning, Place):
-        raise UsageError("no name that this text gives stands here", code="D0960")
+        raise UsageError("there is no name here that this text declares", code="D0960")
     place = reference.meaning
     if place.span == Span(0, 0):
         raise UsageError("a file is renamed where it lies", code="D0960")

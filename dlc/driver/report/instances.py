@@ -81,7 +81,7 @@ def read_instance(path: str) -> dict[str, Buffer]:
             raise _refused(path, line, f"there are {len(row)} cells, the first row has {len(head)}")
         cells = dict(zip(head, row, strict=True))
         if cells["id"] in buffers:
-            raise _refused(path, line, f"the id {cells['id']} stands on an earlier line already")
+            raise _refused(path, line, f"the id {cells['id']} is already on an earlier line")
         buffers[cells["id"]] = _buffer(path, line, cells)
     if not buffers:
         raise _refused(path, line, "there is no buffer below the first row")

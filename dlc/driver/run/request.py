@@ -28,7 +28,7 @@ from dlc.driver.run.index_limits import limits_of
 from dlc.driver.run.interpret import evaluate_entry
 from dlc.driver.run.results import Results
 from dlc.driver.run.watch import Watch
-from dlc.driver.source.importing import ImportRequest
+from dlc.driver.source.import_request import ImportRequest
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_sources import INIT, WeightsArgument, lacks_file

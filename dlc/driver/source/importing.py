@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.driver.source.dim_bounds import narrow
+from dlc.driver.source.import_request import shape_of, value_of
 from dlc.errors import DlcError, UsageError, render
 from dlc.export.model_text import write_model
 from dlc.importers.imported import ImportedModel
-from dlc.importers.onnx import OnnxModel, read_onnx
+from dlc.importers.onnx import read_onnx
 from dlc.importers.stablehlo.opening import read_mlir
 from dlc.importers.torch.exporting import read_pt2
-from dlc.ir.dims import Bounds, Shape, Size
+from dlc.ir.dims import Bounds, Shape
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.system.atomic_write import check_writable, write_file
 from dlc.runtime.system.mapped_files import map_file
-from dlc.text.sizes import parse_size
 
 _MADE = "made"
 """The free text by which a weight file is known as one that an import wrote."""
@@ -40,33 +39,6 @@ class Imported:
     """The renamed inputs, results and sizes."""
     remarks: tuple[str, ...] = ()
     """Declarations of the file that its nodes contradict, and sizes that they decide, as they are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImportRequest:
-    """The options of an ONNX import: other shapes and fixed values of inputs, as texts, and bounds."""
-
-    shapes: Mapping[str, str] = field(default_factory=dict[str, str])
-    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
-    bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
-
-    def check_for(self, path: Path) -> None:
-        """Raise UsageError (D0919) where another kind of file is asked for shapes or values."""
-        if path.suffix != ".onnx" and (self.shapes or self.fixed):
-            raise UsageError(
-                f"--{'shape' if self.shapes else 'fix'} is for an .onnx file, not for {path.name}",
-                code="D0919",
-                help="leave it out",
-            )
-
-    def read(self, path: Path) -> OnnxModel:
-        """The model in a file, with what is asked. Raises UsageError (D0901) for what cannot be read."""
-        return read_onnx(
-            path,
-            shapes={name: _shape(name, text) for name, text in self.shapes.items()},
-            fixed={name: _value(name, text) for name, text in self.fixed.items()},
-            bounds=self.bounds,
-        )
 
 
 def import_model(
@@ -98,8 +70,8 @@ def import_model(
         raise UsageError(
             f"{target.name} is not a name for model text, which ends in .dlm", code="D0903"
         )
-    new_shapes = {name: _shape(name, text) for name, text in (shapes or {}).items()}
-    values = {name: _value(name, text) for name, text in (fixed or {}).items()}
+    new_shapes = {name: shape_of(name, text) for name, text in (shapes or {}).items()}
+    values = {name: value_of(name, text) for name, text in (fixed or {}).items()}
     weights = target.with_suffix(".safetensors")
     check_writable(target)
     bounds = dims or {}
@@ -154,33 +126,3 @@ def _check_own(weights: Path) -> None:
             code="D0924",
             help=f"name the new model otherwise, such as {other}",
         )
-
-
-def _value(name: str, text: str) -> NDArray[np.generic]:
-    """A value of a command line: a number, true or false, or lists of them."""
-    try:
-        found = np.asarray(json.loads(text))
-    except ValueError:
-        found = np.empty(0, object)
-    if found.dtype.kind not in "bif":
-        raise UsageError(
-            f"--fix {name}={text} is not a number or a list of numbers",
-            code="D0901",
-            help=f"write --fix {name}=[1,2]",
-        )
-    return found
-
-
-def _shape(name: str, text: str) -> Shape:
-    """A shape of a command line: `B,3,32*H,32*W`."""
-    found: list[Size] = []
-    for part in text.strip("[]").split(","):
-        try:
-            found.append(parse_size(part))
-        except ValueError as error:
-            raise UsageError(
-                f"--shape {name}={text}: {error}",
-                code="D0901",
-                help="write sizes with commas between them: --shape image=B,3,224,224",
-            ) from None
-    return tuple(found)

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeAlias
 
 from dlc.dialects.builtin import Module
 from dlc.driver.source.extensions import load_extensions
+from dlc.driver.source.import_request import ImportRequest
 from dlc.driver.source.imported import source_of
-from dlc.driver.source.importing import ImportRequest
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import stages_of
 from dlc.driver.source.training_text import take_training
@@ -19,8 +19,6 @@ from dlc.frontend.elaboration.values import Datum
 from dlc.frontend.training import block as frontend
 from dlc.frontend.training.step import Purpose
 from dlc.importers.imported import ImportedModel
-from dlc.importers.stablehlo.opening import read_mlir
-from dlc.importers.torch.exporting import read_pt2
 from dlc.ir.core import Op
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
@@ -273,6 +271,18 @@ def _open_onnx(path: Path, chosen: Opening) -> SourceModel:
     return source_of(chosen.import_request.read(path), readable(path.name), path.parent)
 
 
+def _read_pt2(path: Path) -> ImportedModel:
+    from dlc.importers.torch.exporting import read_pt2
+
+    return read_pt2(path)
+
+
+def _read_mlir(path: Path) -> ImportedModel:
+    from dlc.importers.stablehlo.opening import read_mlir
+
+    return read_mlir(path)
+
+
 def _open_imported(read: Callable[[Path], ImportedModel]) -> Opener:
     """The opener of files of another framework, which have shapes and bounds of their own."""
 
@@ -288,8 +298,8 @@ OPENERS: dict[str, Opener] = {
     ".dlir": _open_ir,
     ".dlc": _open_artifact,
     ".onnx": _open_onnx,
-    ".pt2": _open_imported(read_pt2),
-    ".mlir": _open_imported(read_mlir),
+    ".pt2": _open_imported(_read_pt2),
+    ".mlir": _open_imported(_read_mlir),
 }
 """The opener of each kind of file, by its ending."""
 

@@ -216,7 +216,7 @@ PAGES: dict[str, Page] = {
         "a call that not all ranks begin",
         "Ranks call an entry point, or make a step, together: each waits for what the others send. Where "
         "one refuses its arguments, or cannot read a file, the others do not wait for it, and say what it "
-        "said. The same code stands where ranks call different entry points, or one with other sizes.",
+        "said. The same code is raised where ranks call different entry points, or one with other sizes.",
         "model = dlc.load('net.dlc', comm=MPI.COMM_WORLD)\n"
         "model.predict(x if model.rank else x[:, 1:])",
         "model = dlc.load('net.dlc', comm=MPI.COMM_WORLD)\nmodel.predict(x)",

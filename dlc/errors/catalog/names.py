@@ -22,7 +22,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0206": Page(
         "an unknown member or attribute",
-        "Behind a dot stands a member of an instance of a module, a named result of a function, a name of "
+        "A dot is followed by a member of an instance of a module, a named result of a function, a name of "
         "an imported file, or the number of a layer in a chain. Tensors have no members: `x.shape` is "
         "written `shape(x)`.",
         "dlc 1\n"
@@ -136,7 +136,7 @@ PAGES: dict[str, Page] = {
     "D0214": Page(
         "a name that is defined by itself",
         "To find the value of the name, the same value is needed, perhaps by way of others. One of the "
-        "values in the circle must stand alone.",
+        "values in the circle must not depend on the others.",
         "dlc 1\nconst a = b + 1\nconst b = a - 1\nexport fn f(x: f32[3]) -> f32[3] = x * a",
         "dlc 1\nconst a = b + 1\nconst b = 2\nexport fn f(x: f32[3]) -> f32[3] = x * a",
     ),
@@ -227,7 +227,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0224": Page(
         "`names` of something that is not a weight",
-        "What stands at the right in `names` is the path of a weight, from the root module or from the "
+        "On the right in `names` is the path of a weight, from the root module or from the "
         "module that the block is in. The blocks of a stack are numbered by a name that the key has in "
         "braces, `blocks[i].w`; `.T` is the transpose of a weight with two axes or more. A tuple has the "
         "weights that lie side by side in one array, `(q.w.T, k.w.T, v.w.T)`: all of them, in order, and "

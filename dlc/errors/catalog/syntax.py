@@ -28,7 +28,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0103": Page(
         "not a number",
-        "Numbers are written 28, 1_000_000, 0x1f, 0.5, 1e-5. A digit stands on both sides of the point; "
+        "Numbers are written 28, 1_000_000, 0x1f, 0.5, 1e-5. There is a digit on both sides of the point; "
         "integers fit into 64 bits and floats into f64. Sizes in bytes such as 512MiB belong to `limit`.",
         "dlc 1\nfn f(x) = 3x + .5",
         "dlc 1\nfn f(x) = 3 * x + 0.5",
@@ -58,7 +58,7 @@ PAGES: dict[str, Page] = {
     "D0108": Page(
         "no edition",
         "A model text begins with the edition of the language that it is written in, so that a later "
-        "version of dlc never misreads it. Only comments may stand before it.",
+        "version of dlc never misreads it. Only comments may come before it.",
         "fn f(x) = 2 * x",
         "dlc 1\nfn f(x) = 2 * x",
     ),
@@ -71,7 +71,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0110": Page(
         "something else was expected",
-        "The text cannot go on with what stands at the place of the error. The message says what could. "
+        "The text cannot go on like this at the place of the error. The message says what could follow. "
         "After it the text is read on from the next keyword that begins a statement.",
         "dlc 1\nfn f(x) = if x > 0 { x } else { 0 }",
         "dlc 1\nfn f(x) = if x > 0 then x else 0",
@@ -93,15 +93,15 @@ PAGES: dict[str, Page] = {
     "D0113": Page(
         "no statement begins like this",
         "Every statement begins with a keyword. Values are named with `let`; loops and choices are "
-        "expressions, so they stand behind a `let` or `return`.",
+        "expressions, so they follow a `let` or `return`.",
         "dlc 1\nfn f(x) {\n  y = 2 * x\n  return y\n}",
         "dlc 1\nfn f(x) {\n  let y = 2 * x\n  return y\n}",
     ),
     "D0114": Page(
         "a keyword in the wrong place",
-        "At file level stand import, dim, module, fn, const, let, train, names and limit; in a module "
-        "param, state, const, use, fn, require and names; in a block let, return, next, yield, set, "
-        "require and debug.",
+        "At file level there may be import, dim, module, fn, const, let, train, names and limit; in a "
+        "module param, state, const, use, fn, require and names; in a block let, return, next, yield, "
+        "set, require and debug.",
         "dlc 1\nparam w: f32[4] = ones()",
         "dlc 1\nmodule M {\n  param w: f32[4] = ones()\n}",
     ),
@@ -150,7 +150,7 @@ PAGES: dict[str, Page] = {
     "D0151": Page(
         "not the form of an operation",
         "IR text is made of operations in MLIR's generic form: results, the name in quotes, operands, "
-        "attributes, regions, types. Something else stands at this place.",
+        "attributes, regions, types. At this place there is something else.",
         "%y = array.negate(%x) : tensor<4xf32>",
         '%y = "array.negate"(%x) : (tensor<4xf32>) -> tensor<4xf32>',
     ),

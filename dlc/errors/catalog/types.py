@@ -74,7 +74,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0310": Page(
         "nothing to choose from",
-        "The largest or smallest element of an axis of size 0 stands nowhere. `max` and `min` of nothing "
+        "The largest or smallest element of an axis of size 0 has no index. `max` and `min` of nothing "
         "are the lowest and highest value of the dtype.",
         "dlc 1\nexport fn f(x: f32[0]) -> i32 = argmax(x)",
         "dlc 1\nexport fn f(x: f32[1]) -> i32 = argmax(x)",
@@ -160,7 +160,7 @@ PAGES: dict[str, Page] = {
     "D0327": Page(
         "a value that is known only when the model runs",
         "Sizes, parameters of modules, constants and the ends of slices are decided when the model is "
-        "compiled, and here stands a tensor or something else that is no such number. Sizes are divided "
+        "compiled. Here is a tensor, or something else that is no such number. Sizes are divided "
         "with `//`, because `/` makes a float of them.",
         "dlc 1\nexport fn f(x: f32[9], n: i32) -> f32[3] = x[n:n + 3]",
         "dlc 1\nexport fn f(x: f32[9], n: i32) -> f32[3] = x[n + arange(3)]",
@@ -191,7 +191,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0331": Page(
         "a size that cannot be found out",
-        "A size that a function names is read off from its arguments, where it stands alone or in a sum or "
+        "A size that a function names is read off its arguments, where it is alone or in a sum or "
         "product that can be solved. Here no argument tells it.",
         "dlc 1\nfn g(x: f32[N * M]) = x\nexport fn f(x: f32[6]) -> f32[6] = g(x)",
         "dlc 1\nfn g(x: f32[2 * M]) = x\nexport fn f(x: f32[6]) -> f32[6] = g(x)",

@@ -292,7 +292,7 @@ PAGES: dict[str, Page] = {
         "`dlc memory --instance FILE` reads comma-separated text: a first row with the names id, lower, "
         "upper and size, then a row for each buffer. `lower` is the first moment that needs the buffer, "
         "`upper` the moment after the last one, `size` its bytes; all three are integers of at least 0 "
-        "and less than 2**53, and every id stands once. The message names the line.",
+        "and less than 2**53, and no id occurs twice. The message names the line.",
         "id,lower,upper,size\n0,4,4,512",
         "id,lower,upper,size\n0,4,5,512",
     ),

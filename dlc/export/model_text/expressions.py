@@ -128,7 +128,7 @@ class Expressions:
             case tuple():
                 return Expr(f"[{', '.join(self.of(part).text for part in item)}]")
             case Weight():
-                raise AssertionError("weights stand in layers only")
+                raise AssertionError("weights occur in layers only")
             case _:
                 return known(item)
 

@@ -33,7 +33,7 @@ def sort(at: Trace, x: Value, axis: int, descending: bool) -> Datum:
 @builtin(
     "argsort(x: tensor, axis: axis = -1, descending: bool = false)",
     GROUP,
-    "Where the elements in rising order stand, as i32; equal ones keep their order.",
+    "The indices of the elements in rising order, as i32; equal ones keep their order.",
     "argsort([3, 1, 2])",
     "[1, 2, 0]",
 )
@@ -59,7 +59,7 @@ def sort_pairs(at: Trace, keys: Value, values: Value, axis: int, descending: boo
 @builtin(
     "top_k(x: tensor, k: size, axis: axis = -1, largest: bool = true)",
     GROUP,
-    "The k largest (or smallest) elements along an axis, best first, and where they stand, as i32.",
+    "The k largest (or smallest) elements along an axis, best first, and their indices, as i32.",
     "top_k([3, 1, 2], 2)",
     "([3, 2], [0, 2])",
 )
@@ -89,7 +89,7 @@ def take_along(at: Trace, x: Value, index: Value, axis: int) -> Datum:
 @builtin(
     "take(x: tensor, index: tensor, axis: axis = 0)",
     GROUP,
-    "The parts of x along an axis that an index names; its axes stand where the axis stood.",
+    "The parts of x along an axis that an index names; its axes replace that axis.",
     "take([10, 20, 30], [2, 0])",
     "[30, 10]",
 )

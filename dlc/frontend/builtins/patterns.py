@@ -81,7 +81,7 @@ def _side(at: Trace, text: str, pattern: str) -> Side:
     names = [name for axis in axes for name in axis if name != "1"]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise at.fail("D0336", f'{twice} stands twice on one side of "{pattern}"')
+        raise at.fail("D0336", f'{twice} is twice on one side of "{pattern}"')
     return axes
 
 
@@ -103,7 +103,7 @@ class _Rearranged:
         if left_over:
             raise at.fail(
                 "D0336",
-                f'{left_over[0]} of the pattern "{self.pattern}" does not stand on its right side',
+                f'{left_over[0]} of the pattern "{self.pattern}" is missing on its right side',
                 help="sum or take the axis away first",
             )
         x = reshape(at, self.x, tuple(shape))
@@ -122,7 +122,7 @@ class _Rearranged:
         axes = [n for n in names if n == name or (name == REST and n.startswith(REST))]
         if not axes and name != REST:
             raise self.at.fail(
-                "D0336", f'{name} of the pattern "{self.pattern}" does not stand on its left side'
+                "D0336", f'{name} of the pattern "{self.pattern}" is missing on its left side'
             )
         return axes
 

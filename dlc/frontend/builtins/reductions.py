@@ -168,7 +168,7 @@ for _name, _op, _what in (
     add_builtin(
         f"{_name}(x: tensor, axis: axis = -1, keepdims: bool = false)",
         GROUP,
-        f"Where the {_what} element along an axis stands, an i32; the first of equals.",
+        f"The index of the {_what} element along an axis, an i32; the first of equals.",
         f"{_name}([[1, 5, 3], [7, 2, 9]])",
         "[1, 2]" if _name == "argmax" else "[0, 1]",
         _extreme(_op),

@@ -25,7 +25,7 @@ def set_inout(ev: Evaluator, inout: Inout, statement: ast.Set, value: Datum) -> 
     if at.block is not at.top:
         raise at.fail(
             "D0228",
-            f"`set {name}` stands in a loop or a branch, and a call sets {name} once",
+            f"`set {name}` is in a loop or a branch, and a call sets {name} once",
             statement.span,
             help=f"let the loop or the branch give the value, and write set {name} = ... after it",
         )

@@ -117,7 +117,7 @@ def _outside_loop(ev: Evaluator, statement: ast.Next | ast.Yield) -> None:
     word = "next" if isinstance(statement, ast.Next) else "yield"
     raise ev.at.fail(
         "D0421",
-        f"`{word}` stands outside of a loop's body",
+        f"`{word}` is outside of a loop's body",
         statement.span,
         help="it belongs directly into the braces of scan or while",
     )

@@ -54,7 +54,7 @@ def not_a_tensor(at: Trace, value: Datum) -> Exception:
     if value is UNKNOWN:
         return Poisoned()
     if value is PLACEHOLDER:
-        return at.fail("D0326", "`_` cannot stand here", help="write the size")
+        return at.fail("D0326", "`_` is not allowed here", help="write the size")
     told = f"expected a tensor, found {describe(value)}"
     return at.fail("D0326", told, help=part_of(value))
 

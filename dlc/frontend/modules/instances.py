@@ -180,7 +180,7 @@ class Core:
             what, help = "instances of modules nest too deeply", "repeat a block: L * Block(...)"
         return self.ev.at.stop(
             "D0215",
-            f"{what}: modules stand in each other at most {MAX_NESTING} deep",
+            f"{what}: modules nest at most {MAX_NESTING} deep",
             place=self.definition.home.source.place(node.span),
             help=help,
         )
@@ -235,7 +235,7 @@ class Core:
             "D0214",
             f"{node.name} is defined by itself",
             place=self.definition.home.source.place(node.span),
-            help="break the circle: one of the members must stand alone",
+            help="break the circle: one of the members must not depend on the others",
         )
 
     def force(self) -> None:

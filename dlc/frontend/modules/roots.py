@@ -79,7 +79,7 @@ def root_instance(
         if name not in parameters:
             known = f"it has {', '.join(parameters)}" if parameters else "it has none"
             if name in _SETTINGS:
-                known += f"; {name} stands in the train block of the text: {name} = ..."
+                known += f"; {name} belongs in the train block of the text: {name} = ..."
             raise UsageError(
                 f"{definition.name} has no parameter {name}",
                 help=did_you_mean(name, parameters) or known,

@@ -195,7 +195,7 @@ class File(Home):
             "D0214",
             f"{name} is defined by itself",
             place=self.source.place(node.span),
-            help="break the circle: one of the values must stand alone",
+            help="break the circle: one of the values must not depend on the others",
         )
 
 

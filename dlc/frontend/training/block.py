@@ -177,7 +177,7 @@ class _Check:
         self.ev.report(self.at.fail(code, message, span, help=help))
 
     def _entries(self) -> None:
-        """Every entry is known and stands once; those that must be there are."""
+        """Every entry is known and given once; those that must be there are."""
         for entry in self.settings.values():
             if entry.name not in ENTRIES:
                 help = did_you_mean(entry.name, ENTRIES) or f"there are {', '.join(ENTRIES)}"
@@ -187,7 +187,7 @@ class _Check:
         seen: set[str] = set()
         for name, span in names:
             if name in seen:
-                message = f"{name} stands twice in this train block"
+                message = f"{name} is given twice in this train block"
                 self._report("D0530", message, span, "keep one of them")
             seen.add(name)
         seen.update([entry.name for entry in self.optimizers])

@@ -294,7 +294,7 @@ class _Nodes:
         return ModelError(
             f"{self._file}: {next(filter(None, nodes[0].output))} depends on itself: {cycle}",
             code="D0521",
-            help="each node stands after those that it reads: one of these reads what comes later",
+            help="nodes follow those that they read: one of these reads a later one",
         )
 
     def _node(self, node: NodeProto, line: int, visible: Collection[str]) -> Node:

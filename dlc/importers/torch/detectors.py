@@ -46,9 +46,11 @@ def _replacements() -> list[tuple[object, str, Callable[..., object]]]:
     ops, boxes, poolers = (
         import_module(f"torchvision.ops{part}") for part in ("", ".boxes", ".poolers")
     )
-    shared, transform, anchors = (
-        import_module(f"{detection}.{part}") for part in ("_utils", "transform", "anchor_utils")
+    shared, transform, anchors, heads = (
+        import_module(f"{detection}.{part}")
+        for part in ("_utils", "transform", "anchor_utils", "roi_heads")
     )
+    noting, found = _points_in_pictures(heads.RoIHeads.forward)
     return [
         (boxes, "batched_nms", batched_nms),
         (ops, "batched_nms", batched_nms),
@@ -57,7 +59,34 @@ def _replacements() -> list[tuple[object, str, Callable[..., object]]]:
         (shared.BoxCoder, "decode", decoded),
         (anchors.AnchorGenerator, "set_cell_anchors", cast_anchors),
         (transform, "paste_masks_in_image", pasted),
+        (heads.RoIHeads, "forward", noting),
+        (heads, "heatmaps_to_keypoints", found),
     ]
+
+
+def _points_in_pictures(
+    usual: Callable[..., object],
+) -> tuple[Callable[..., object], Callable[..., object]]:
+    """The heads of a detector, which note the sizes of pictures, and what finds the points in each.
+
+    What torchvision calls for the points is not told how large the picture is, and no box is larger.
+    """
+    sizes: list[tuple[int, int]] = []
+
+    def forward(
+        self: object,
+        features: object,
+        proposals: object,
+        image_shapes: Sequence[tuple[int, int]],
+        targets: object = None,
+    ) -> object:
+        sizes[:] = image_shapes
+        return usual(self, features, proposals, image_shapes, targets)
+
+    def found(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
+        return keypoints(maps, rois, sizes.pop(0))
+
+    return forward, found
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
@@ -197,6 +226,80 @@ def _widened(low: Tensor, high: Tensor, scale: float) -> tuple[Tensor, Tensor]:
 
     half, middle = (high - low) * 0.5 * scale, (high + low) * 0.5
     return (middle - half).to(torch.int64), (middle + half).to(torch.int64)
+
+
+def keypoints(maps: Tensor, rois: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Where maps `[boxes, points, side, side]`, stretched to their boxes, are largest, and how large.
+
+    `[boxes, points, 3]`: x, y and 1; and `[boxes, points]`. Boxes `[boxes, 4]` lie in a picture of a size.
+    """
+    import torch
+
+    begin = rois[:, :2]
+    extent = (rois[:, 2:] - begin).clamp(min=1)
+    places = extent.detach().ceil()
+    row, column = _largest(maps.detach(), places, size)
+    of_rows = _cubic(row, places[:, 1:], maps.shape[2])
+    of_columns = _cubic(column, places[:, :1], maps.shape[3])
+    stretched = of_rows[:, :, None, :] @ maps @ of_columns[:, :, :, None]
+    x, y = (
+        (number + 0.5) * (extent / places)[:, k : k + 1] + begin[:, k : k + 1]
+        for k, number in enumerate((column, row))
+    )
+    return torch.stack((x, y, torch.ones_like(x)), -1), stretched[:, :, 0, 0]
+
+
+def _largest(maps: Tensor, places: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Row and column `[boxes, points]` of the largest element of maps that are stretched to places.
+
+    Row by row, since all together may be larger than memory.
+    """
+    import torch
+    from torch._higher_order_ops.scan import scan
+
+    width, height = places[:, :1], places[:, 1:]
+    columns = torch.arange(size[1])[None, :]
+    outside = (columns >= width)[:, None, :]
+    across = _cubic(columns, width, maps.shape[3]).transpose(1, 2)
+
+    def compared(best: tuple[Tensor, ...], row: Tensor) -> tuple[object, Tensor]:
+        down = _cubic(row.reshape((1, 1)), height, maps.shape[2])[:, :, None, :]
+        value, column = (
+            ((down @ maps)[:, :, 0, :] @ across).masked_fill(outside, -torch.inf).max(-1)
+        )
+        better = (value > best[0]) & (row < height)
+        pairs = zip((value, row.expand_as(column), column), best, strict=True)
+        return tuple([torch.where(better, *pair) for pair in pairs]), row.clone()
+
+    none = torch.full_like(maps[:, :, 0, 0], -torch.inf)
+    first = torch.zeros_like(none, dtype=torch.int64)
+    (_, row, column), _ = scan(compared, (none, first, first.clone()), torch.arange(size[0]))
+    return row, column
+
+
+def _cubic(at: Tensor, places: Tensor, side: int) -> Tensor:
+    """With which factors cubic interpolation makes the places `at` of `side` elements that are stretched.
+
+    `[boxes, at, side]` for `at` of `[boxes or 1, at]`, where `places` of `[boxes, 1]` says to how many they
+    are stretched. Keys (1981), with the a = -0.75 of PyTorch.
+    """
+    import torch
+
+    place = (at + 0.5) * (side / places) - 0.5
+    low = place.floor()
+    part = (place - low)[:, :, None]
+    element, a = torch.arange(side), -0.75
+    total: Tensor | None = None
+    for step, distance in ((-1, part + 1), (0, part), (1, 1 - part), (2, 2 - part)):
+        if step in (0, 1):
+            factor = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+        else:
+            factor = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+        source = (low + step).clamp(0, side - 1)[:, :, None]
+        chosen = torch.where(source.eq(element), factor, torch.zeros_like(factor))
+        total = chosen if total is None else total + chosen
+    assert total is not None
+    return total
 
 
 def roi_align(

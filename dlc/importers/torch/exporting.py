@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -119,8 +121,23 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
         if kind.rpartition(".")[0] not in DECOMPOSED and importer_of(kind) is not None:
             del table[op]
     table.update(before_autograd())
-    with quiet():
+    with quiet(), _without_guards(program):
         return program.run_decompositions(table)
+
+
+@contextmanager
+def _without_guards(program: ExportedProgram) -> Generator[None]:
+    """Within it, the program's module does not check sizes: dlc does at each call.
+
+    Decomposing would trace the checks too, which with symbolic sizes takes longer than all the rest.
+    """
+    usual = program.module
+    if "check_guards" in signature(usual).parameters:  # PyTorch 2.9
+        vars(program)["module"] = partial(usual, check_guards=False)
+    try:
+        yield
+    finally:
+        vars(program).pop("module", None)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.ir.types import TensorType, VectorType
-from dlc.lowering.kernel_code.body import Body, Point, Row, lanes_of, path, split
+from dlc.lowering.kernel_code.body import Body, Point, Row, lanes_of, path, registers_for, split
 from dlc.lowering.kernel_code.lanes import Lane, Uniform, neighbours, register
 from dlc.lowering.kernel_code.row_access import (
     checks_depend_on,
@@ -172,7 +172,7 @@ class _Generic:
         known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
         outside, inside = split(self.op.body, [last])
         point = self.body.ops(outside, Point(1, known))
-        together = _registers_together(self.op)
+        together = max(_registers_together(self.op), registers_for(inside))
         for lanes, position in self.body.register_loops(lower, upper, together):
             place = neighbours(position, lanes)
             element = self.body.ops(inside, point.at(lanes, {last: place}))

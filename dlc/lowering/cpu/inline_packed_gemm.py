@@ -23,7 +23,7 @@ from dlc.ir.passes import Context
 from dlc.ir.types import POINTER
 from dlc.lowering.cpu.inline_packing import Matrix, MicroPanels, pack
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, load, multiply, store, zeros
-from dlc.lowering.cpu.product_tiles import Corner, ProductTiles
+from dlc.lowering.cpu.product_tiles import Corner, ProductTiles, TileBounds
 from dlc.lowering.cpu.register_epilogue import Target
 from dlc.lowering.cpu.single_row import add_lines
 from dlc.lowering.kernel_code.words import either, for_each, unravel
@@ -39,17 +39,6 @@ def lower_inline_packed_gemm(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product that packs its operands itself."""
     assert isinstance(op, Gemm)
     return _InlinePackedGemm(op, context).lower()
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """A tile of results: its rows from `top` to `bottom`, its panels from `left` to `right`."""
-
-    batch: list[Expr]
-    top: Expr
-    bottom: Expr
-    left: Expr
-    right: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +73,6 @@ class _InlinePackedGemm(ProductTiles):
         plain = not (self.op.lhs_transposed or self.op.rhs_transposed)
         return plain and (m == 1 or not isinstance(m, int))
 
-    @property
-    def _is_single(self) -> Size:
-        """1 where there is a single row, else 0."""
-        return floor_divide(1, maximum(self.op.domain[-2], 1))
-
     def lower(self) -> Lowered:
         op, writer, shape = self.op, self.writer, self.shape
         *batch, m, _ = op.domain
@@ -96,7 +80,7 @@ class _InlinePackedGemm(ProductTiles):
         height = _tile_rows(op, depth_bytes, shape.rows, blocking)
         width = _tile_panels(op, self.across, depth_bytes, shape, blocking)
         if self.takes_single_rows:
-            width = width * (1 + (ROW_PANELS - 1) * self._is_single)
+            width = width * (1 + (ROW_PANELS - 1) * self.is_single_row)
             width = minimum(
                 width, ceil_divide(maximum(self.across, 1), shape.panels) * shape.panels
             )
@@ -110,7 +94,7 @@ class _InlinePackedGemm(ProductTiles):
             top, left = i * tall, j * wide
             bottom = smaller(top + tall, writer.size(m, "m"))
             right = smaller(left + wide, writer.size(self.across, "panels"))
-            self._tile(_Tile(batch_index, top, bottom, left, right))
+            self._tile(TileBounds(batch_index, top, bottom, left, right))
         work = height * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         tiles = product(batch) * down * along
         return writer.finish(tiles, nanoseconds(work), self.scratch, (self.workspace.value,))
@@ -121,7 +105,7 @@ class _InlinePackedGemm(ProductTiles):
         panels = width * shape.panel
         if self.takes_single_rows:
             self.row_sums = self._buffer(panels, "row sums")
-            panels = panels * (1 - self._is_single)
+            panels = panels * (1 - self.is_single_row)
         self.packed_rhs = self._buffer(panels * self.block, "panels")
         if self.op.lhs_transposed:
             count = ceil_divide(height, shape.rows)
@@ -134,7 +118,7 @@ class _InlinePackedGemm(ProductTiles):
         self.scratch = self.scratch + ceil_divide(maximum(elements, 1) * self.bytes, 64) * 64
         return self.workspace.skip(start)
 
-    def _tile(self, tile: _Tile) -> None:
+    def _tile(self, tile: TileBounds) -> None:
         inner = self.writer.size(self.depth, "inner")
         if self.is_whole:
             self._block(tile, _KBlock(None, inner))
@@ -144,7 +128,7 @@ class _InlinePackedGemm(ProductTiles):
         with for_each(self.writer.emit, 0, larger(inner, 1), step) as start:
             self._block(tile, _KBlock(start, smaller(inner - start, step)))
 
-    def _block(self, tile: _Tile, k_block: _KBlock) -> None:
+    def _block(self, tile: TileBounds, k_block: _KBlock) -> None:
         """Multiply all rows of the tile by all its panels, for a block of k."""
         if not self.takes_single_rows:
             self._packed_block(tile, k_block)
@@ -156,7 +140,7 @@ class _InlinePackedGemm(ProductTiles):
             lambda: self._packed_block(tile, k_block),
         )
 
-    def _single_row(self, tile: _Tile, k_block: _KBlock) -> None:
+    def _single_row(self, tile: TileBounds, k_block: _KBlock) -> None:
         """The sums of the only row, then its results."""
         shape, emit = self.shape, self.writer.emit
         rhs = self._stored(1, [] if self.op.rhs_shared else tile.batch, k_block)
@@ -178,7 +162,7 @@ class _InlinePackedGemm(ProductTiles):
             sums = self._accumulate(k_block, partial_sums, sums)
             self._finish_or_keep(k_block, partial_sums, corner, sums, buffer, targets)
 
-    def _packed_block(self, tile: _Tile, k_block: _KBlock) -> None:
+    def _packed_block(self, tile: TileBounds, k_block: _KBlock) -> None:
         """Pack a block of k, then multiply all rows of the tile by all its panels."""
         shape, writer = self.shape, self.writer
         emit = writer.emit
@@ -228,7 +212,7 @@ class _InlinePackedGemm(ProductTiles):
             stored, pointer=stored.pointer.of(self.shape.factors), stride=stored.stride // 2
         )
 
-    def _pack(self, tile: _Tile, k_block: _KBlock) -> None:
+    def _pack(self, tile: TileBounds, k_block: _KBlock) -> None:
         """Pack the panels of a tile, and its rows if they are stored as columns."""
         shape = self.shape
         rhs = self._matrix(1, [] if self.op.rhs_shared else tile.batch, k_block)
@@ -254,12 +238,12 @@ class _InlinePackedGemm(ProductTiles):
         written side by side and are to begin in different sets of a cache."""
         return self.block * self.shape.rows + 64 // self.bytes
 
-    def _lhs_panel(self, tile: _Tile, row: Expr) -> Pointer:
+    def _lhs_panel(self, tile: TileBounds, row: Expr) -> Pointer:
         """The micro-panel of the left operand that begins with a row of the tile."""
         number = (row - tile.top) // self.shape.rows
         return self.packed_lhs + number * self._lhs_panel_stride()
 
-    def _panels(self, tile: _Tile, p: Expr) -> list[Pointer]:
+    def _panels(self, tile: TileBounds, p: Expr) -> list[Pointer]:
         """The panels of a micro-tile."""
         beside = p - tile.left
         return [
@@ -267,7 +251,7 @@ class _InlinePackedGemm(ProductTiles):
             for number in range(self.shape.panels)
         ]
 
-    def _rows(self, tile: _Tile, row: Expr, k_block: _KBlock) -> tuple[list[Pointer], int]:
+    def _rows(self, tile: TileBounds, row: Expr, k_block: _KBlock) -> tuple[list[Pointer], int]:
         """The rows of a micro-tile, and the stride of their elements along k."""
         numbers = range(self.shape.rows)
         if self.op.lhs_transposed:
@@ -279,7 +263,7 @@ class _InlinePackedGemm(ProductTiles):
 
     # Partial sums between blocks of k.
 
-    def _partial_sums_of(self, tile: _Tile, row: Expr, p: Expr) -> Pointer | None:
+    def _partial_sums_of(self, tile: TileBounds, row: Expr, p: Expr) -> Pointer | None:
         """The memory of a micro-tile's partial sums; None if there is only one block."""
         if self.is_whole:
             return None

@@ -42,7 +42,8 @@ class Shape:
     register: VectorType
     """Of sums."""
     factors: DType
-    """What rows and panels have: I32 for pairs, else numbers of the dtype of the sums."""
+    """What is multiplied: I32 for pairs, else numbers of the dtype of the sums. Panels of 16-bit floats are
+    widened to it."""
     fma: bool
 
     @property
@@ -156,7 +157,9 @@ def _step(
     """The sums after one step of k."""
     along, start, lanes = k * stride, k * shape.panel, shape.register.lanes
     across = [
-        panel.load(start + r * lanes, lanes) for panel in panels for r in range(shape.registers)
+        panel.load(start + r * lanes, lanes).cast(shape.factors)
+        for panel in panels
+        for r in range(shape.registers)
     ]
     totals: Sums = []
     for number, row in enumerate(rows):

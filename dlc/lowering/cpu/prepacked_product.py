@@ -2,14 +2,18 @@
 
 A tile of the result is some rows (MC) times some panels (NC). Within a tile each panel stays in the cache
 while the micro-kernel goes through all rows. Rows beyond the last are computed from the last one and not
-stored, so one loop serves every height; panels likewise. A convolution is an implicit GEMM: its rows are
-the windows of pixels, read from the picture in place.
+stored, so one loop serves every height; panels likewise. A matrix product whose rows the call counts has
+code for a single row, too, as a decoder's for each token: it takes as long as reading the panels. A
+convolution is an implicit GEMM: its rows are the windows of pixels, read from the picture in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
+from typing import Self
 
 from dlc.dialects import kernel
 from dlc.dialects.expr import Condition, Expr, Index, Pointer, all_of, select, select_pointer
@@ -18,7 +22,7 @@ from dlc.dialects.expr import minimum as smaller
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
-from dlc.ir.types import U64
+from dlc.ir.types import U64, DType
 from dlc.lowering.cpu.micro_kernel import (
     SUM_LENGTH,
     UNROLL,
@@ -29,8 +33,8 @@ from dlc.lowering.cpu.micro_kernel import (
     streamed,
     zeros,
 )
-from dlc.lowering.cpu.product_tiles import Corner, ProductTiles
-from dlc.lowering.kernel_code.words import for_each, iterate, unravel
+from dlc.lowering.cpu.product_tiles import Corner, ProductTiles, TileBounds
+from dlc.lowering.kernel_code.words import either, for_each, iterate, unravel
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds
@@ -100,6 +104,11 @@ class _PackedProduct(ProductTiles):
     footprint: Size
     """Elements of the left operand that a row reads and the rows beside it do not."""
 
+    @property
+    def panel_dtype(self) -> DType:
+        """What panels hold: pairs, or numbers as they are stored."""
+        return self.shape.factors if self.pairs else kernel.array_type(self.product.rhs).dtype
+
     def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
         """The position of a row."""
         raise NotImplementedError
@@ -112,57 +121,76 @@ class _PackedProduct(ProductTiles):
         op, writer = self.product, self.writer
         *batch, m, _ = op.domain
         height, width = self._tile_extents(m)
+        single: _PackedProduct | None = None
+        if isinstance(op, Gemm) and not isinstance(m, int):
+            single = self._of_a_single_row()
+            width += self.is_single_row * (single._streamed_panels() - width)
         down, along = ceil_divide(m, height), ceil_divide(self.across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
         with for_each(writer.emit, writer.first, writer.last) as number:
             *batch_index, j, i = unravel(number, counts)
-            self._tile(batch_index, i, j, height, width)
-        rows = maximum(height, self.cpu.products.streamed_rows)
-        work = rows * width * self.shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
+            tall, wide = writer.size(height, "height"), writer.size(width, "width")
+            top, left = i * tall, j * wide
+            rows = writer.size(m, "m")
+            right = smaller(left + wide, writer.size(self.across, "panels"))
+            tile = TileBounds(batch_index, top, smaller(top + tall, rows), left, right)
+            if single is None:
+                self._tile(tile)
+            else:
+                either(rows.equals(1), partial(single._tile, tile), partial(self._tile, tile))
+        work_rows = maximum(height, self.cpu.products.streamed_rows)
+        depth = maximum(self.depth, 8)
+        work = work_rows * width * self.shape.panel * depth * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
 
     def _tile_extents(self, m: Size) -> tuple[Size, Size]:
         """MC in rows and NC in panels; chooses the micro-tile of a product of few rows."""
         blocking, rows = self.cpu.products, self.shape.rows
-        panel_bytes = (
-            self.depth * self.shape.panel * kernel.array_type(self.product.rhs).dtype.bytes
-        )
         height = tile_rows(m, self.footprint * self.product.accumulator.bytes, rows, blocking)
         if isinstance(m, int) and m <= blocking.streamed_rows:
-            self.shape = streamed(self.shape, panel_bytes, blocking)
-            return height, self._streamed_panels(self.across, panel_bytes, blocking)
-        all_bytes = self.across * panel_bytes
+            self._stream()
+            return height, self._streamed_panels()
+        all_bytes = self.across * self._panel_bytes
         if isinstance(all_bytes, int) and all_bytes <= blocking.shared_panel_bytes:
             work = self.across * self.shape.panel * self.depth
             height = minimum(height, shared_rows(m, work, rows, blocking))
         down = ceil_divide(m, height)
         return height, tile_panels(self.across, height * self.depth, down, self.shape, blocking)
 
-    def _streamed_panels(self, across: Size, panel_bytes: Size, blocking: ProductBlocking) -> Size:
-        """NC as panels of a tile of few rows, a multiple of the micro-kernel's panels."""
-        shape = self.shape
-        several = ceil_divide(maximum(across, 1), shape.panels)
-        each = maximum(shape.panels * panel_bytes, 1)
-        fitting = maximum(floor_divide(blocking.streamed_panel_bytes, each), 1)
-        return minimum(fitting, several) * shape.panels
+    def _of_a_single_row(self) -> Self:
+        """The same product in micro-tiles for a single row, written by the same writer."""
+        single = copy(self)
+        single.shape = self.shape_of(1)
+        single._stream()
+        return single
 
-    def _tile(self, batch: list[Expr], i: Expr, j: Expr, height: Size, width: Size) -> None:
+    def _stream(self) -> None:
+        """Take the micro-tile of a product of few rows."""
+        self.shape = streamed(self.shape, self._panel_bytes, self.cpu.products)
+
+    @property
+    def _panel_bytes(self) -> Size:
+        return self.depth * self.shape.panel * self.panel_dtype.bytes
+
+    def _streamed_panels(self) -> Size:
+        """NC as panels of a tile of few rows, a multiple of the micro-kernel's panels."""
+        panels = self.shape.panels
+        several = ceil_divide(maximum(self.across, 1), panels)
+        each = maximum(panels * self._panel_bytes, 1)
+        fitting = maximum(floor_divide(self.cpu.products.streamed_panel_bytes, each), 1)
+        return minimum(fitting, several) * panels
+
+    def _tile(self, tile: TileBounds) -> None:
         op, writer, shape = self.product, self.writer, self.shape
-        emit = writer.emit
-        *_, m, _ = op.domain
-        tall, wide = writer.size(height, "height"), writer.size(width, "width")
-        top = i * tall
-        bottom = smaller(top + tall, writer.size(m, "m"))
-        left = j * wide
+        emit, batch, bottom = writer.emit, tile.batch, tile.bottom
         across = writer.size(self.across, "panels")
-        right = smaller(left + wide, across)
         buffer = writer.buffer(shape.rows * shape.columns, op.accumulator)
         shared = isinstance(op, Conv) or op.rhs_shared
         rhs = writer.part(1, [] if shared else batch)
         targets = self.targets(batch)
-        position = self.row_position(batch, top)
-        with for_each(emit, left, right, shape.panels) as p:
+        position = self.row_position(batch, tile.top)
+        with for_each(emit, tile.left, tile.right, shape.panels) as p:
             panels = self._panels(rhs, p, across)
             group, columns = self.columns_of(p)
 
@@ -173,7 +201,7 @@ class _PackedProduct(ProductTiles):
                 self.finish(corner, sums, buffer, targets)
                 return after
 
-            iterate(emit, top, bottom, position, rows, shape.rows)
+            iterate(emit, tile.top, bottom, position, rows, shape.rows)
 
     def _panels(self, rhs: Pointer, p: Expr, across: Expr) -> list[Pointer]:
         """The panels of a micro-tile, the last one again beyond the end."""
@@ -184,7 +212,7 @@ class _PackedProduct(ProductTiles):
             if number:
                 last = across - 1
                 panel = smaller(p + number, last)
-            panels.append((rhs + panel * stride).of(self.shape.factors))
+            panels.append((rhs + panel * stride).of(self.panel_dtype))
         return panels
 
 

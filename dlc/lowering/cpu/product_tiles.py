@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dlc.dialects.expr import Expr, Pointer, index, minimum
 from dlc.dialects.kernel.product_schedule import Packed, PackedPairs, PackInline, PackPairsInline
 from dlc.dialects.kernel.products import Conv, Gemm, panel_count
-from dlc.ir.dims import Size, floor_divide
+from dlc.ir.dims import Size, floor_divide, maximum
 from dlc.ir.passes import Context
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, shape_for, store
 from dlc.lowering.cpu.register_epilogue import Target, Tile, in_registers, write_registers
@@ -23,6 +23,17 @@ from dlc.lowering.kernel_code.words import either, for_each
 from dlc.lowering.kernel_code.writer import Writer
 from dlc.planning.overwriting import reads_only_own_element
 from dlc.target import cpu_of
+
+
+@dataclass(frozen=True, slots=True)
+class TileBounds:
+    """A tile of results: its rows from `top` to `bottom`, its panels from `left` to `right`."""
+
+    batch: list[Expr]
+    top: Expr
+    bottom: Expr
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +56,24 @@ class ProductTiles:
         self.product = op
         self.writer = Writer(op)
         assert isinstance(op.schedule, Packed | PackInline)
-        columns = op.schedule.columns
-        # The panels of two groups are multiplied by different rows.
-        beside = 1 if self.groups > 1 else panel_count(op.columns, columns)
+        self.panel = op.schedule.columns
         self.cpu = cpu_of(context.options)
         self.pairs = isinstance(op.schedule, PackedPairs | PackPairsInline)
-        self.shape: Shape = shape_for(
-            op.accumulator, op.domain[-2], columns, beside, self.cpu, pairs=self.pairs
-        )
+        self.shape = self.shape_of(op.domain[-2])
         lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
+
+    def shape_of(self, rows: Size) -> Shape:
+        """The micro-tile for so many rows."""
+        # The panels of two groups are multiplied by different rows.
+        beside = 1 if self.groups > 1 else panel_count(self.product.columns, self.panel)
+        dtype = self.product.accumulator
+        return shape_for(dtype, rows, self.panel, beside, self.cpu, pairs=self.pairs)
+
+    @property
+    def is_single_row(self) -> Size:
+        """1 where there is a single row, else 0; without rows nothing is done."""
+        return floor_divide(1, maximum(self.product.domain[-2], 1))
 
     def steps(self, depth: Size) -> Size:
         """The steps of the micro-kernel for products over `depth` of k."""

@@ -1,4 +1,4 @@
-"""Products of a single row, as a decoder's for each token: the right operand is read once, where it lies.
+"""Products of a single row without panels: the right operand is read once, where it lies.
 
 Some lines of it at a time, each times its element of the row, are added to sums that stay in the cache. So
 nothing is packed, and 16-bit elements are widened in registers.

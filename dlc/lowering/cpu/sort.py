@@ -1,7 +1,8 @@
 """`kernel.sort` on a CPU: each row by itself, in the thread's scratch.
 
 The words of a row are sorted by counting the words before each one if the row is short, else by digits.
-Where few of many are wanted, only the words better than all of those found so far are kept. The results are
+Where few of many are wanted, only the words better than all of those found so far are kept, and registers
+without a better one are passed over. The results are
 gathered by the places of the sorted words, so they keep their bits, and rows have the same results on any
 number of threads.
 """
@@ -11,18 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlc.dialects import kernel
-from dlc.dialects.expr import Expr, Pointer, constant, minimum
+from dlc.dialects.expr import Expr, Pointer, broadcast, constant, minimum, reduce_lanes
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import INDEX, POINTER, U32, U64, DType
+from dlc.ir.types import BOOL, INDEX, POINTER, U32, U64, DType, VectorType
 from dlc.lowering.cpu.radix_sort import Digits, radix_sort
 from dlc.lowering.cpu.sort_words import PLACE_BITS, Words, key_dtype, ordered_bits
 from dlc.lowering.kernel_code.body import Body, Point
-from dlc.lowering.kernel_code.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.kernel_code.words import either, for_each, iterate, repeat_while, unravel
+from dlc.lowering.kernel_code.lanes import Lane, Uniform, in_lanes, neighbours
+from dlc.lowering.kernel_code.words import (
+    either,
+    for_each,
+    iterate,
+    repeat_while,
+    unravel,
+    whole_registers,
+)
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
-from dlc.target.cpu_costs import CpuCosts
+from dlc.target.cpu import CpuTarget
 from dlc.target.work import tile_rows, tiles
 
 SHORT = 64
@@ -38,7 +46,7 @@ ROOM = 128
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for a sort in destination form."""
     assert isinstance(op, kernel.Sort)
-    return _Sort(op, cpu_of(context.options).costs).lower()
+    return _Sort(op, cpu_of(context.options)).lower()
 
 
 def selects(count: Size, length: Size) -> bool:
@@ -49,9 +57,9 @@ def selects(count: Size, length: Size) -> bool:
 
 
 class _Sort:
-    def __init__(self, op: kernel.Sort, costs: CpuCosts) -> None:
+    def __init__(self, op: kernel.Sort, cpu: CpuTarget) -> None:
         self.op = op
-        self.costs = costs
+        self.costs = cpu.costs
         self.writer = Writer(op)
         type = kernel.array_type(op.inputs[0])
         self.shape, self.dtype = type.shape, type.dtype
@@ -66,7 +74,10 @@ class _Sort:
         room = max(ROOM, 4 * op.count) if self.selects and isinstance(op.count, int) else 0
         self.room: Size = room or self.size
         """The most words that are sorted at once."""
-        key = key_dtype(self.dtype)
+        self.key = key = key_dtype(self.dtype)
+        is_row_contiguous = self.writer.views[0].strides[op.axis] == 1
+        self.lanes = cpu.lanes(key) if is_row_contiguous and self.dtype is not BOOL else 1
+        """Elements that a selection compares at once."""
         start = PLACE_BITS if key.bits <= PLACE_BITS else 0
         self.digits = Digits.of(key.bits, start, self.room)
         self.is_short = isinstance(self.size, int) and self.size <= SHORT
@@ -113,15 +124,19 @@ class _Row:
     sort: _Sort
     outer: list[Expr]
 
-    def _element(self, along: Expr) -> list[Lane]:
-        axis = self.sort.op.axis
-        return [Uniform(place) for place in (*self.outer[:axis], along, *self.outer[axis:])]
+    def _elements(self, along: Lane) -> list[Lane]:
+        axis, outer = self.sort.op.axis, [Uniform(place) for place in self.outer]
+        return [*outer[:axis], along, *outer[axis:]]
+
+    def _keys(self, place: Expr, lanes: int) -> Expr:
+        """The keys of so many elements from a place on."""
+        elements = self._elements(neighbours(place, lanes))
+        loaded = in_lanes(self.sort.body.load(Point(lanes, {}), 0, elements), lanes)
+        return ordered_bits(loaded, descending=self.sort.op.descending)
 
     def _read(self, target: Words, place: Expr, at: Expr) -> None:
         """Write the word of the element at a place."""
-        body, op = self.sort.body, self.sort.op
-        element = in_lanes(body.load(Point(1, {}), 0, self._element(place)), 1)
-        target.put(at, ordered_bits(element, descending=op.descending), place)
+        target.put(at, self._keys(place, 1), place)
 
     def sorted(self, source: Words, target: Words, counters: Pointer) -> Words:
         """Read the row and sort it, or as much of it as is wanted."""
@@ -146,8 +161,8 @@ class _Row:
         with for_each(sort.writer.emit, 0, count) as k:
             place = words.place(k)
             for view in range(reads):
-                lane = sort.body.load(point, view, self._element(place))
-                sort.body.store_in(point, lane, reads + view, self._element(k))
+                lane = sort.body.load(point, view, self._elements(Uniform(place)))
+                sort.body.store_in(point, lane, reads + view, self._elements(Uniform(k)))
 
     # Selection ------------------------------------------------------------------------------------
 
@@ -174,14 +189,39 @@ class _Row:
             nearly_full = more >= room - room // SHARE
             return [end, *either(nearly_full, lambda: keep_best(more), lambda: [more, limit])]
 
-        first = minimum(constant(emit, room, INDEX), sort.length)
-        with for_each(emit, 0, first) as k:
-            self._read(source, k, k)
-        unlimited = [first, constant(emit, 0, U64)]
-        kept, limit = either(first < sort.length, lambda: keep_best(first), lambda: unlimited)
-        carried = [first, kept, limit]
+        if sort.key is U32 and sort.lanes >= max(count, 2):
+            none = constant(emit, 0, INDEX)
+            carried = [none, none, self._limit_by_lanes(count, source, target)]
+        else:
+            first = minimum(constant(emit, room, INDEX), sort.length)
+            with for_each(emit, 0, first) as k:
+                self._read(source, k, k)
+            unlimited = [first, constant(emit, 0, U64)]
+            kept, limit = either(first < sort.length, lambda: keep_best(first), lambda: unlimited)
+            carried = [first, kept, limit]
         _, kept, _ = repeat_while(emit, carried, lambda now: now[0] < sort.length, read_some)
         return self._few_in_order(kept, source, target, counters)
+
+    def _limit_by_lanes(self, count: int, source: Words, target: Words) -> Expr:
+        """A word behind at least `count` words of the row, or behind all.
+
+        The best key of each lane, over all registers of the row, is that of another element, so as many
+        elements as there are lanes are as good as the worst of these keys, and `count` as the one there.
+        """
+        emit, lanes, length = self.sort.writer.emit, self.sort.lanes, self.sort.length
+
+        def better(first: Expr, carried: list[Expr]) -> list[Expr]:
+            return [minimum(carried[0], self._keys(first, lanes))]
+
+        worst = constant(emit, (1 << U32.bits) - 1, VectorType(U32, lanes))
+        whole = whole_registers(constant(emit, 0, INDEX), length, lanes)
+        (best,) = iterate(emit, 0, whole, [worst], better, lanes)
+        keys = target.keys.of(U32)
+        keys.store(0, best)
+        for lane in range(lanes):
+            source.put(lane, keys[lane], constant(emit, lane, INDEX))
+        _sort_by_rank(constant(emit, lanes, INDEX), source, target)
+        return target.keys[count - 1] | (1 << PLACE_BITS) - 1
 
     def _few_in_order(self, count: Expr, source: Words, target: Words, counters: Pointer) -> Words:
         """Sort words whose number the row decides."""
@@ -201,14 +241,30 @@ class _Row:
         """Write the words of elements behind those kept, and keep the better ones; returns their number.
 
         Every word is written, and the next one over it unless it is kept: there is no branch to predict.
+        But first a register of elements is compared at once: most have none that is better.
         """
+        emit, lanes = start.emit, self.sort.lanes
 
         def append(place: Expr, carried: list[Expr]) -> list[Expr]:
             (at,) = carried
             self._read(target, place, at)
             return [at + (target.keys[at] < limit).cast(INDEX)]
 
-        return iterate(start.emit, start, end, [kept], append)[0]
+        if lanes == 1:
+            return iterate(emit, start, end, [kept], append)[0]
+        key = limit >> PLACE_BITS if target.places is None else limit
+        least = broadcast(key.cast(self.sort.key), lanes)
+
+        def append_some(first: Expr, carried: list[Expr]) -> list[Expr]:
+            better = reduce_lanes("or", self._keys(first, lanes) <= least)
+            last = first + lanes
+            return either(
+                better, lambda: iterate(emit, first, last, carried, append), lambda: carried
+            )
+
+        whole = whole_registers(start, end, lanes)
+        some = iterate(emit, start, whole, [kept], append_some, lanes)
+        return iterate(emit, whole, end, some, append)[0]
 
 
 def _sort_by_rank(length: Expr, source: Words, target: Words) -> None:

@@ -29,11 +29,13 @@ def row_kernel(emit: Builder, inputs: Sequence[Value], axis: int, rows: Rows) ->
     return generic(emit, inputs, shape[:axis], lambda at, arrays: rows(at, arrays, shape[axis:]))
 
 
+OfSum = Callable[[Expr], Expr]
+"""What a column keeps of the sum of its exponentials."""
 Finish = Callable[[Expr, Expr], Expr]
-"""A result from an element relative to the largest one, and the sum of the exponentials."""
+"""A result from an element relative to the largest one, and what the column keeps."""
 
 
-def in_columns(op: Op, emit: Builder, axis: int, finish: Finish) -> Value:
+def in_columns(op: Op, emit: Builder, axis: int, of_sum: OfSum, finish: Finish) -> Value:
     """Relative to the largest along an axis that is not the last: neighbouring columns side by side.
 
     Exponentials are computed twice rather than stored and loaded, or the array transposed.
@@ -55,7 +57,9 @@ def in_columns(op: Op, emit: Builder, axis: int, finish: Finish) -> Value:
         return element(arrays[0], at, k) - most
 
     def total(at: list[Expr], arrays: list[Array]) -> Expr:
-        return reduce(arrays[0].emit, extents, "add", lambda k: below(arrays, at, k[0]).exp())
+        return of_sum(
+            reduce(arrays[0].emit, extents, "add", lambda k: below(arrays, at, k[0]).exp())
+        )
 
     def result(at: list[Expr], arrays: list[Array]) -> Expr:
         column, k = [*at[:axis], *at[axis + 1 :]], at[axis]
@@ -70,16 +74,24 @@ def in_columns(op: Op, emit: Builder, axis: int, finish: Finish) -> Value:
 def _softmax(op: nn.Softmax, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
     if op.axis != tensor_type(op.source).rank - 1:
-        return (in_columns(op, emit, op.axis, lambda below, total: below.exp() / total),)
+        column = in_columns(
+            op, emit, op.axis, reciprocal, lambda below, inverse: below.exp() * inverse
+        )
+        return (column,)
 
     def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
         emit = arrays[0].emit
         below = _below_largest(at, arrays[0], extents)
         powers = stage(emit, extents, lambda k: below(k).exp())
-        total = reduce(emit, extents, "add", lambda k: powers[k])
-        return stage(emit, extents, lambda k: (powers[k] / total).cast(dtype))
+        inverse = reciprocal(reduce(emit, extents, "add", lambda k: powers[k]))
+        return stage(emit, extents, lambda k: (powers[k] * inverse).cast(dtype))
 
     return (row_kernel(emit, op.operands, op.axis, rows),)
+
+
+def reciprocal(value: Expr) -> Expr:
+    """`1 / value`."""
+    return 1 / value
 
 
 def _below_largest(at: list[Expr], array: Array, extents: Shape) -> Element:
@@ -92,7 +104,8 @@ def _below_largest(at: list[Expr], array: Array, extents: Shape) -> Element:
 def _log_softmax(op: nn.LogSoftmax, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
     if op.axis != tensor_type(op.source).rank - 1:
-        return (in_columns(op, emit, op.axis, lambda below, total: below - total.log()),)
+        column = in_columns(op, emit, op.axis, Expr.log, lambda below, log: below - log)
+        return (column,)
 
     def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
         emit = arrays[0].emit

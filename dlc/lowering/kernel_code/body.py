@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlc.dialects import kernel, vec
+from dlc.dialects import kernel, scalar, vec
 from dlc.dialects.expr import (
     Expr,
     Index,
@@ -42,6 +42,7 @@ from dlc.lowering.kernel_code.lanes import (
 )
 from dlc.lowering.kernel_code.words import either, for_each, iterate, nest, whole_registers
 from dlc.lowering.kernel_code.writer import KernelWriter, Writer
+from dlc.target.work import CHEAP
 
 ACCUMULATORS = 4
 """Independent sums of a reduction in registers, which hide the latency of an addition, about 4 cycles."""
@@ -342,7 +343,8 @@ class Body:
         point, inside = self._before(op.body, point)
 
         def write(outer: list[Expr], _: list[Expr]) -> list[Expr]:
-            for lanes, position in self.register_loops(0, extents[-1]):
+            together = registers_for(inside)
+            for lanes, position in self.register_loops(0, extents[-1], together):
                 indices: list[Lane] = [*map(Uniform, outer), neighbours(position, lanes)]
                 inner_point = point.at(lanes)
                 lane = self._inner_value(op, inside, inner_point, indices)
@@ -396,6 +398,15 @@ def is_small_window(op: kernel.Reduce) -> bool:
         and 0 < elements <= SMALL_WINDOW
         and not any(isinstance(inner, kernel.Inner) for inner in op.body)
     )
+
+
+def registers_for(ops: Iterable[Op]) -> int:
+    """The registers of elements that a loop over these operations computes together.
+
+    A function of floats has more constants than there are registers: two of elements share each load.
+    """
+    functions = (op for op in ops if isinstance(op, scalar.Unary) and op.name not in CHEAP)
+    return 2 if any(element(op.result.type).is_float for op in functions) else 1
 
 
 def _scaled(steps: Expr, stride: Index, lanes: int) -> Expr:

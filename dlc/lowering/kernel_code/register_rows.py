@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from dlc.dialects import vec
 from dlc.dialects.expr import Expr, Index, combine, constant, index, reduce_lanes
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.kernel_code.words import iterate, whole_registers
@@ -23,18 +24,32 @@ def register_ranges(length: Expr, lanes: int) -> Ranges:
 def reduce_row(
     name: str, start: float, length: Expr, lanes: int, dtype: DType, element: RowElement
 ) -> Expr:
-    """Elements along a row combined from `start` on; `name` is one of `scalar.COMBINERS`."""
+    """Elements along a row combined from `start` on; `name` is one of `scalar.COMBINERS`.
+
+    Two registers at a time come first, then single ones, then single elements.
+    """
     emit = length.emit
-    total = constant(emit, start, VectorType(dtype, lanes))
-    for begin, end, width in register_ranges(length, lanes):
+    total = constant(emit, start, VectorType(dtype, 2 * lanes))
+    begin: Index = 0
+    for width in (2 * lanes, lanes, 1):
 
         def step(j: Expr, totals: list[Expr], width: int = width) -> list[Expr]:
             return [combine(name, totals[0], element(j, width))]
 
-        if width == 1:
+        if width == lanes:
+            total = combine(name, *(_half(total, lanes, start=k) for k in (0, lanes)))
+        elif width == 1:
             total = reduce_lanes(name, total)
+        end = length if width == 1 else whole_registers(index(emit, 0), length, width)
         (total,) = iterate(emit, begin, end, [total], step, width)
+        begin = end
     return total
+
+
+def _half(register: Expr, lanes: int, *, start: int) -> Expr:
+    """So many lanes of a register, from `start` on."""
+    order = tuple(range(start, start + lanes))
+    return register.apply(vec.Shuffle(register.value, register.value, order))
 
 
 __all__ = ["RowElement", "reduce_row", "register_ranges"]

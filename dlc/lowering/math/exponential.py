@@ -86,12 +86,17 @@ def reduce(x: Term, more: Number = 0) -> Reduced:
 
     x has at most the magnitude where exp overflows, and `more` is much smaller.
     """
-    facts, magic = EXP[x.dtype], x.format.magic
+    count, n, head = _nearest_multiple(x)
+    correction = n.times_plus(-EXP[x.dtype].low, more)
+    return Reduced(count, head, correction, head + correction)
+
+
+def _nearest_multiple(x: Term) -> tuple[Term, Term, Term]:
+    """n in the low bits of an integer, n as a float, and `x - n * log(2)` with the high part of log(2)."""
+    magic = x.format.magic
     shifted = x.times_plus(LOG2_E[0], magic)
     n = shifted - magic
-    head = n.times_plus(-facts.high, x)
-    correction = n.times_plus(-facts.low, more)
-    return Reduced(shifted.bits(), head, correction, head + correction)
+    return shifted.bits(), n, n.times_plus(-EXP[x.dtype].high, x)
 
 
 def exp(x: Term) -> Term:
@@ -101,9 +106,11 @@ def exp(x: Term) -> Term:
 
 
 def _exp_in_range(x: Term) -> Term:
-    reduced = reduce(x)
-    first, second = halves(reduced.count, x.format)
-    return reduced.rest.polynomial((1, 1, *EXP[x.dtype].tail)) * first * second
+    facts = EXP[x.dtype]
+    count, n, head = _nearest_multiple(x)
+    rest = n.times_plus(-facts.low, head)
+    first, second = halves(count, x.format)
+    return rest.polynomial((1, 1, *facts.tail)) * first * second
 
 
 def exp_of_sum(x: Term, more: Term) -> Term:

@@ -110,6 +110,17 @@ class Term(Expr):
             result = result.times_plus(self, coefficient)
         return result
 
+    def polynomial_of_two(self, coefficients: Sequence[float]) -> Term:
+        """The same; of all but the first two coefficients the even and the odd powers are summed apart.
+
+        Each step of Horner's rule waits for the one before, some four cycles, and two chains run beside
+        each other. The first coefficients, most of the value, are added last: their sum is rounded once.
+        """
+        first, second, *higher = coefficients
+        square = self * self
+        even, odd = square.polynomial(higher[::2]), square.polynomial(higher[1::2])
+        return odd.times_plus(self, even).times_plus(self, second).times_plus(self, first)
+
     def floor(self) -> Term:
         return self.apply(scalar.Floor(self.value))
 

@@ -147,8 +147,7 @@ class _Writer:
         least = interval(op.length, self.bounds)[0]
         if least is None or least < 1:
             return []
-        first = 1 + len(op.initial) + len(op.xs)
-        constants = zip(op.body.arguments[first:], op.constants, strict=True)
+        constants = zip(op.invariants, op.constants, strict=True)
         same = {inside: copies[outside] for inside, outside in constants if inside in self.needed}
         verdicts: list[Value] = []
         known: set[tuple[Value, Size, Size]] = set()

@@ -7,7 +7,7 @@ are walked in place of the weights. `fold_weights` has that loop run once, when 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dlc.dialects import array, flow
 from dlc.dialects.flow.regions import COUNTER
@@ -16,24 +16,36 @@ from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone
-from dlc.passes.graph.fold_weights import loop_weights, roots, values_from_weights
+from dlc.ir.types import DType
+from dlc.passes.graph.fold_weights import (
+    loop_weights,
+    roots,
+    values_from_weights,
+    widened_by_products,
+)
 
 
 @define_pass("distribute")
-def distribute(module: Op, context: Context) -> None:
-    """Compute what a loop computes from slices of weights alone in a loop of its own."""
+def distribute(module: Op, context: Context, *, products_widen: bool = False) -> None:
+    """Compute what a loop computes from slices of weights alone in a loop of its own.
+
+    With `products_widen` casts of their factors are left to products.
+    """
+    widened = widened_by_products(context) if products_widen else ()
     given = loop_weights(module)
     # Inner loops first: what leaves one may leave the loop around it, too.
     for loop in reversed([op for op in module.walk() if isinstance(op, flow.Scan)]):
-        _distribute(loop, given, context)
+        _distribute(loop, given, widened, context)
 
 
-def _distribute(loop: flow.Scan, given: set[Value], context: Context) -> None:
+def _distribute(
+    loop: flow.Scan, given: set[Value], widened: Collection[DType], context: Context
+) -> None:
     body, slices = loop.body, given.intersection(loop.slices)
     if not slices:
         return
     from_weights = values_from_weights(body, given)
-    found = {root: _cone(root) for root in roots(from_weights) if root.op is not None}
+    found = {root: _cone(root) for root in roots(from_weights, widened) if root.op is not None}
     moved = {root: cone for root, cone in found.items() if _is_worth_moving(cone, slices)}
     if not moved:
         return

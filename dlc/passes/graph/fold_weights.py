@@ -2,7 +2,8 @@
 
 The last such values become derived weights. A broadcast stays where it is: it is free in the kernel that
 reads it, and would only make the weight larger. So does a cast from i16 to floats: products read integers
-as they are stored (`dlc.passes.kernel.fold_operands`).
+as they are stored (`dlc.passes.kernel.fold_operands`). On a CPU so does a cast of the right factor of
+products from 16-bit floats, which are widened in registers (`dlc.passes.kernel.pack`).
 """
 
 from __future__ import annotations
@@ -19,17 +20,22 @@ from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone
-from dlc.ir.types import I16, TensorType
+from dlc.ir.types import BF16, F16, F32, I16, DType, TensorType
 from dlc.passes.graph.canonicalize import graph_blocks
+from dlc.target import cpu_of
 
 
 @define_pass("fold_weights")
-def fold_weights(module: Op, context: Context) -> None:
-    """Turn values computed from weights alone into derived weights."""
+def fold_weights(module: Op, context: Context, *, products_widen: bool = False) -> None:
+    """Turn values computed from weights alone into derived weights.
+
+    With `products_widen` casts of their factors are left to products.
+    """
     assert isinstance(module, Module)
     for op in [op for op in module.walk() if isinstance(op, flow.If)]:
         _get_inside(op, context)
-    folding = _Folding(module, context)
+    widened = widened_by_products(context) if products_widen else ()
+    folding = _Folding(module, context, widened)
     for block in graph_blocks(module):
         if not isinstance(block.parent, kernel.Kernel | weight.Derived):
             folding.block(block)
@@ -102,16 +108,17 @@ def _is_table(op: Op) -> bool:
 
 
 class _Folding:
-    def __init__(self, module: Module, context: Context) -> None:
+    def __init__(self, module: Module, context: Context, widened: Collection[DType]) -> None:
         self.module = module
         self.context = context
+        self.widened = widened
         self.derived: dict[tuple[object, ...], weight.Derived] = {}
 
     def block(self, block: Block) -> None:
         for op in list(block):
             _cast_after_move(op)
         from_weights = values_from_weights(block)
-        for value in list(roots(from_weights)):
+        for value in list(roots(from_weights, self.widened)):
             if value.op is None or _is_view(value):
                 continue
             derived = self._derive(value)
@@ -167,22 +174,25 @@ def _is_view(value: Value) -> bool:
     return value.op is None or isinstance(value.op, weight.Get | array.Constant)
 
 
-def roots(from_weights: dict[Value, None]) -> Iterable[Value]:
-    """The values from weights alone that other operations read, before broadcasts and casts from i16."""
+def roots(from_weights: dict[Value, None], widened: Collection[DType] = ()) -> Iterable[Value]:
+    """The values from weights alone that other operations read, before broadcasts and casts that stay.
+
+    These are casts from i16, and those from `widened` that products read as their right factors.
+    """
     roots: dict[Value, None] = {}
     for value in from_weights:
         if all(result in from_weights for user in value.uses for result in user.results) and all(
             user.results for user in value.uses
         ):
             continue
-        while isinstance(value.op, array.Broadcast) or _is_widening(value.op):
+        while isinstance(value.op, array.Broadcast) or _stays(value.op, widened):
             (value,) = value.op.operands
         roots[value] = None
     return roots
 
 
 def _cast_after_move(op: Op) -> None:
-    """Let i16 be moved before they are cast to floats, not after."""
+    """Let numbers of 16 bits be moved before they are cast to floats, not after."""
     if not isinstance(op, array.Transpose | array.Reshape) or not _is_widening(op.source.op):
         return
     emit, cast = Builder.before_op(op), op.source.op
@@ -192,12 +202,26 @@ def _cast_after_move(op: Op) -> None:
 
 
 def _is_widening(op: Op | None) -> TypeGuard[array.Cast]:
-    """Whether an operation casts from i16 to floats."""
+    """Whether an operation casts numbers of 16 bits to floats."""
     return (
         isinstance(op, array.Cast)
         and op.dtype.is_float
-        and array.tensor_type(op.source).dtype is I16
+        and array.tensor_type(op.source).dtype in (I16, F16, BF16)
     )
+
+
+def _stays(op: Op | None, widened: Collection[DType]) -> TypeGuard[array.Cast]:
+    """Whether products do a cast as they read its source."""
+    if not _is_widening(op):
+        return False
+    dtype = array.tensor_type(op.source).dtype
+    factors = [isinstance(use, array.MatMul) and use.lhs is not op.result for use in op.result.uses]
+    return dtype is I16 or (dtype in widened and op.dtype is F32 and all(factors))
+
+
+def widened_by_products(context: Context) -> tuple[DType, ...]:
+    """The dtypes that a product of f32 on a CPU widens as it reads its right factor."""
+    return (BF16, F16) if cpu_of(context.options).converts_half else (BF16,)
 
 
 def _cone(value: Value) -> list[Op]:

@@ -172,10 +172,9 @@ def _without_carried(scan: flow.Scan, index: int, rewriter: Rewriter) -> flow.Sc
             rewriter.erase(op, Gone("computed after the loop"))
     body.remove_argument(1 + index)
     initial = (*scan.initial[:index], *scan.initial[index + 1 :])
-    scan.regions = ()
-    loop = flow.Scan(
-        initial, scan.xs, scan.constants, body, scan.length, scan.x_axes, scan.y_axes, scan.reverse
-    )
+    (body,) = scan.take_regions()
+    layout = (scan.length, scan.x_axes, scan.y_axes, scan.reverse)
+    loop = flow.Scan(initial, scan.xs, scan.constants, body, *layout)
     rewriter.before(scan).place(loop)
     old = (*scan.results[:index], *scan.results[index + 1 :])
     for before, after in zip(old, loop.results, strict=True):

@@ -126,9 +126,9 @@ def _with_constants(loop: Loop, values: Sequence[Value]) -> Loop:
     constants = (*loop.constants, *values)
     match loop:
         case flow.Scan():
-            body, loop.regions = loop.body, ()
+            (body,) = loop.take_regions()
             layout = (loop.length, loop.x_axes, loop.y_axes, loop.reverse)
             return flow.Scan(loop.initial, loop.xs, constants, body, *layout)
         case flow.While():
-            (condition, body), loop.regions = (loop.condition, loop.body), ()
+            condition, body = loop.take_regions()
             return flow.While(loop.initial, constants, condition, body, loop.limit)

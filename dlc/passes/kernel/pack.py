@@ -28,9 +28,9 @@ from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Dim, Size, product
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
-from dlc.ir.types import F16, F32, F64, I32
+from dlc.ir.types import F32, F64, I32
 from dlc.passes.graph.device_placement import kernels_on_gpu
-from dlc.passes.graph.fold_weights import loop_weights
+from dlc.passes.graph.fold_weights import loop_weights, widened_by_products
 from dlc.passes.kernel.fold_bf16 import in_pairs
 from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
@@ -65,9 +65,8 @@ def pack(module: Op, context: Context) -> None:
             context.log.did("generate the product", op)
             _read_narrow(op, context)
             columns = _columns(op, op.inner, cpu)
-            narrow = kernel.array_type(op.rhs).dtype is not kernel.array_type(op.lhs).dtype
             is_hoisted = _is_loop_invariant(op.rhs) or _without_reshapes(op.rhs) in slices
-            if narrow or (_stored(op.rhs) is None and not is_hoisted):
+            if _stored(op.rhs) is None and not is_hoisted:
                 kind = PackPairsInline if in_pairs(op) else PackInline
                 op.attributes["schedule"] = kind(columns)
             else:
@@ -77,14 +76,14 @@ def pack(module: Op, context: Context) -> None:
 def _read_narrow(op: Gemm, context: Context) -> None:
     """Read a right operand of 16-bit elements that is widened to f32 before as it is stored.
 
-    Packing, or the product of a single row, widens it: half as much memory is read.
+    The product widens it in registers, or while it packs it: half as much memory is read.
     """
     if kernel.array_type(op.lhs).dtype is not F32:
         return
     source = narrow_source(op.rhs)
     if source is None:
         return
-    if kernel.array_type(source).dtype is F16 and not cpu_of(context.options).converts_half:
+    if kernel.array_type(source).dtype not in widened_by_products(context):
         erase_unused(source)
         return
     wide = op.rhs
@@ -148,7 +147,7 @@ def _as_im2col_product(op: Conv, rewriter: Rewriter) -> None:
     pixels, outputs = op.domain
     depth = kernel.array_type(rows).shape[-1]
     weights = emit(array.Reshape(op.rhs, (depth, outputs)))
-    epilogue, op.regions = op.epilogue, ()
+    (epilogue,) = op.take_regions()
     product_of_rows = Gemm(
         rows, weights, op.extras, [], epilogue, (pixels, outputs), depth, schedule=Blas()
     )

@@ -114,6 +114,59 @@ def read_splits(function: func.Func) -> list[Splits]:
     ]
 
 
+def ranks_by_dim(function: func.Func) -> dict[str, int]:
+    """Among how many ranks each named dim of a function for a mesh is divided; 1 where all have the whole.
+
+    Raises ModelError where a rank cannot have an equal part of an argument.
+    """
+    splits = read_splits(function)
+    types = [tensor_type(value) for value in function.body.arguments]
+    found = dict.fromkeys(function.bounds, 1)
+    for name, ranks in read_mesh(function).items():
+        places = [_placement(axes, name) for axes in splits[: len(types)]]
+        parts = _divided_dims(function, types, places, Axis(name, ranks))
+        for dim in parts:
+            found[dim] *= ranks
+        types = [
+            local_type(_substituted(type, parts), place, ranks)
+            for type, place in zip(types, places, strict=True)
+        ]
+    return found
+
+
+def _divided_dims(
+    function: func.Func, types: Sequence[TensorType], places: Sequence[Placement], axis: Axis
+) -> dict[str, Size]:
+    """The named dims that are divided along an axis of the mesh, each as the multiple of a rank's part."""
+    parts: dict[str, Size] = {}
+    for value, type, place in zip(function.body.arguments, types, places, strict=True):
+        if not isinstance(place, Shard):
+            continue
+        size = substitute(type.shape[place.axis], parts)
+        if is_divided(size, axis.ranks):
+            continue
+        name = next((name for name in names(size) if _divides(size, name, axis.ranks)), None)
+        if name is None:
+            raise function.fail(
+                f"axis {place.axis} of {value.name}, {type.text}, has no equal parts for the "
+                f"{axis.ranks} ranks along {axis.name}",
+                code="D0381",
+                help=f"take a size that is a multiple of {axis.ranks}",
+            )
+        parts[name] = symbol(name) * axis.ranks
+    return parts
+
+
+def _divides(size: Size, name: str, ranks: int) -> bool:
+    """Whether a size has equal parts where a named dim in it is a multiple of the ranks."""
+    return is_divided(substitute(size, {name: symbol(name) * ranks}), ranks)
+
+
+def _substituted(type: TensorType, dims: Mapping[str, Size]) -> TensorType:
+    """The type with other sizes for some dims."""
+    return type.with_shape(tuple([substitute(size, dims) for size in type.shape]))
+
+
 def _placement(axes: Splits, name: str) -> Placement:
     return Shard(axes[name]) if name in axes else REPLICATED
 
@@ -171,26 +224,12 @@ class Partition:
     def _divide_dims(self, arguments: Sequence[Placement]) -> None:
         """Let a named dim that is split stand for the part that a rank has of it."""
         ranks, function = self.axis.ranks, self.function
-        parts: dict[str, Size] = {}
-        for value, place in zip(function.body.arguments, arguments, strict=True):
-            if isinstance(place, Shard):
-                size = substitute(tensor_type(value).shape[place.axis], parts)
-                if is_divided(size, ranks):
-                    continue
-                name = next((name for name in names(size) if self._divides(size, name)), None)
-                if name is None:
-                    raise function.fail(
-                        f"axis {place.axis} of {value.name}, {tensor_type(value).text}, has no equal "
-                        f"parts for the {ranks} ranks along {self.axis.name}",
-                        code="D0381",
-                        help=f"take a size that is a multiple of {ranks}",
-                    )
-                parts[name] = symbol(name) * ranks
+        types = [tensor_type(value) for value in function.body.arguments]
+        parts = _divided_dims(function, types, arguments, self.axis)
         if not parts:
             return
-        for value in function.body.arguments:
-            type = tensor_type(value)
-            value.type = type.with_shape(tuple([substitute(s, parts) for s in type.shape]))
+        for value, type in zip(function.body.arguments, types, strict=True):
+            value.type = _substituted(type, parts)
         substitute_dims(function.body, parts)
         bounds = function.bounds
         for name in parts:
@@ -200,10 +239,6 @@ class Partition:
             bounds[name] = least, None if high is None else high // ranks
         function.attributes["dlc.dims"] = bounds_attribute(bounds)
         function.retype()
-
-    def _divides(self, size: Size, name: str) -> bool:
-        """Whether a size has equal parts where a named dim in it is a multiple of the ranks."""
-        return is_divided(substitute(size, {name: symbol(name) * self.axis.ranks}), self.axis.ranks)
 
     # Operations.
 
@@ -330,5 +365,6 @@ def _made(
 
 
 __all__ = [
-    "Partition", "Splits", "has_mesh", "partition", "read_mesh", "read_splits", "set_mesh",
+    "Partition", "Splits", "has_mesh", "partition", "ranks_by_dim", "read_mesh", "read_splits",
+    "set_mesh", "weight_splits",
 ]  # fmt: skip

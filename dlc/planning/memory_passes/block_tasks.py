@@ -49,10 +49,8 @@ def work_in(timeline: Timeline) -> list[Op]:
 
 def carried(op: flow.Scan | flow.While) -> dict[Value, Value]:
     """The carried arguments of a loop's body, by the values that they have in the next iteration."""
-    lead = 1 if isinstance(op, flow.Scan) else 0
-    arguments = op.body.arguments[lead : lead + len(op.initial)]
-    following = op.body.terminator.operands
-    return {origin(value): argument for value, argument in zip(following, arguments, strict=False)}
+    following = zip(op.body.terminator.operands, op.carried, strict=False)
+    return {origin(value): argument for value, argument in following}
 
 
 def task_graph(timeline: Timeline, work: Sequence[Op], updates: Mapping[Value, Value]) -> TaskGraph:

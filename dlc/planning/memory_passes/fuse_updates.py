@@ -131,8 +131,7 @@ class _UpdateFusion:
         ]
         formula.terminator.set_operands([elements[value] for value in outputs])
         emit = self.context.rewriter.before(members[-1])
-        regions, root.regions = root.regions, ()
-        fused = changed(root, root.operands, regions)
+        fused = changed(root, root.operands, root.take_regions())
         results = dict(zip(outputs, emit.all(fused), strict=True))
         self.context.log.did("update in one kernel", fused, kernels=len(group))
         for value in elements:

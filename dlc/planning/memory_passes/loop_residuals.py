@@ -41,9 +41,9 @@ class Pair:
         """For each argument of the backward body that is a slice of such a stack, the stacked value."""
         forward, backward = self.forward, self.backward
         count = len(forward.initial)
-        arguments = backward.body.arguments[1 + len(backward.initial) :]
+        slices = zip(backward.slices, backward.xs, backward.x_axes, strict=True)
         values_of: dict[Value, Value] = {}
-        for argument, stack, axis in zip(arguments, backward.xs, backward.x_axes, strict=False):
+        for argument, stack, axis in slices:
             # The final value of a carried one may be sliced as well, but is no stack.
             is_stack = stack.op is forward and stack.index >= count
             if is_stack and forward.y_axes[stack.index - count] == axis:
@@ -53,10 +53,7 @@ class Pair:
     @property
     def outside_of(self) -> dict[Value, Value]:
         """For each argument of the forward body the value passed from outside, whole or slice by slice."""
-        scan = self.forward
-        first = 1 + len(scan.initial)
-        outside = (*scan.xs, *scan.constants)
-        return dict(zip(scan.body.arguments[first:], outside, strict=True))
+        return {each.argument: each.outside for each in self.forward.inputs}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

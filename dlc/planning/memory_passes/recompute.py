@@ -155,7 +155,7 @@ class _Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A gap over the peak: a value is freed after `last_use` and recomputed at `next_use`."""
+    """A gap over the peak: a value is freed after `last_use` and recomputed for `next_use`."""
 
     lifetime: Held
     last_use: int
@@ -172,7 +172,8 @@ class _Candidate:
 class _Search:
     """Greedy choice of the values to recompute, on the timeline alone.
 
-    With `products` products may be repeated, too.
+    Operation k has two moments: 2 k, in which values are recomputed for it and what only they read is live,
+    and 2 k + 1, in which it runs, and its results are live. With `products` products may be repeated, too.
     """
 
     def __init__(self, timeline: Timeline, left: float, costs: CpuCosts, *, products: bool) -> None:
@@ -188,14 +189,30 @@ class _Search:
             if value.op is not None
         }
         """The operation that overwrites each updated argument."""
-        self.lifetimes = {value: [held] for value, held in timeline.held.items()}
-        """The intervals in which each value is live, in order."""
+        self.lifetimes = {
+            value: [Held(value, held.bytes, 2 * held.first + 1, [2 * use + 1 for use in held.uses])]
+            for value, held in timeline.held.items()
+        }
+        """The intervals in which each value is live, in moments, in order."""
+        self.alive = self._alive()
+        """The bytes live at each moment."""
+
+    def _alive(self) -> list[int]:
+        alive = [0] * (2 * len(self.timeline.ops))
+        for k, op in enumerate(self.timeline.ops):
+            alive[2 * k + 1] = self.timeline.inside(op)
+        for lifetime in chain.from_iterable(self.lifetimes.values()):
+            for moment in range(lifetime.first, lifetime.last + 1):
+                alive[moment] += lifetime.bytes
+        return alive
 
     def run(self) -> list[_Choice]:
         """The values to recompute, the best one first, until none lowers the memory at the peak."""
         choices: list[_Choice] = []
         while len(choices) < MOST_VALUES:
-            candidates = self._candidates(self.timeline.peak)
+            # Of equal moments an operation's: at the one before it nothing may be recomputed yet.
+            peak = max(range(len(self.alive)), key=lambda k: (self.alive[k], k % 2))
+            candidates = self._candidates(peak)
             # The first of equals, as `max` takes it.
             best = max(candidates, key=lambda each: each.bytes_per_picosecond, default=None)
             if best is None:
@@ -210,27 +227,27 @@ class _Search:
         lifetime = candidate.lifetime
         return _Choice(
             lifetime.value,
-            candidate.next_use,
+            candidate.next_use // 2,
             sorted(candidate.recipe.steps, key=self.timeline.number.__getitem__),
             lifetime.bytes,
             candidate.picoseconds,
-            max(self.timeline.alive),
+            max(self.alive),
         )
 
     def _candidates(self, peak: int) -> Iterator[_Candidate]:
         """The values not in use at the peak that can be recomputed after it, in the time that is left."""
-        peak_bytes = self.timeline.alive[peak]
+        peak_bytes = self.alive[peak]
         for lifetime in chain.from_iterable(self.lifetimes.values()):
             if lifetime.bytes <= peak_bytes // LEAST_PART or not self._may_repeat(
                 lifetime.value.op
             ):
                 continue
             gap = lifetime.gap(peak)
-            recipe = self._recipe(lifetime, peak, gap[1]) if gap is not None else None
+            recipe = self._recipe(lifetime, peak, _before(gap[1])) if gap is not None else None
             if gap is None or recipe is None:
                 continue
             time = sum(self.times[self.timeline.number[op]] for op in recipe.steps)
-            if time <= self.left and self._fits(lifetime, recipe, gap[1], peak_bytes):
+            if time <= self.left and self._fits(lifetime, recipe, _before(gap[1]), peak_bytes):
                 yield _Candidate(lifetime, *gap, recipe, time)
 
     def _may_repeat(self, op: Op | None) -> bool:
@@ -239,7 +256,7 @@ class _Search:
         return is_cheap(op) or (self.products and is_product(op))
 
     def _recipe(self, lifetime: Held, peak: int, at: int) -> _Recipe | None:
-        """How to recompute a value before the operation `at`; None if that takes too much.
+        """How to recompute a value at the moment `at`; None if that takes too much.
 
         An operand that is live then is read, one that was live at the peak or is small lives longer, and
         any other is recomputed in its turn.
@@ -256,7 +273,7 @@ class _Search:
                 return None
             for operand in op.operands:
                 source = self.timeline.origin(operand)
-                if self.updated.get(source, at) < at:
+                if self.updated.get(source, at // 2) < at // 2:
                     return None
                 live = self._lifetime_before(source, at)
                 if live is None:
@@ -283,7 +300,7 @@ class _Search:
         """Whether fewer than `limit` bytes are live while a value is recomputed."""
         intermediate = self._intermediate_bytes(lifetime, recipe)
         extended = sum(live.bytes for live in recipe.extends)
-        return self.timeline.alive[at] + intermediate + extended < limit
+        return self.alive[at] + intermediate + extended < limit
 
     def _intermediate_bytes(self, lifetime: Held, recipe: _Recipe) -> int:
         """The bytes of all results on the way to a value, without its own."""
@@ -292,18 +309,28 @@ class _Search:
 
     def _close_gap(self, candidate: _Candidate) -> None:
         """End a lifetime at its last use before the gap, and begin another one behind it."""
-        timeline, lifetime, at = self.timeline, candidate.lifetime, candidate.next_use
-        recipe = candidate.recipe
-        timeline.add(-lifetime.bytes, candidate.last_use + 1, at)
-        timeline.add(self._intermediate_bytes(lifetime, recipe), at, at + 1)
+        lifetime, recipe = candidate.lifetime, candidate.recipe
+        at = _before(candidate.next_use)
+        self._add(-lifetime.bytes, candidate.last_use + 1, at)
+        self._add(self._intermediate_bytes(lifetime, recipe), at, at + 1)
         for live in recipe.extends:
-            timeline.add(live.bytes, live.last + 1, at + 1)
+            self._add(live.bytes, live.last + 1, at + 1)
         for live in (*recipe.extends, *recipe.reads):
             if at not in live.uses:
                 live.use(at)
         later = [use for use in lifetime.uses if use >= at]
         lifetime.uses = [use for use in lifetime.uses if use < at]
         self.lifetimes[lifetime.value].append(Held(lifetime.value, lifetime.bytes, at, later))
+
+    def _add(self, amount: int, first: int, end: int) -> None:
+        """Add to the live bytes of the moments [`first`, `end`)."""
+        for moment in range(first, end):
+            self.alive[moment] += amount
+
+
+def _before(moment: int) -> int:
+    """The moment in which values are recomputed for the operation of a moment."""
+    return moment - moment % 2
 
 
 class _Writer:

@@ -151,7 +151,7 @@ class _Rebuild:
         body.terminator.set_operands(
             (*yields[:count], *[yields[k] for k in kept_stacks], *new_values)
         )
-        scan.regions = ()
+        (body,) = scan.take_regions()
         layout = (scan.length, scan.x_axes, y_axes, scan.reverse)
         loop = flow.Scan(scan.initial, scan.xs, scan.constants, body, *layout)
         self.rewriter.before(scan).place(loop)

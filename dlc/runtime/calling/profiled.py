@@ -111,22 +111,18 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     busy = np.sum([line.threads for line in lines], axis=0) / max(1, spans)
     quietest = min(done, key=lambda each: each.times.traced)
     return Profile(
-        subject.artifact.manifest.model,
-        subject.entry,
-        subject.target,
-        dict(subject.dims),
-        subject.threads,
+        *subject.heading,
         len(done),
         call,
         processor,
-        python,
-        between,
-        max(0.0, call - python - between - kernels),
-        traced / untraced - 1 if untraced else 0.0,
-        tuple(busy.tolist()),
-        tuple(rows.values()),
-        _intervals(quietest.records, cycles_per_ms),
-        rows,
+        python_ms=python,
+        between_ms=between,
+        interrupted_ms=max(0.0, call - python - between - kernels),
+        overhead=traced / untraced - 1 if untraced else 0.0,
+        busy=tuple(busy.tolist()),
+        rows=tuple(rows.values()),
+        intervals=_intervals(quietest.records, cycles_per_ms),
+        ops=rows,
     )
 
 

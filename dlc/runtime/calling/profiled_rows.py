@@ -42,6 +42,12 @@ class Subject(NamedTuple):
     """By op id, for one run on one thread."""
     texts: Mapping[str, str]
 
+    @property
+    def heading(self) -> tuple[str, str, str, Mapping[str, int], int]:
+        """The first fields of its `Profile`: model, entry point, device, named sizes, threads."""
+        model = self.artifact.manifest.model
+        return model, self.entry, self.target, dict(self.dims), self.threads
+
 
 def rows_of(subject: Subject, runs: Mapping[int, int], wall: Times, busy: Times) -> dict[int, Row]:
     """The rows of the ops that run, by op id: from milliseconds of the call, and of all threads."""

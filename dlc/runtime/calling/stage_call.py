@@ -60,25 +60,7 @@ class Plan(NamedTuple):
 
 def plan_of(staged: Staged, parts: Mapping[str, EntryPoint], stage: int) -> Plan:
     """What a stage does in a call."""
-    takers: dict[str, list[int]] = {}
-    sources = dict(staged.homes)
-    repeated = set[str]()
-    for part in staged.parts:
-        entry = parts[part.entry]
-        for item in entry.inputs:
-            takers.setdefault(item.name, []).append(part.stage)
-        for output in entry.outputs:
-            if not output.updates:
-                sources[output.name] = part.stage
-                if part.when == "each":
-                    repeated.add(output.name)
-    for name in staged.results:
-        takers[name] = list(range(staged.stages))
-    targets = {
-        name: tuple(sorted({stage for stage in takers.get(name, ()) if stage != source}))
-        for name, source in sources.items()
-        if name not in staged.rows.values()  # each stage makes those that it takes
-    }
+    sources, targets = _routes(staged, parts)
     found: dict[str, list[Own]] = {"before": [], "each": [], "after": []}
     for part in staged.parts:
         if part.stage != stage:
@@ -103,9 +85,34 @@ def plan_of(staged: Staged, parts: Mapping[str, EntryPoint], stage: int) -> Plan
         sources,
         lent,
         carried,
-        frozenset(repeated),
+        frozenset(
+            output.name
+            for part in staged.parts
+            if part.when == "each"
+            for output in parts[part.entry].outputs
+            if not output.updates
+        ),
         {name: number for number, name in enumerate(sorted(sources))},
     )
+
+
+def _routes(
+    staged: Staged, parts: Mapping[str, EntryPoint]
+) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """The stage that each value comes from, and the other stages that take it."""
+    takers: dict[str, list[int]] = {name: list(range(staged.stages)) for name in staged.results}
+    sources = dict(staged.homes)
+    for part in staged.parts:
+        entry = parts[part.entry]
+        for item in entry.inputs:
+            takers.setdefault(item.name, []).append(part.stage)
+        sources.update({each.name: part.stage for each in entry.outputs if not each.updates})
+    targets = {
+        name: tuple(sorted({stage for stage in takers.get(name, ()) if stage != source}))
+        for name, source in sources.items()
+        if name not in staged.rows.values()  # each stage makes those that it takes
+    }
+    return sources, targets
 
 
 def schedule(

@@ -94,7 +94,7 @@ def _chosen(cells: Cells, width: int, field: str, item: Input) -> tuple[Sequence
     first, end = (0, int(found[1])) if found[2] is None else (int(found[1]), int(found[2]))
     if not first < end <= width:
         hint = (
-            "" if width > 1 else '; if another sign stands between the cells, write separator=";"'
+            "" if width > 1 else '; if another character separates the cells, write separator=";"'
         )
         raise refusal(
             cells.name,

@@ -74,11 +74,7 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     rows = rows_of(subject, runs, alone * part, alone)
     quietest = min(done, key=lambda each: sum(kernel.end - kernel.start for kernel in each.kernels))
     return Profile(
-        subject.artifact.manifest.model,
-        subject.entry,
-        subject.target,
-        dict(subject.dims),
-        subject.threads,
+        *subject.heading,
         len(done),
         call,
         processor,

@@ -85,11 +85,7 @@ def profile(
     part = min(1.0, call_ms / whole) if whole else 1.0
     rows = rows_of(subject, runs, alone * part, busy)
     return Profile(
-        subject.artifact.manifest.model,
-        subject.entry,
-        subject.target,
-        dict(subject.dims),
-        subject.threads,
+        *subject.heading,
         len(done),
         call_ms,
         processor,

@@ -78,7 +78,7 @@ _BUFFERS = 3
 
 
 class _Best(NamedTuple):
-    """The best checkpoint of a `fit`, and the number of steps after which that ended."""
+    """The best checkpoint of a `fit`, and the steps of all trainers of the weights when that ended."""
 
     path: Path
     steps: int
@@ -187,20 +187,35 @@ class Trainer(Stepper):
         """Copies of the weights and states of the model, without those of the optimizer.
 
         After a `fit` whose `train` block keeps the best checkpoint they are those of that checkpoint; with
-        `best` false, and after further steps, those of now. Of weights whose averages are kept these are
+        `best` false, and after further steps, those of now. Trainers with common weights give the same,
+        whichever of them made the steps. Of weights whose averages are kept these are
         the averages; with `average` false the weights themselves. Ranks that have parts call it together;
         the first gets the whole weights, the others nothing.
         """
         tensors = self._weights.whole()
         if not tensors:
             return {}
-        if best and self._best is not None and self._best.steps == self.steps:
-            tensors = read_checkpoint(self._best.path).tensors
+        found = self._best_now() if best else None
+        if found is not None:
+            tensors = read_checkpoint(found.path).tensors
         table = self._artifact.manifest.weights
-        found = {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
+        arrays = {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
         if average:
-            found |= averages(tensors, self._facts.block)
-        return found
+            arrays |= averages(tensors, self._facts.block)
+        return arrays
+
+    def _best_now(self) -> _Best | None:
+        """The best checkpoint of the last `fit`, by this trainer or another one of the same weights.
+
+        None after further steps.
+        """
+        steps = self._steps_of_all()
+        trainers = self, *self._together.values()
+        found = [each._best for each in trainers if each._best is not None]
+        return next((each for each in found if each.steps == steps), None)
+
+    def _steps_of_all(self) -> int:
+        return sum(each.steps for each in self._together.values())
 
     # Steps ----------------------------------------------------------------------------------------
 
@@ -308,7 +323,7 @@ class Trainer(Stepper):
             if path is not None:  # also if every epoch was finished, but a write had failed before
                 self._write_checkpoint(path, self._comm)
                 if self._facts.keep is not None:
-                    self._best = _Best(best_path(Path(path)), self.steps)
+                    self._best = _Best(best_path(Path(path)), self._steps_of_all())
         return self.history
 
     def _no_batch(self) -> UsageError:
@@ -492,10 +507,9 @@ class Trainer(Stepper):
 
         with self._weights.alone:
             checkpoint, wanted = made_by_all(self._comm, read)
-            self._best = None
             self._weights.replace({name: checkpoint.tensors[name] for name in wanted})
             carried = carried_by(checkpoint, self._together)
             for block, trainer in self._together.items():
-                trainer._carried = carried
+                trainer._carried, trainer._best = carried, None
                 if block in checkpoint.progress:
                     trainer._state = TrainingState.of(checkpoint.progress[block])

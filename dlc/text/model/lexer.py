@@ -233,7 +233,7 @@ def _foreign(
     """Report a spelling that is not ours, and add the token that it stands for, if any."""
     if kind == QUOTED:
         reading, message = f'"{text[1:].rstrip(chr(39))}"', "a string in single quotes"
-        help = 'strings stand in double quotes: "..."'
+        help = 'strings are written in double quotes: "..."'
     elif kind == ASSIGNING:
         reading, message = text[:-1], f"`{text}` is not an operator of this language"
         help = f"values do not change: write let y = x {reading} ..."
@@ -266,7 +266,7 @@ def _other(text: str) -> tuple[str, str, str]:
     if first in SPACES:
         return "", message, "use an ordinary space"
     if first in QUOTES:
-        return "", message, 'strings stand in double quotes: "..."'
+        return "", message, 'strings are written in double quotes: "..."'
     if first.isalpha():
         help = "names are made of a-z, A-Z, 0-9 and _; put other letters into strings and comments"
         return "", message, help

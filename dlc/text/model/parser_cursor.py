@@ -43,7 +43,7 @@ NEVER_FOLLOW: Final = OPENERS | EXPRESSION_WORDS | NEVER_NAMES
 
 VALUE_HINTS: Final = {
     "=": "two values are compared with `==`",
-    "..": "a range stands after `in` or in `dim`; a slice is written a:b",
+    "..": "ranges are written after `in` and in `dim`; a slice is written a:b",
     "if": "a choice is written if c then a else b",
     "in": "whether a tensor holds a value is any(x == value)",
 }

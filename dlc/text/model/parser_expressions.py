@@ -40,10 +40,10 @@ OPERAND_HINTS: Final = {
     "*": "there is no `*` in front of a value; give the arguments one by one",
     "**": "there is no `**` in front of a value; give the arguments one by one",
     "=": "two values are compared with `==`",
-    "..": "a range stands after `in` or in `dim`; any number of axes stands in x[..] and f32[..]",
+    "..": "ranges are written after `in` and in `dim`; x[..] and f32[..] mean any number of axes",
     ".": "a number begins with a digit: 0.5",
-    ":": "a type or a slice cannot stand here",
-    "->": "a result type stands after the parameters of a function",
+    ":": "a type or a slice is not allowed here",
+    "->": "a result type follows the parameters of a function",
 }
 
 

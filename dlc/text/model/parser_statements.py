@@ -149,7 +149,7 @@ class StatementParser(TypeParser):
             return f"to name a value write let {describe(text)[1:-1]} = ..."
         if follower == "=" and "use" in context.words:
             return f"to name a submodule write use {text} = ..., a weight param {text}: ..."
-        return f"what may stand {context.where}: {', '.join(sorted(context.words))}"
+        return f"allowed {context.where}: {', '.join(sorted(context.words))}"
 
     def _fits(self, keyword: str) -> bool:
         """Whether what follows the current word could follow the keyword."""
@@ -161,8 +161,8 @@ class StatementParser(TypeParser):
     def _misplaced(self, context: Context) -> None:
         """Report a keyword that belongs elsewhere, several in a row once, and read over it."""
         if not self._misplaced_before:
-            message = f"`{self.text}` cannot stand {context.where}"
-            self.error("D0114", message, help=f"it stands {home(self.text)}")
+            message = f"`{self.text}` is not allowed {context.where}"
+            self.error("D0114", message, help=f"it belongs {home(self.text)}")
         outer, self._discarding = self._discarding, True
         try:
             self.discard()

@@ -42,6 +42,7 @@ from dlc.target.gpu import GPUS, RESERVED, GpuTarget
 from tests.example_models import NAMES
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, Example
+from tests.suites import every
 
 REGISTERS = 1 << 16
 """Of a processor's core, and so the most of the blocks that it runs at once."""
@@ -117,7 +118,7 @@ def check_model(name: str, assemblers: Sequence[Assembler]) -> None:
         assert row.divided == 0, row
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", every(3, QUICK))
 def test_the_kernels_of_small_models_are_assembled(
     name: str, assemblers: Sequence[Assembler]
 ) -> None:

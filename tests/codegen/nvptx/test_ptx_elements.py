@@ -18,6 +18,7 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import BF16, BOOL, F16, F32, F64, I8, I64, U8, DType, TensorType
 from tests.lowering.everywhere import Program, function_of
+from tests.suites import every
 
 ACCESS = re.compile(r"(?:ld|st)\.global\.(?:v\d\.)?\w+")
 
@@ -64,7 +65,7 @@ def cast(dtype: DType) -> Program:
     return program
 
 
-@pytest.mark.parametrize("dtype", [BOOL, U8, I8, F16, BF16, F32, I64, F64], ids=str)
+@pytest.mark.parametrize("dtype", every(2, [BOOL, U8, I8, F16, BF16, F32, I64, F64]), ids=str)
 def test_arrays_of_one_width_are_moved_16_bytes_at_a_time(dtype: DType) -> None:
     wide = "v2.b64" if dtype.bytes == 8 else "v4.b32"
     found = accesses(larger, *[tensor(dtype, 300, 48)] * 2)

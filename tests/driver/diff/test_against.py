@@ -29,7 +29,7 @@ def compared(model: Path, against: str, inputs: Path) -> Comparison:
     return compare_with(request, with_file(request, CallRequest(str(model)), str(inputs)), against)
 
 
-@pytest.mark.parametrize("name", every(2, NETWORKS))
+@pytest.mark.parametrize("name", every(4, NETWORKS))
 def test_the_changed_layer_is_named(name: str) -> None:
     inputs = RECORDED / f"{name}.inputs.npz"
     found = compared(RECORDED / f"{name}.dlm", str(RECORDED / f"{name}.npz"), inputs)

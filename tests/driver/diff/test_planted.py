@@ -18,6 +18,7 @@ from dlc.errors import CallError, ModelError
 from tests.documents import ROOT
 from tests.driver.diff.planted import PLANTED, Planted
 from tests.driver.diff.planted_more import MORE
+from tests.suites import every
 
 QUICK = {
     "a transpose of a square is dropped",
@@ -74,10 +75,13 @@ def departed(text: str, folder: Path | None, *, seed: int = 0, target: str = "cp
 
 @pytest.mark.parametrize(
     "planted",
-    [
-        pytest.param(one, id=one.name, marks=[] if one.name in QUICK else pytest.mark.long)
-        for one in (*PLANTED, *MORE)
-    ],
+    every(
+        2,
+        [
+            pytest.param(one, id=one.name, marks=[] if one.name in QUICK else pytest.mark.long)
+            for one in (*PLANTED, *MORE)
+        ],
+    ),
 )
 def test_a_planted_mistake_is_named_and_reduced(
     planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

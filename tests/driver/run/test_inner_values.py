@@ -56,7 +56,7 @@ def loops(tmp_path: Path) -> Path:
     return tmp_path / "loops.dlm"
 
 
-@pytest.mark.parametrize("name", every(6, EXAMPLES))
+@pytest.mark.parametrize("name", every(12, EXAMPLES))
 def test_values_of_machine_code_are_those_of_the_text(name: str) -> None:
     """With rounding: each is compared with its evaluation, whether it was in memory or recomputed."""
     path = FOLDER / f"{name}.dlm"

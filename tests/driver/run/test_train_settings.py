@@ -225,6 +225,7 @@ def test_the_greatest_measure_is_the_best_where_that_is_said(folder: Path) -> No
     assert read_checkpoint("net.best.safetensors").facts.epoch == best.epoch
 
 
+@pytest.mark.long
 def test_after_fit_the_trained_weights_are_those_of_the_best_checkpoint(folder: Path) -> None:
     more = f"epochs = 9\n  {KEEP}\n  stop = early(loss, patience=2)\n  average = ema(decay=0.9)"
     model = text(more).replace("adam(lr=0.01, clip_norm=1)", "sgd(lr=1.2)")

@@ -163,3 +163,26 @@ def test_only_model_text_has_several_blocks(gan: Path) -> None:
         dlc.trainers(path)
     with pytest.raises(UsageError, match="trains by the block generate"):
         dlc.trainer(path, block="discriminate")
+
+
+def test_the_best_checkpoint_of_one_trainer_is_what_all_have_trained_until_one_goes_on(
+    gan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(gan.parent)
+    # The first epoch has the largest loss.
+    keep = 'epochs = 3\n  checkpoint = file("gan.safetensors")\n  keep = best(loss, mode="max")'
+    gan.write_text(GAN.replace("momentum(lr=1e-3)", f"momentum(lr=1e-3)\n  batch = 8\n  {keep}"))
+    trainers = dlc.trainers(gan)
+    one, two = trainers["discriminate"], trainers["generate"]
+    two.fit()
+    kept, name = read_checkpoint("gan.best.safetensors").tensors, "generator.2.w"
+    assert not np.array_equal(kept[name].bits, two.weights[name])
+    for trainer in (one, two):
+        np.testing.assert_array_equal(trainer.trained()[name], kept[name].bits)
+        np.testing.assert_array_equal(trainer.trained(best=False)[name], two.weights[name])
+    one.step(x=POINTS, z=NOISE)
+    for trainer in (one, two):
+        np.testing.assert_array_equal(trainer.trained()[name], two.weights[name])
+    two.fit()
+    one.resume("gan.safetensors")
+    np.testing.assert_array_equal(two.trained()[name], two.weights[name])

@@ -75,12 +75,14 @@ def test_scaling_stops_where_sending_takes_longer_than_computing_and_says_so() -
     assert "since the latency of" in late.reason
 
 
+@pytest.mark.long
 def test_a_batch_has_no_more_parts_than_examples() -> None:
     found = predicted(ranks=64, dims={"B": 24}, network=network_named("1000Gbit,0us"))
     assert [row.ranks for row in found.rows] == [1, 2, 4, 8]
     assert found.reason
 
 
+@pytest.mark.long
 def test_two_threads_hide_what_a_network_sends_beside_them() -> None:
     fast = network_named("100Gbit,1us")
     alone, both = (predicted(network=fast, threads=n, weak=True).rows[2] for n in (1, 2))
@@ -89,6 +91,7 @@ def test_two_threads_hide_what_a_network_sends_beside_them() -> None:
     assert 0 <= both.spent.exposed <= both.spent.latency + both.spent.transfer
 
 
+@pytest.mark.long
 def test_a_measured_step_is_the_time_of_the_first_row() -> None:
     found = predicted(step=0.25)
     assert found.rows[0].spent.total == pytest.approx(0.25e9)
@@ -97,6 +100,7 @@ def test_a_measured_step_is_the_time_of_the_first_row() -> None:
     assert found.rows[1].spent.transfer == usual.rows[1].spent.transfer
 
 
+@pytest.mark.long
 def test_the_batch_that_is_given_counts() -> None:
     assert [row.examples for row in predicted(dims={"B": 6000}).rows] == [6000, 3000, 1500]
 

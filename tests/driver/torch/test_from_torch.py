@@ -116,6 +116,31 @@ def test_the_larger_of_sizes_whose_bounds_tell_which_is_that_one() -> None:
     agree(LastOnes(), (torch.randn(2, 5),), more, dynamic=[{1: "T"}])
 
 
+class Windows(torch.nn.Module):
+    """The means of windows of four rows, of a table that is filled up with zeros."""
+
+    def forward(self, x):
+        missing = (4 - x.shape[0] % 4) % 4
+        whole = torch.nn.functional.pad(x, (0, 0, 0, missing))
+        return whole.reshape(whole.shape[0] // 4, 4, x.shape[1]).mean(1)
+
+
+def test_the_checks_of_a_program_are_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.export import _unlift
+
+    rows = {0: torch.export.Dim.AUTO}
+    program = torch.export.export(Windows(), (torch.randn(6, 3),), dynamic_shapes=[rows])
+
+    def traced(*_):
+        raise AssertionError("PyTorch's own checks of sizes are in the way")
+
+    monkeypatch.setattr(_unlift, "_convert_guards_code_to_fn", traced)
+    compiled = dlc.from_torch(program)
+    for count in (5, 8, 11):
+        x = torch.randn(count, 3)
+        torch.testing.assert_close(compiled(x), Windows()(x), rtol=1e-4, atol=1e-5)
+
+
 def test_bounds_of_a_dim_are_kept() -> None:
     batch = torch.export.Dim("B", min=2, max=64)
     compiled = dlc.from_torch(networks.perceptron(), torch.randn(2, 8), dynamic=[{0: batch}])

@@ -10,7 +10,7 @@ import pytest
 import dlc
 from dlc.errors import ModelError
 from dlc.frontend.builtins.registry import BUILTINS
-from tests.suites import together
+from tests.suites import every, together
 
 ROW, SQUARE = "[0.1, 0.2]", "[[0.1, 0.2], [0.3, 0.4]]"
 PICTURE = f"[{SQUARE}]"
@@ -54,7 +54,7 @@ def calls() -> list[str]:
     return [call.replace("ROW", ROW).replace("@", SQUARE) for call in every]
 
 
-@together(("number", "call"), enumerate(calls()))
+@together(("number", "call"), every(3, enumerate(calls())))
 def test_numbers_of_a_call_have_the_dtype_of_the_tensors_that_they_meet(
     number: int, call: str
 ) -> None:

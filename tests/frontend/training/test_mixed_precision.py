@@ -20,6 +20,7 @@ from dlc.ir.verify import verify
 from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.mixed_precision import mixed_precision
 from dlc.runtime.artifact.contents import Artifact
+from tests.suites import every
 
 ROOT = Path(__file__).parents[3]
 RANDOM = np.random.default_rng(1)
@@ -170,6 +171,7 @@ def test_a_scale_that_falls_below_one_ends_the_training() -> None:
         trainer.fit(data, epochs=1)
 
 
+@pytest.mark.long
 def test_a_power_of_two_as_the_scale_changes_no_bit_in_f32() -> None:
     scaled, plain = (dlc.trainer(text=text(each)) for each in ("loss_scale = 1024", "seed = 0"))
     for trainer in (scaled, plain):
@@ -178,7 +180,7 @@ def test_a_power_of_two_as_the_scale_changes_no_bit_in_f32() -> None:
     assert all(weights(scaled)[n].tobytes() == v.tobytes() for n, v in weights(plain).items())
 
 
-@pytest.mark.parametrize("precision", ["bf16", "f16"])
+@pytest.mark.parametrize("precision", every(2, ["f16", "bf16"]))
 def test_a_resumed_training_equals_a_whole_one_byte_for_byte(
     precision: str, tmp_path: Path
 ) -> None:
@@ -214,6 +216,7 @@ def test_a_resumed_training_equals_a_whole_one_byte_for_byte(
     assert (whole.trained()["body.0.w"] == frozen).all()
 
 
+@pytest.mark.long
 def test_the_digits_are_learned_as_well_as_in_f32() -> None:
     source = (ROOT / "examples/digits_mlp.dlm").read_text(encoding="utf-8")
     found: dict[str, float] = {}

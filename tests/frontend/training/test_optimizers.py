@@ -22,7 +22,7 @@ from dlc.frontend.sources.imports import library_source
 from dlc.text.model import ast
 from dlc.text.model.parser import parse_or_raise
 from tests.documents import ROOT
-from tests.suites import each_value
+from tests.suites import each_value, every
 
 Wide: TypeAlias = NDArray[np.float64]
 Update: TypeAlias = "Callable[[Optimizer, Wide, Wide, int], Wide]"
@@ -190,7 +190,7 @@ def test_weights_of_fewer_bits_are_updated_in_f32_and_rounded(dtype: str) -> Non
     assert trainer.weights.tensor("$optimizer.w.m").dtype == "f32"
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("dtype", every(2, ["f16", "bf16"]))
 def test_what_rounding_takes_off_a_weight_is_added_again(dtype: str) -> None:
     """Steps that are far below the precision of the weight, each of which alone would leave it as it is."""
     text = MODEL.replace("sum(x[0] * sin(w))", "sum(x[0] * f32(w))")

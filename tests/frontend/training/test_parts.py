@@ -155,6 +155,7 @@ def test_a_part_of_the_blocks_of_a_stack_is_frozen_in_all_of_them() -> None:
     }
 
 
+@pytest.mark.long
 def test_a_derivative_is_taken_by_a_weight_of_all_blocks() -> None:
     model = dlc.compile(text=STACKED, weights="init:1")
     by_one, by_all = (cast("tuple[NDArray[np.float32], ...]", f(X)) for f in (model.one, model.all))
@@ -179,6 +180,7 @@ def test_a_frozen_normalisation_goes_on_counting_unless_it_is_in_eval_mode() -> 
     assert not changed(f"{optimizer}\n  eval = body") & STATES
 
 
+@pytest.mark.long
 def test_parts_in_eval_mode_are_trained_with_the_statistics_that_they_have() -> None:
     made = trainer("optimizer = sgd(lr=0.1)\n  eval = body.1")
     loss = made.step(x=X, y=Y)
@@ -241,7 +243,7 @@ def test_gradients_are_clipped_together_with_those_of_the_same_optimizer() -> No
             "D0550",
             "this part has no weights that are trained",
         ),
-        ("optimizer = sgd()\n  optimizer = adam()", "D0530", "optimizer stands twice"),
+        ("optimizer = sgd()\n  optimizer = adam()", "D0530", "optimizer is given twice"),
         ("optimizer() = sgd()", "D0110", "the parts that it updates"),
     ],
 )

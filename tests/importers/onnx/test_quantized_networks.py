@@ -22,6 +22,7 @@ from tests.importers.onnx.models import (
     model_of,
     written,
 )
+from tests.suites import every
 
 node = helper.make_node
 
@@ -98,7 +99,7 @@ def quantized(made: ModelProto, x: Array, form: str, folder: Path) -> ModelProto
     return ModelProto.FromString(target.read_bytes())
 
 
-@pytest.mark.parametrize("form", ["dynamic", "QDQ", "QOperator"])
+@pytest.mark.parametrize("form", every(3, ["dynamic", "QDQ", "QOperator"]))
 @pytest.mark.filterwarnings("ignore")
 def test_a_quantised_perceptron_equals_that_of_onnxruntime(form: str, tmp_path: Path) -> None:
     made = quantized(perceptron(ROWS), ROWS, form, tmp_path)
@@ -109,7 +110,7 @@ def test_a_quantised_perceptron_equals_that_of_onnxruntime(form: str, tmp_path: 
     np.testing.assert_allclose(meant(text, {"x": ROWS})[0], wanted, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["dynamic", "QOperator"])
+@pytest.mark.parametrize("form", every(2, ["dynamic", "QOperator"]))
 @pytest.mark.filterwarnings("ignore")
 def test_quantised_convolutions_equal_those_of_onnxruntime(form: str, tmp_path: Path) -> None:
     made = quantized(convolutional(PICTURES), PICTURES, form, tmp_path)

@@ -68,7 +68,7 @@ PROGRAMS: dict[str, Sequence[NodeProto]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", every(2, PROGRAMS))
+@pytest.mark.parametrize("name", every(4, PROGRAMS))
 def test_sequences_are_their_elements(name: str) -> None:
     model, inputs = model_of(PROGRAMS[name], {"x": X}, ["y"]), {"x": X}
     made = imported(model)

@@ -124,6 +124,33 @@ def test_masks_are_stretched_to_their_boxes() -> None:
     torch.testing.assert_close(compiled(masks, boxes), whole(masks, boxes))
 
 
+@pytest.mark.parametrize("count", [1, 6])
+def test_points_are_where_maps_that_are_stretched_to_their_boxes_are_largest(count: int) -> None:
+    from torch.nn import functional
+
+    def one(maps, box):
+        """As torchvision computes it for one box."""
+        extent = (box[2:] - box[:2]).clamp(min=1)
+        width, height = (int(each) for each in extent.ceil())
+        stretched = functional.interpolate(maps[:, None], (height, width), mode="bicubic")[:, 0]
+        value, place = stretched.reshape(len(maps), -1).max(1)
+        x = (place % width + 0.5) * extent[0] / width + box[0]
+        y = (place // width + 0.5) * extent[1] / height + box[1]
+        return torch.stack([x, y, torch.ones_like(x)], 1), value
+
+    stream = torch.Generator().manual_seed(3)
+    maps = torch.rand(count, 4, 7, 7, generator=stream)
+    boxes = torch.rand(count, 4, generator=stream) * 20
+    boxes[:, 2:] += boxes[:, :2]
+    boxes[0, 2:] = boxes[0, :2] + 0.3  # smaller than an element
+    compiled = dlc.from_torch(
+        Whole(lambda m, b: detectors.keypoints(m, b, (40, 50))), (maps, boxes)
+    )
+    wanted = [torch.stack(each) for each in zip(*map(one, maps, boxes), strict=True)]
+    for ours, theirs in zip(compiled(maps, boxes), wanted, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("aligned", [False, True])
 def test_regions_are_means_of_samples_between_elements(aligned: bool) -> None:
     def sample(plane, y: float, x: float) -> float:

@@ -34,7 +34,7 @@ def sums(emit: Builder, x: Value) -> Sequence[Value]:
     ]
 
 
-@pytest.mark.parametrize(("shape", "level"), every(2, itertools.product(SHAPE_CASES, [2, 0])))
+@pytest.mark.parametrize(("shape", "level"), every(4, itertools.product(SHAPE_CASES, [2, 0])))
 def test_large_reductions_are_right(shape: tuple[int, ...], level: int) -> None:
     check(sums, TensorType(F32, shape), level=level, rtol=2e-4)
 
@@ -80,7 +80,7 @@ def test_a_large_sum_is_many_tiles_and_then_one() -> None:
     assert rest.tiles == 1
 
 
-@pytest.mark.parametrize(("level", "dtype"), every(5, itertools.product([2, 0], [F32, F64, F16])))
+@pytest.mark.parametrize(("level", "dtype"), every(10, itertools.product([2, 0], [F32, F64, F16])))
 def test_softmax_along_any_axis(dtype: DType, level: int) -> None:
     def softmaxes(emit: Builder, x: Value) -> Sequence[Value]:
         kinds = (nn.Softmax, nn.LogSoftmax)

@@ -1,4 +1,4 @@
-"""Products of a single row read the right operand where it lies, and widen 16-bit weights in registers."""
+"""Products of a single row have a form of their own, and 16-bit weights are widened in registers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.dialects import mem
-from dlc.dialects.kernel.product_schedule import PackInline
+from dlc.dialects.kernel.product_schedule import Packed
 from dlc.dialects.kernel.products import Gemm
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.source.open import open_model
 from dlc.ir.passes import Manager
-from dlc.ir.types import BF16
+from dlc.ir.types import BF16, F16, F32, DType
 from tests.suites import every
 
 SHARED = """dlc 1
@@ -56,19 +56,40 @@ def test_the_bits_do_not_depend_on_threads() -> None:
     assert (found[0] == found[1]).all()
 
 
-def test_16_bit_weights_are_read_as_stored() -> None:
-    text = """dlc 1
+NARROW = """dlc 1
 dim M = 1..64
-module Net() {
-  param w: bf16[512, 640] = normal(0.1)
-  export fn f(x: bf16[M, 512]) -> bf16[M, 640] = x @ w
+module Net(F: dtype = bf16) {
+  param w: F[512, 512] = normal(0.1)
+  param stack: F[3, 512, 512] = normal(0.1)
+  export fn plain(x: F[M, 512]) -> F[M, 512] = x @ w
+  export fn widened(x: f32[M, 512]) -> f32[M, 512] = x @ transpose(f32(w))
+  export fn layers(x: F[M, 512]) -> F[M, 512] = scan v in stack with h = x { next h = h @ v }
+  export fn wide_layers(x: f32[M, 512]) -> f32[M, 512] {
+    return scan v in stack with h = x { next h = h @ f32(v) }
+  }
 }
 """
-    opened = open_model("model.dlm", text=text)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("name", ["plain", "widened", "layers", "wide_layers"])
+def test_16_bit_weights_are_in_panels_of_16_bits_when_they_are_loaded(
+    name: str, dtype: DType
+) -> None:
+    opened = open_model("model.dlm", text=NARROW, settings={"F": dtype.name})
     Manager(opened.context).run(opened.module, pipeline("graph", "plan", 2))
-    program = opened.module.symbol("f")
+    program = opened.module.symbol(name)
     assert isinstance(program, mem.Program)
     (op,) = [op for op in program.walk() if isinstance(op, Gemm)]
-    assert isinstance(op.schedule, PackInline)
-    assert isinstance(op.rhs.op, mem.Weight)
-    assert op.rhs.op.type.dtype is BF16
+    assert op.schedule == Packed(16)
+    (panels,) = [op.type for op in program.walk() if isinstance(op, mem.Weight)]
+    assert (panels.dtype, panels.shape[-2:]) == (dtype, (512, 16))
+
+
+def test_where_other_operations_read_it_too_a_widened_weight_is_an_array_of_f32() -> None:
+    text = NARROW.replace("x @ transpose(f32(w))", "x @ f32(w) + f32(w)[0]")
+    opened = open_model("model.dlm", text=text)
+    Manager(opened.context).run(opened.module, pipeline("graph", "plan", 2))
+    program = opened.module.symbol("widened")
+    assert isinstance(program, mem.Program)
+    assert F32 in [op.type.dtype for op in program.walk() if isinstance(op, mem.Weight)]

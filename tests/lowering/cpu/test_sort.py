@@ -88,6 +88,41 @@ export fn least(x: {dtype}[5000]) -> (values: {dtype}[{k}], places: i32[{k}]) =
             assert values.tobytes() == x[wanted].tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i32", "u32", "u8"])
+def test_a_few_of_a_row_are_the_first_of_the_whole_order(dtype: str) -> None:
+    kind = DType.named[dtype]
+    for k in (1, 3, 8):
+        type = f"(values: {dtype}[R, {k}], places: i32[R, {k}])"
+        model = dlc.compile(
+            text=f"""dlc 1
+dim N = {k}..
+dim R = 1..9
+export fn best(x: {dtype}[R, N]) -> {type} = top_k(x, {k})
+export fn least(x: {dtype}[R, N]) -> {type} = top_k(x, {k}, largest=false)
+"""
+        )
+        for length in (8, 9, 15, 129, 1000):
+            random = drawn(dtype, length)
+            worst = np.nan if kind.is_float else np.iinfo(kind.numpy.name).max
+            rows = [random, np.sort(random), np.sort(random)[::-1], np.full_like(random, 1)]
+            rows += [np.full_like(random, worst), np.full_like(random, 0)]
+            x = np.stack(rows)
+            for entry, descending in (model.best, True), (model.least, False):
+                values, places = as_list(entry(x))
+                wanted = sorting(x, kind, 1, descending=descending)[:, :k]
+                np.testing.assert_array_equal(places, wanted)
+                assert values.tobytes() == np.take_along_axis(x, wanted, 1).tobytes()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [F32, I64])
+def test_a_selection_is_the_same_at_every_level(dtype: DType, axis: int) -> None:
+    def selects(emit: Builder, x: Value) -> list[Value]:
+        return [value for k in (1, 3, 20) for value in emit.all(array.TopK(x, axis, k))]
+
+    check(selects, TensorType(dtype, (133, 2) if axis == 0 else (2, 133)))
+
+
 @pytest.mark.parametrize("dtype", [F32, I64])
 def test_sorting_by_digits_is_right_at_every_level(dtype: DType) -> None:
     def sorts(emit: Builder, x: Value) -> list[Value]:

@@ -151,13 +151,19 @@ def text_of(batch: int, size: int, channels: int, outputs: int, *, last: bool = 
     return TEXT.format(x=x, w=w, dy=dy, dims="" if last else ', dims="nchw"')
 
 
-@pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize(
-    ("batch", "size", "channels", "m"),
-    [
-        *((3, 6, 16, 2), (24, 2, 64, 2), (2, 7, 16, 4), (4, 8, 64, 4), (2, 20, 16, 4)),
-        *((1, 2, 64, 2), (2, 2, 16, 2), (1, 4, 16, 2)),
-    ],
+    ("batch", "size", "channels", "m", "positive"),
+    every(
+        3,
+        itertools.product(
+            [
+                *((3, 6, 16, 2), (24, 2, 64, 2), (2, 7, 16, 4), (4, 8, 64, 4), (2, 20, 16, 4)),
+                *((1, 2, 64, 2), (2, 2, 16, 2), (1, 4, 16, 2)),
+                *((1, 7, 16, 4), (1, 8, 32, 4), (3, 3, 16, 4), (3, 4, 4, 4), (2, 4, 4, 4)),
+            ],
+            [False, True],
+        ),
+    ),
 )
 def test_rounding_errors_are_within_what_is_stated(
     batch: int, size: int, channels: int, m: int, positive: bool

@@ -19,6 +19,7 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, BOOL, F32, I8, I32, I64, U8, DType, TensorType
 from dlc.lowering.gpu import long_row_reduce, row_reduce
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
+from tests.suites import every
 from tests.targets import ON_GPU
 
 T = symbol("T")
@@ -201,7 +202,7 @@ SCATTERS = [
 
 
 @pytest.mark.parametrize("mode", ["set", "add"])
-@pytest.mark.parametrize(("shape", "count", "axes"), SCATTERS)
+@pytest.mark.parametrize(("shape", "count", "axes"), every(2, SCATTERS))
 def test_updates_of_one_place_come_one_after_the_other(
     shape: tuple[int, ...], count: tuple[int], axes: tuple[int, ...], mode: str
 ) -> None:
@@ -217,7 +218,7 @@ def test_updates_of_one_place_come_one_after_the_other(
     check(scattered, types, [*random_inputs(types[:2], {}), *places])
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", every(2, [False, True]))
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_running_totals(reverse: bool, exclusive: bool) -> None:
     def totals(axis: int) -> Program:
@@ -241,7 +242,9 @@ def with_equals(length: int) -> Array:
 
 
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize(("length", "known"), [(37, True), (1, True), (150, True), (40, False)])
+@pytest.mark.parametrize(
+    ("length", "known"), every(2, [(37, True), (1, True), (150, True), (40, False)])
+)
 def test_sorted_rows(length: int, known: bool, descending: bool) -> None:
     def sorted_with_places(emit: Builder, keys: Value, values: Value) -> Sequence[Value]:
         return emit.all(array.Sort(keys, [values], 1, descending))

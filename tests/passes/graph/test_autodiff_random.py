@@ -111,7 +111,7 @@ class Writer:
         return gentle(emit, found)
 
 
-@pytest.mark.parametrize("seed", every(3, range(40)))
+@pytest.mark.parametrize("seed", every(6, range(40)))
 def test_the_gradient_of_a_random_program_is_that_of_differences(seed: int) -> None:
     data = np.random.default_rng(seed)
     inputs = data.standard_normal(3), data.standard_normal(3), data.standard_normal((4, 3))

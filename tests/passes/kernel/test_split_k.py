@@ -96,7 +96,7 @@ def test_parts_of_any_length_are_right(rows: int) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "error"),
-    every(2, [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])]),
+    every(4, [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])]),
     ids=str,
 )
 @pytest.mark.usefixtures("short")
@@ -138,6 +138,7 @@ def test_beside_a_processor_only_what_the_gpu_computes_is_done_in_parts(short: N
     assert len(folds) == 3  # the parts of the product, and the two steps of the sum
 
 
+@pytest.mark.long
 def test_beside_a_processor_a_product_in_parts_gives_the_same(short: None) -> None:
     random = np.random.default_rng(0)
     shapes = ((128, 24), (128, 40), (1, 6, 6, 8), (3, 3, 8, 8), (8, 70))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from dlc.dialects import func
@@ -25,6 +24,7 @@ from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example
+from tests.suites import together
 
 RANKS = (2, 3)
 
@@ -61,9 +61,7 @@ def _is_possible(op: Op, strategy: Strategy, ranks: int) -> bool:
 CASES = list(_cases())
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "ranks", "which"), CASES, ids=["-".join(map(str, case)) for case in CASES]
-)
+@together(("name", "number", "ranks", "which"), CASES, parts=4)
 def test_a_divided_operation_equals_the_whole(
     name: str, number: int, ranks: int, which: int
 ) -> None:

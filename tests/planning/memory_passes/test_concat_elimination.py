@@ -24,6 +24,7 @@ from dlc.planning.memory_passes.reorder import reorder
 from dlc.planning.return_counts import return_counts
 from tests.lowering.everywhere import HERE, Program, assert_close, check, function_of, random_inputs
 from tests.lowering.gpu.on_gpu import ROUNDING, Compiled, compiled
+from tests.suites import every
 from tests.targets import ON_GPU
 
 X = TensorType(F32, (6, 8))
@@ -325,7 +326,7 @@ def concatenations(made: Compiled) -> int:
     return sum(call.kernel.name.startswith("concatenate") for call in calls)
 
 
-@pytest.mark.parametrize(("growth", "apart"), [(20, 0), (19, 1)])
+@pytest.mark.parametrize(("growth", "apart"), every(2, [(20, 0), (19, 1)]))
 def test_a_gpu_joins_what_stays_in_units_of_16_bytes(growth: int, apart: int) -> None:
     # [6, 16] is in units of four numbers, and no longer where a row has 16 + 19.
     more = [(16 + growth * k, growth) for k in range(2)]
@@ -334,6 +335,7 @@ def test_a_gpu_joins_what_stays_in_units_of_16_bytes(growth: int, apart: int) ->
     assert made.error() <= ROUNDING[F32]
 
 
+@pytest.mark.long
 def test_random_programs_give_the_same_on_a_gpu() -> None:
     random = Random(2)
     types = TensorType(F32, (5, 16)), TensorType(F32, (5, 24))

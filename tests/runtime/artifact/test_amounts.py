@@ -245,6 +245,7 @@ def test_calls_that_share_arguments_are_refused() -> None:
     assert "its calls take 6464 arguments, and there are 303" in said
 
 
+@pytest.mark.long
 def test_many_loops_are_looked_at_quickly() -> None:
     manifest, sections = tiny()
     made = building.Assembler(inputs=0)

@@ -27,6 +27,7 @@ from dlc.runtime.gpu.steps import IMMEDIATE, StepTable
 from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, Graph, Modules, fake_gpu
+from tests.suites import every
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Array = NDArray[np.generic]
@@ -139,7 +140,7 @@ CALLS: dict[str, list[tuple[Array, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("entry", CALLS)
+@pytest.mark.parametrize("entry", every(2, CALLS))
 def test_a_program_with_conditions_is_one_launch_from_the_second_call_on(
     fake: FakeGpu, model: Model, compiled: Model, entry: str
 ) -> None:
@@ -329,7 +330,7 @@ def test_each_tuple_of_sizes_has_its_graph(fake: FakeGpu, model: Model) -> None:
     assert sorted(graph.launches for graph in fake.graphs if bodies(graph)) == [2, 2]
 
 
-@pytest.mark.parametrize("entry", CALLS)
+@pytest.mark.parametrize("entry", every(3, CALLS))
 def test_a_driver_without_conditions_is_asked_once(
     fake: FakeGpu, model: Model, compiled: Model, entry: str
 ) -> None:

@@ -108,6 +108,7 @@ def test_rounds_on_the_device_are_counted(gpu: FakeGpu, model: dlc.Model) -> Non
     assert max(row.runs for row in found.rows) > 2
 
 
+@pytest.mark.long
 def test_profiling_changes_no_bit_of_the_results(entry: EntryPoint) -> None:
     before = np.asarray(entry(X))
     entry.profile(X, rounds=1)
@@ -128,6 +129,7 @@ def test_arguments_that_lie_on_the_gpu_stay_there(gpu: FakeGpu, entry: EntryPoin
     assert uploads(gpu, before) == 0
 
 
+@pytest.mark.long
 def test_events_are_given_back(gpu: FakeGpu, entry: EntryPoint) -> None:
     before = gpu.events
     entry.profile(X, rounds=1)

@@ -176,6 +176,7 @@ def test_on_a_processor_a_started_step_is_over(folder: Path) -> None:
     assert started.loss() == float(started) == dlc.trainer(folder / "line.dlm").step(**batch)
 
 
+@pytest.mark.long
 def test_a_checkpoint_goes_on_where_it_was(folder: Path, fake: FakeGpu, tmp_path: Path) -> None:
     batch = {"x": np.ones((3, 3), np.float32), "y": np.ones(3, np.float32)}
     one, other = (dlc.trainer(folder / "line.dlm", target="cuda") for _ in range(2))

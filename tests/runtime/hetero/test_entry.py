@@ -162,7 +162,8 @@ def test_a_part_on_a_gpu_gives_what_it_gives_on_the_processor(both: Both) -> Non
 
 
 @pytest.mark.parametrize(
-    "entry", ["remembered", "chosen", "recalled", "prepared", "along_weights", "along_slope"]
+    "entry",
+    every(2, ["remembered", "chosen", "recalled", "prepared", "along_weights", "along_slope"]),
 )
 def test_weights_are_on_the_gpu_within_loops_and_choices_too(both: Both, entry: str) -> None:
     for steps in (1, 6):
@@ -231,7 +232,8 @@ def test_loops_of_the_processor_stand_within_loops_of_both(both: Both) -> None:
     both.agree("inner", numbers(4, 5))
 
 
-@pytest.mark.parametrize("level", every(3, [3, 0, 1]))
+@pytest.mark.long
+@pytest.mark.parametrize("level", [3, 0, 1])
 def test_every_level_gives_what_it_gives_on_the_processor(level: int) -> None:
     with fake_gpu() as gpu:
         both = Both(gpu, level)

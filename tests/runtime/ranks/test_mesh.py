@@ -126,13 +126,10 @@ def test_weights_split_by_the_text(mesh: str, a: str, b: str, split: Shard | Non
     compare(MLP.format(mesh=mesh, a=a, b=b), sizes, split)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("vocabulary", "mesh"),
-    [
-        (16, {"model": 2}),
-        pytest.param(16, {"data": 2, "model": 2}, marks=pytest.mark.long),
-        pytest.param(4096, {"data": 2, "model": 2}, marks=pytest.mark.long),
-    ],
+    [(16, {"model": 2}), (16, {"data": 2, "model": 2}), (4096, {"data": 2, "model": 2})],
 )
 def test_a_gpt_with_split_blocks(vocabulary: int, mesh: dict[str, int]) -> None:
     axes = ", ".join(f"{name} = {size}" for name, size in mesh.items())

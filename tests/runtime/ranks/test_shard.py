@@ -36,7 +36,6 @@ train Deep {
 }
 """
 CASES = [
-    ("digits_mlp", "optimizer", 2),
     ("lstm", "weights", 2),
     *[
         pytest.param(name, split, ranks, marks=pytest.mark.long)

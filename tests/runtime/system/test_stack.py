@@ -102,6 +102,7 @@ def test_a_deep_text_is_read_where_the_calls_of_the_program_nest_deeply() -> Non
     assert descend(800) is not None
 
 
+@pytest.mark.long
 def test_deep_json_is_refused_while_another_thread_elaborates(tmp_path: Path) -> None:
     """With a raised limit it ended the process: the limit held for all threads."""
     (tmp_path / "deep.dlm").write_text(DEEP)

@@ -84,7 +84,7 @@ def arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     return {name: tensor.values() for name, tensor in read_checkpoint(path).tensors.items()}
 
 
-@pytest.mark.parametrize(("ranks", "split"), every(3, WAYS))
+@pytest.mark.parametrize(("ranks", "split"), every(6, WAYS))
 def test_it_has_the_arrays_of_a_whole_one_and_resumes_with_any_number_of_ranks(
     tmp_path: Path, ranks: int, split: Shard | None
 ) -> None:

@@ -45,6 +45,7 @@ class ExportedProgram:
     constants: Mapping[str, object]
     range_constraints: Mapping[object, _Range]
     call_spec: _CallSpec
+    def module(self, check_guards: int = ...) -> GraphModule: ...
     def run_decompositions(self, table: Mapping[object, object]) -> ExportedProgram: ...
 
 def export(

@@ -25,10 +25,18 @@ from dlc.evaluation.plan import MISUSE, evaluate_plan
 from dlc.evaluation.ranks import evaluate_ranks
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Evaluation, Op
+from dlc.ir.dims import Bounds
 from dlc.ir.fingerprint import fingerprint
+from dlc.ir.passes import PASSES
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
-from dlc.passes.sharding.partition import Splits, read_mesh, read_splits, weight_splits
+from dlc.passes.sharding.partition import (
+    Splits,
+    ranks_by_dim,
+    read_mesh,
+    read_splits,
+    weight_splits,
+)
 from dlc.runtime.ranks.mesh import Mesh
 
 TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
@@ -45,12 +53,15 @@ PARTITION = "partition"
 
 
 class _Meshed(NamedTuple):
-    """A function for a mesh: its axes, its splits, whole inputs, and whole weights with their splits."""
+    """A function for a mesh: its axes, its splits, whole inputs, whole weights with their splits, and what
+    it gives. `dims` are the sizes that a rank has."""
 
     axes: Mapping[str, int]
     splits: Sequence[Splits]
     inputs: Sequence[Array]
     weights: Mapping[str, tuple[Array, Splits]]
+    dims: Mapping[str, int]
+    expected: Sequence[Array]
 
 
 @dataclass(slots=True)
@@ -84,11 +95,13 @@ class EachPass:
                 except DlcError as error:
                     self.skipped[function.sym_name] = str(error)
         if name == PARTITION:
-            self._meshed = {
-                op.sym_name: _meshed(op, module)
-                for op in _functions(module)
-                if isinstance(op, func.Func) and read_mesh(op)
-            }
+            for op in _functions(module):
+                if isinstance(op, func.Func) and read_mesh(op) and op.sym_name in self._expected:
+                    try:
+                        self._meshed[op.sym_name] = _meshed(op, module)
+                    except DlcError as error:  # at sizes that the mesh divides
+                        self.skipped[op.sym_name] = str(error)
+                        del self._expected[op.sym_name]
 
     def after(self, name: str, module: Op) -> None:
         """Verify the module and compare. Raises ModelError, or NumbersDiffer naming the pass."""
@@ -119,14 +132,11 @@ class EachPass:
         meshed = self._meshed.pop(function.sym_name, None)
         if meshed is None or self._expected is None or not isinstance(function, func.Func):
             return
-        expected = self._expected.pop(function.sym_name, None)
+        del self._expected[function.sym_name]
         self.skipped[function.sym_name] = "the ranks of a mesh run it"
-        if expected is not None and not function.bounds:
-            mesh = Mesh(meshed.axes)
-            found = evaluate_ranks(
-                function.body, mesh, meshed.splits, meshed.inputs, weights=meshed.weights
-            )
-            compare(PARTITION, function, expected, found)
+        axes, splits, inputs, weights, dims, expected = meshed
+        found = evaluate_ranks(function.body, Mesh(axes), splits, inputs, dims, weights)
+        compare(PARTITION, function, expected, found)
 
     def _look(self, name: str, function: EntryPoint, module: Op, expected: Sequence[Array]) -> None:
         planned = self._plans.get(function.sym_name) if name == LOOPS else None
@@ -167,6 +177,7 @@ def compare(
 ) -> None:
     """Raises NumbersDiffer (D0951) where results differ by more than rounding."""
     types = function.function_type.results
+    way_out = "" if PASSES[name].required else f"{option('disable', name)} leaves the pass out; "
     for index, (type, one, other) in enumerate(zip(types, expected, found, strict=True)):
         assert isinstance(type, TensorType)
         apart = distance(one, other, type.dtype)
@@ -176,7 +187,7 @@ def compare(
                 "largest element",
                 code="D0951",
                 place=function.location.place,
-                help=f"{option('disable', name)} leaves the pass out; please report the model",
+                help=f"{way_out}please report the model",
             )
 
 
@@ -203,10 +214,18 @@ def _functions(module: Op) -> list[EntryPoint]:
 
 
 def _meshed(function: func.Func, module: Op) -> _Meshed:
-    at, inputs = random_call(function, module)
-    splits = weight_splits(module)
+    ranks = ranks_by_dim(function)
+    parts = {
+        name: (-(-low // ranks[name]), None if high is None else high // ranks[name])
+        for name, (low, high) in function.bounds.items()
+    }
+    dims = _usual_sizes(parts, _USUAL_SIZE)
+    at = Evaluation({name: size * ranks[name] for name, size in dims.items()}, _weights(module))
+    inputs, splits = _random_inputs(function, at), weight_splits(module)
     weights = {name: (whole, splits.get(name, {})) for name, whole in at.weights.items()}
-    return _Meshed(read_mesh(function), read_splits(function), inputs, weights)
+    with np.errstate(all="ignore"):
+        expected = at.run(function.body, inputs)
+    return _Meshed(read_mesh(function), read_splits(function), inputs, weights, dims, expected)
 
 
 def _has_kernels(function: EntryPoint) -> TypeGuard[mem.Program]:
@@ -227,16 +246,22 @@ def random_call(
     function: EntryPoint, module: Op, size: int = _USUAL_SIZE
 ) -> tuple[Evaluation, list[Array]]:
     """Weights and inputs for a function, whose named sizes are `size` as far as bounds allow."""
-    dims = {
+    at = Evaluation(_usual_sizes(function.bounds, size), _weights(module))
+    return at, _random_inputs(function, at)
+
+
+def _usual_sizes(bounds: Bounds, size: int) -> dict[str, int]:
+    return {
         name: max(low, size if high is None else min(size, high))
-        for name, (low, high) in function.bounds.items()
+        for name, (low, high) in bounds.items()
     }
-    at = Evaluation(dims, _weights(module))
-    inputs = [
+
+
+def _random_inputs(function: EntryPoint, at: Evaluation) -> list[Array]:
+    return [
         _random(f"{function.sym_name}/{index}", type, at)
         for index, type in enumerate(function.function_type.inputs)
     ]
-    return at, inputs
 
 
 def _weights(module: Op) -> dict[str, Array]:

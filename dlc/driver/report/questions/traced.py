@@ -22,7 +22,7 @@ from dlc.errors.suggest import did_you_mean
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.log import Decision
 from dlc.ir.types import TensorType
-from dlc.ir.value_map import Origin
+from dlc.ir.value_map import Origin, ValueMap
 
 State: TypeAlias = Literal["kernel", "view", "weight", "constant", "control", "input", "dropped"]
 """What became of a value: a kernel computes it; it is the memory of another value; it is computed when
@@ -156,6 +156,18 @@ def _is_on(place: str, name: str) -> bool:
     return name in (line, f"{file}:{line}", f"{file.rpartition('/')[2]}:{line}")
 
 
+def _names_of(subject: Op | Value | None, values: ValueMap) -> frozenset[str]:
+    """The names of the user's values that a value, or the results of an operation, now stand for."""
+    results = (
+        [subject] if isinstance(subject, Value) else [] if subject is None else subject.results
+    )
+    return frozenset(
+        origin.name
+        for value in results
+        for origin in (*values.origins_of(value), *values.inside(value))
+    )
+
+
 def trace(model: SourceModel, settings: Settings, entry: str) -> Traced:
     """Bring a model down to loops and follow the values of one of its entry points."""
     with model.quoting():
@@ -174,18 +186,8 @@ def trace(model: SourceModel, settings: Settings, entry: str) -> Traced:
     of_text = _nodes(model, function)
     heard: list[Heard] = []
 
-    def names_of(subject: Op | Value | None) -> frozenset[str]:
-        results = (
-            [subject] if isinstance(subject, Value) else [] if subject is None else subject.results
-        )
-        return frozenset(
-            origin.name
-            for value in results
-            for origin in (*values.origins_of(value), *values.inside(value))
-        )
-
     def hear(decision: Decision, subject: Op | Value, beside: Op | None) -> None:
-        heard.append(Heard(decision, names_of(subject), names_of(beside)))
+        heard.append(Heard(decision, _names_of(subject, values), _names_of(beside, values)))
 
     lower(model, settings, "graph")
     function = find_entry(model.module, entry)

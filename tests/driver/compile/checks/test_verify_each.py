@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,13 @@ from dlc.driver.compile.compile import compile_model, lower
 from dlc.driver.compile.run_passes import optimise_text
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model, read_ir
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import InternalError, ModelError, NumbersDiffer
 from dlc.ir.core import Builder, Op
 from dlc.ir.passes import Context, Manager, Pass, parse_passes
 from dlc.ir.value_map import EQUAL
 from dlc.lowering.cpu.kernel_to_loop import lower_to_loops
+from dlc.passes.sharding.partition import Splits, partition, set_mesh
 from dlc.planning.kernel_to_plan import plan_memory
 from tests import example_models
 from tests.suites import every
@@ -33,6 +35,10 @@ export fn f(x: f32[4, 4], w: f32[4, 4]) -> f32[4, 4] {
   let b = a @ w
   return transpose(b @ w) + a
 }
+"""
+SUMS = """dlc 1
+dim B = {}
+export fn f(x: f32[B, 6]) -> f32[6] = 0.5 * sum(x, axis=0)
 """
 PassFunction = Callable[[Op, Context], None]
 PassReplacer = Callable[[str, PassFunction], None]
@@ -87,7 +93,7 @@ def test_right_passes_change_no_result() -> None:
     compile_model(opened, Settings(verify_each=True))
 
 
-@pytest.mark.parametrize("name", every(6, example_models.NAMES))
+@pytest.mark.parametrize("name", every(12, example_models.NAMES))
 def test_no_pass_changes_what_an_example_computes(name: str) -> None:
     opened = example_models.opened(name)
     assert functions(opened.module)
@@ -144,7 +150,9 @@ def test_every_kernel_of_an_example_is_compared_with_its_loops() -> None:
 def test_a_pass_that_changes_a_result_is_named(replace_pass: PassReplacer) -> None:
     replace_pass("cse", swap_sum)
     opened = open_model("m.dlm", text=MODEL)
-    with pytest.raises(NumbersDiffer, match="pass cse changes result 0 of f"):
+    with pytest.raises(
+        NumbersDiffer, match=r"(?s)pass cse changes result 0 of f.*cse leaves the pass out"
+    ):
         lower(opened, Settings(verify_each=True), "graph")
 
 
@@ -166,6 +174,45 @@ def test_a_function_that_fails_on_random_inputs_is_skipped_with_the_reason() -> 
     )
     assert list(check.skipped) == ["f"]
     assert "1" in check.skipped["f"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "mesh", "splits"),
+    [
+        ("1..64", {"data": 2}, [{"data": 0}, {}]),
+        ("2..", {"data": 2, "model": 3}, [{"data": 0, "model": 1}, {"model": 0}]),
+        ("1..64", {"data": 3, "model": 2}, [{"model": 1}, {}]),
+    ],
+)
+def test_ranks_are_compared_where_sizes_have_names(
+    bounds: str, mesh: dict[str, int], splits: Sequence[Splits]
+) -> None:
+    """Among the ranks each named size that is split is divided, too."""
+
+    def with_mesh() -> SourceModel:
+        opened = open_model("m.dlm", text=SUMS.format(bounds))
+        set_mesh(functions(opened.module)[0], mesh, splits)
+        return opened
+
+    for wrong in (False, True):
+        opened, check = with_mesh(), EachPass()
+        check.before("partition", opened.module)
+        partition.run(opened.module, opened.context)
+        if wrong:
+            forget_halves(opened.module, opened.context)
+            with pytest.raises(NumbersDiffer, match="partition changes result 0 of f") as caught:
+                check.after("partition", opened.module)
+            assert "leaves the pass out" not in str(caught.value)
+        else:
+            check.after("partition", opened.module)
+            assert check.skipped == {"f": "the ranks of a mesh run it"}
+
+
+def forget_halves(module: Op, context: Context) -> None:
+    """A wrong pass: products with 0.5 are left out."""
+    for op in list(module.walk()):
+        if isinstance(op, array.Multiply):
+            context.rewriter.replace(op, [op.lhs], relation=EQUAL)
 
 
 def test_opt_checks_every_pass_if_asked(replace_pass: PassReplacer) -> None:

@@ -12,6 +12,7 @@ from dlc.driver.report.page.data import page_data
 from dlc.driver.report.page.page import page_of
 from dlc.driver.run.request import CompileRequest
 from tests.browser import Page, browser_page, find_browser
+from tests.suites import every
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -81,7 +82,7 @@ def test_the_page_fits_its_screen_and_loads_nothing(page: Page, path: Path) -> N
     assert page.requests == [path.as_uri()]
 
 
-@pytest.mark.parametrize("name", LARGER)
+@pytest.mark.parametrize("name", every(2, LARGER))
 def test_larger_pages_fit_a_desk_and_a_phone(name: str, browser: Page, tmp_path: Path) -> None:
     """The labels of what is seen are legible, and no boxes cover others."""
     path = tmp_path / "page.html"

@@ -71,7 +71,7 @@ def test_numbers_of_16_bits_are_multiplied_by_matrix_instructions(
     assert made.error() <= ROUNDING[dtype]
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize("dtype", every(2, [F16, BF16]), ids=str)
 @pytest.mark.parametrize(
     ("lhs", "rhs"), [((40, 24), (72, 40)), ((7, 6), (5, 7))], ids=["in-units", "one-by-one"]
 )
@@ -86,7 +86,7 @@ def test_transposed_matrices_are_read_as_they_are_stored(
 
 
 @pytest.mark.usefixtures("wide")
-@pytest.mark.parametrize("program", [product, of_transposed])
+@pytest.mark.parametrize("program", every(2, [product, of_transposed]))
 def test_wide_tiles_give_the_same(program: Program) -> None:
     lhs, rhs = ((20, 136), (136, 40)) if program is product else ((136, 24), (40, 136))
     made = compiled(program, F16, lhs, rhs)
@@ -96,7 +96,7 @@ def test_wide_tiles_give_the_same(program: Program) -> None:
 
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize(("dtype", "products"), [(BF16, "ieee"), (F32, "tf32")], ids=str)
-@pytest.mark.parametrize("program", [product, of_transposed])
+@pytest.mark.parametrize("program", every(2, [product, of_transposed]))
 def test_deep_k_tiles_give_the_same(program: Program, dtype: DType, products: str) -> None:
     """More of them than stages, and some rows and columns beyond the edges."""
     depth = 4 * 128 // dtype.bytes
@@ -223,7 +223,7 @@ def test_sums_of_f32_are_added_in_order_of_k_in_tiles_of_any_size(
     assert np.array_equal(evaluate(compiled(product, F32, (5, 22), (22, 6))), small)
 
 
-@pytest.mark.parametrize("program", [product, of_transposed])
+@pytest.mark.parametrize("program", every(2, [product, of_transposed]))
 def test_f32_is_rounded_to_tf32_where_that_is_asked_for(program: Program) -> None:
     lhs, rhs = ((20, 40), (40, 24)) if program is product else ((40, 20), (24, 40))
     exact, rounded = (compiled(program, F32, lhs, rhs, products=p) for p in ("ieee", "tf32"))
@@ -322,7 +322,7 @@ def test_deep_k_tiles_of_a_convolution_give_the_same(
 
 
 @pytest.mark.usefixtures("wide")
-@pytest.mark.parametrize("dtype", [F16, F32], ids=str)
+@pytest.mark.parametrize("dtype", every(2, [F16, F32]), ids=str)
 def test_wide_tiles_of_a_convolution_give_the_same(dtype: DType) -> None:
     program = convolved(padding=((1, 1), (0, 0)))
     made = compiled(program, dtype, (1, 3, 4, 16), (2, 1, 16, 8))
@@ -340,13 +340,20 @@ def spoiled(kind: type[Op], number: int) -> Compiled:
 
 @pytest.mark.parametrize(
     ("kind", "number", "found"),
-    [
-        pytest.param(simt.Wait, 0, PendingCopyAccess, id="the-wait-for-a-strip"),
-        pytest.param(simt.Barrier, 0, (Race, PendingCopyAccess), id="the-barrier-before-a-strip"),
-        pytest.param(simt.Barrier, 1, (Race, PendingCopyAccess), id="the-barrier-before-the-sums"),
-        pytest.param(simt.Barrier, 2, Race, id="the-barrier-behind-the-sums"),
-        pytest.param(simt.Barrier, 3, Race, id="the-barrier-between-groups-of-sums"),
-    ],
+    every(
+        2,
+        [
+            pytest.param(simt.Wait, 0, PendingCopyAccess, id="the-wait-for-a-strip"),
+            pytest.param(
+                simt.Barrier, 0, (Race, PendingCopyAccess), id="the-barrier-before-a-strip"
+            ),
+            pytest.param(
+                simt.Barrier, 1, (Race, PendingCopyAccess), id="the-barrier-before-the-sums"
+            ),
+            pytest.param(simt.Barrier, 2, Race, id="the-barrier-behind-the-sums"),
+            pytest.param(simt.Barrier, 3, Race, id="the-barrier-between-groups-of-sums"),
+        ],
+    ),
 )
 def test_a_product_misses_what_it_waits_for(
     kind: type[Op], number: int, found: type[Exception]
