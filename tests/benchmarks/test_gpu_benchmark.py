@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from benchmarks.gpu_contender_dlc import contender
 from benchmarks.gpu_serve import NARROW, Spec
 from benchmarks.gpu_shapes import KERNELS
 from benchmarks.training_cases import NETWORKS
-from benchmarks.turns import NotReady
+from benchmarks.turns import NotReady, Process
 from dlc.dialects import func
 from dlc.driver.run.request import CompileRequest, make_model
 from dlc.driver.source.open import open_model
@@ -515,3 +516,19 @@ def test_the_plan_of_thirty_minutes_has_cases_for_every_command() -> None:
             for case in cases(kind, each)
         ]
         assert set(given.name or found) <= set(found)
+
+
+NOISY = """
+import os
+from benchmarks.gpu_serve import answers, serve
+out = answers()
+print("a table of what was tuned", flush=True)
+os.write(1, b"and a line of C")
+serve(out, lambda: 2.5, {"ready_s": 1.0})
+"""
+
+
+def test_what_libraries_print_is_no_answer() -> None:
+    with Process("noisy", [sys.executable, "-c", NOISY], {}) as running:
+        assert running.facts == {"ready_s": 1.0}
+        assert running.turn(2) == [2.5, 2.5]
