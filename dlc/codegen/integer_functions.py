@@ -380,7 +380,7 @@ class _Writer:
                 number = self.function.constant(node)
                 if number is None or number not in _WORD:
                     raise self.function.outside(
-                        node, "it is no integer of 64 bits, nor assigned to"
+                        node, "it is not an integer of 64 bits, nor assigned to"
                     )
                 return str(number)
             case ast.Subscript():

@@ -50,7 +50,7 @@ class Interface(Op):
         for text in _texts(self, "dlc.dims"):
             match = _BOUND.fullmatch(text)
             if match is None:
-                raise self.fail(f"{text!r} is no bound of a dim; write 'B = 1..64' or 'B = 1..'")
+                raise self.fail(f"{text!r} is not a bound of a dim; write 'B = 1..64' or 'B = 1..'")
             found[match[1]] = (int(match[2]), int(match[3]) if match[3] else None)
         return found
 
@@ -160,7 +160,7 @@ def _check_names(op: Op, name: str, key: str, count: int) -> None:
     assert isinstance(names, tuple)
     wrong = len(names) != count or len(set(names)) < count
     if count < 0 or (names and (wrong or not all(map(_is_name, names)))):
-        raise op.fail(f"@{name} has {key} = {list(names)}, which is no name for each of {count}")
+        raise op.fail(f"@{name} has {key} = {list(names)}, which is not a name for each of {count}")
 
 
 def _is_name(name: object) -> bool:
@@ -204,7 +204,7 @@ def _check_updates(op: Op, name: str, type: FunctionType) -> None:
         if updated != "" and (
             updated not in inputs or type.inputs[inputs.index(updated)] != result
         ):
-            raise op.fail(f"@{name} cannot update {updated!r}: that is no argument {result}")
+            raise op.fail(f"@{name} cannot update {updated!r}: that is not an argument {result}")
 
 
 def _check_need(op: Interface, text: str, bounds: Bounds) -> None:
@@ -212,7 +212,7 @@ def _check_need(op: Interface, text: str, bounds: Bounds) -> None:
     try:
         size = size_expressions.parse(text)
     except BadExpression as error:
-        raise op.fail(f"@{op.sym_name} needs what is no size: {error}") from None
+        raise op.fail(f"@{op.sym_name} needs what is not a size: {error}") from None
     if size.earlier:
         raise op.fail(f"@{op.sym_name} needs {text}, and there is no list that `$` is of")
     unknown = size.names - bounds.keys()

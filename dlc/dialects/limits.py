@@ -52,7 +52,7 @@ def _read(module: Module, text: object) -> Limit:
     match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[1] not in LIMITS or (match[1] == "memory") != (match[2] is not None):
         raise module.fail(
-            f"{text!r} is no limit",
+            f"{text!r} is not a limit",
             help=f"write them as {_ATTRIBUTE} = ['exact at net.dlm:3:1-12']",
         )
     place = SourceLocation(match[3], *[int(number) for number in match.group(4, 5, 6)])

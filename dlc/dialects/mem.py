@@ -42,7 +42,7 @@ class Root(Op):
 
     def infer(self) -> Type:
         if self.kind not in KINDS:
-            raise self.fail(f"{self.kind!r} is no kind of memory; there are {', '.join(KINDS)}")
+            raise self.fail(f"{self.kind!r} is not a kind of memory; there are {', '.join(KINDS)}")
         return ROOT
 
 

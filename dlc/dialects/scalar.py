@@ -218,7 +218,7 @@ class Compare(Op):
 
     def infer(self) -> Type:
         if self.predicate not in numeric.COMPARISONS:
-            raise self.fail(f"{self.predicate!r} is no predicate; use eq, ne, lt, le, gt or ge")
+            raise self.fail(f"{self.predicate!r} is not a predicate; use eq, ne, lt, le, gt or ge")
         if self.lhs.type is not self.rhs.type:
             raise self.fail(f"scalar.compare of {self.lhs.type} with {self.rhs.type}")
         return like(self.lhs.type, BOOL)

@@ -58,7 +58,7 @@ def read_text_mesh(module: Module) -> TextMesh | None:
     found = {axis[1]: int(axis[2]) for axis in axes if axis is not None}
     if place is None or len(found) != len(axes) or not found:
         raise module.fail(
-            f"{written!r} is no mesh",
+            f"{written!r} is not a mesh",
             help=f"write it as {_ATTRIBUTE} = ['data = 2', 'at net.dlm:3:1-14']",
         )
     return TextMesh(found, SourceLocation(place[1], *[int(n) for n in place.group(2, 3, 4)]))

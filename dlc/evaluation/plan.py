@@ -264,7 +264,7 @@ class PlanRun:
             case mem.View(root=root, type=type):
                 return self._window(self._memory_of(root), type, self._start(op))
             case _:
-                raise AssertionError(f"{op} is no view")
+                raise AssertionError(f"{op} is not a view")
 
     def _memory_of(self, root: Value) -> Bytes:
         """The bytes of a root, or of the constant or weight that a view is a part of."""

@@ -228,7 +228,7 @@ class _Assignment:
         if self.origins[value] in self.assignment.allocations:
             return "its memory is that of another result"
         if not isinstance(self.origins[value].op, kernel.Kernel):
-            return "it is no result of a kernel"
+            return "it is not a result of a kernel"
         return "the value from before the call is read later"
 
     def _why_loop_copies(self, loop: Loop, number: int, argument: Value) -> str | None:

@@ -72,7 +72,7 @@ def model() -> dlc.Model:
         (lambda: trainer(text=TEXT, n={}), "n is set to a number"),
         (lambda: load(None), "from the path of its file, found None"),
         (lambda: load(5), "from the path of its file, found 5"),
-        (lambda: dlc.Tensor([[1], [1, 2]]), "the values are no array"),
+        (lambda: dlc.Tensor([[1], [1, 2]]), "the values are not an array"),
         (
             lambda: dlc.Tensor(np.ones((2, 3))) @ dlc.Tensor(np.ones((2, 3))),
             "np.matmul of f64[2, 3] and f64[2, 3]",

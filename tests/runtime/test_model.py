@@ -211,7 +211,7 @@ def test_out_may_be_a_tensor(many: Model) -> None:
         ([np.empty((2, 4), np.float32)] * 2, "2 arrays for 1 output"),
         ({"z": np.empty((2, 4), np.float32)}, "takes the array itself"),
         ("z", "out= is a str"),
-        ([3.0], "is a float, which is no array"),
+        ([3.0], "is a float, which is not an array"),
     ],
 )
 def test_an_out_that_does_not_fit_is_refused(tiny: Model, out: object, why: str) -> None:
@@ -289,10 +289,10 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
         (1.0, "D0803", "x is f32, where f32[B, 4]"),
         (np.zeros((3, 4), np.float32), "D0804", "B is 3 in x but 2 in y"),
         ([[1, 2], [3]], "D0805", "rows differ in length"),
-        ([["a"]], "D0805", "no number"),
+        ([["a"]], "D0805", "not a number"),
         ([[True] * 4], "D0805", "True or False"),
         ([[1e400] * 4, [np.float32(1)] * 4], "D0805", "numbers beside arrays"),
-        ("text", "D0805", "x is a str, which is no array"),
+        ("text", "D0805", "x is a str, which is not an array"),
         (None, "D0805", "x is a NoneType"),
         (b"1234", "D0805", "x is a bytes"),
         (HOLDS_ITSELF, "D0805", "rows differ in length or depth"),

@@ -126,7 +126,7 @@ def test_results_of_the_next_operation_are_not_operands() -> None:
     [
         ("func @f() { return %x }", "a.dlir:1:20: error[D0153]: %x is used, but not defined"),
         ("func @f() { %a = array.ad return }", "there is no operation array.ad"),
-        ("func @f(%x: f33[2]) { return %x }", "'f33' is no element type"),
+        ("func @f(%x: f33[2]) { return %x }", "'f33' is not an element type"),
         ("func @f(%x: f32[2]) { %y = array.exp %x, %x  return %y }", "has 2 operands instead of 1"),
         ("func @f(%x: f32[2]) { %y, %z = array.exp %x  return %y }", "2 names for the 1 results"),
         ("func @f(%x: f32[2, 3]) { %y = array.matmul %x, %x  return %y }", "cannot multiply"),

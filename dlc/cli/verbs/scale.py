@@ -82,7 +82,7 @@ def _network(name: str) -> Network:
     found = network_named(name)
     if found is None:
         raise UsageError(
-            f"--network {name!r} is no network",
+            f"--network {name!r} is not a network",
             code="D0901",
             help="write here, 25Gbit, or 100Gbit,2us with the time of a message",
         )

@@ -77,7 +77,7 @@ def write_block(block: Block, text: FunctionText) -> tuple[str, ...]:
             return tuple([text.name(operand) for operand in op.operands])
         writer = WRITERS.get(type(op))
         if writer is None:
-            raise op.fail(f"{op.name} is no operation of a loop")
+            raise op.fail(f"{op.name} is not an operation of a loop")
         results = writer(op, text)
         for value, result in zip(op.results, results, strict=True):
             text.names[value] = result

@@ -171,7 +171,7 @@ class _Writer:
                 self.addresses[op.result] = self._fixed(RootOffset(abi.Root.CONSTANTS, offset))
             case mem.Weight(symbol=symbol):
                 if symbol.name not in self.weights:
-                    raise op.fail(f"{symbol} is no stored weight, and nothing derives it")
+                    raise op.fail(f"{symbol} is not a stored weight, and nothing derives it")
                 self.addresses[op.result] = self._fixed(self.weights[symbol.name])
             case mem.MeasuredSize(view=view, dim=dim):
                 self.measured[dim] = view

@@ -66,7 +66,7 @@ class Convolution(Op):
         source, kernel = tensor_type(self.source), tensor_type(self.kernel)
         layout = LAYOUTS.get(self.dims)
         if layout is None:
-            raise self.fail(f"{self.dims!r} is no layout; use one of {', '.join(LAYOUTS)}")
+            raise self.fail(f"{self.dims!r} is not a layout; use one of {', '.join(LAYOUTS)}")
         if (source.rank, kernel.rank) != (layout.rank, layout.rank):
             raise self.fail(
                 f"a convolution with dims {self.dims!r} takes tensors of {layout.rank} axes, "
@@ -243,7 +243,7 @@ class DepthwiseGradient(Op):
         source, cotangent = tensor_type(self.source), tensor_type(self.cotangent)
         layout = LAYOUTS.get(self.dims)
         if layout is None or not layout.channels_last:
-            raise self.fail(f"{self.dims!r} is no layout with the channels last")
+            raise self.fail(f"{self.dims!r} is not a layout with the channels last")
         channels = source.shape[-1]
         if (source.rank, cotangent.rank) != (layout.rank, layout.rank) or not isinstance(
             channels, int

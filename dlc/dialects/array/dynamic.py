@@ -41,7 +41,7 @@ class NonZero(Measuring):
 
     def infer(self) -> tuple[TensorType, ...]:
         if not self.dim.isidentifier():
-            raise self.fail(f"{self.dim!r} is no name of a dim")
+            raise self.fail(f"{self.dim!r} is not a name of a dim")
         rank = tensor_type(self.source).rank
         return TensorType(I64, (symbol(self.dim), rank)), TensorType(I64)
 

@@ -181,7 +181,7 @@ class Compare(Op):
 
     def infer(self) -> TensorType:
         if self.predicate not in numeric.COMPARISONS:
-            raise self.fail(f"{self.predicate!r} is no predicate; use eq, ne, lt, le, gt or ge")
+            raise self.fail(f"{self.predicate!r} is not a predicate; use eq, ne, lt, le, gt or ge")
         type = self.lhs.type
         if type is not self.rhs.type or not isinstance(type, TensorType):
             raise self.fail(f"cannot compare {show(self.lhs)} with {show(self.rhs)}")

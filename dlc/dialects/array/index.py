@@ -127,7 +127,7 @@ class Scatter(Op):
                 code="D0308",
             )
         if self.mode not in MODES:
-            raise self.fail(f"{self.mode!r} is no mode; use set, add, multiply, max or min")
+            raise self.fail(f"{self.mode!r} is not a mode; use set, add, multiply, max or min")
         if type.dtype.kind == "bool" and self.mode in ("add", "multiply"):
             raise self.fail(f"a bool has no {self.mode}", code="D0302")
         return type

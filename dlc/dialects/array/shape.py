@@ -46,7 +46,7 @@ def check_axes(op: Op, axes: tuple[int, ...], type: TensorType) -> None:
     """Raise D0305 unless the axes are axes of the tensor, each once, in ascending order."""
     if axes and not (axes[0] >= 0 and axes[-1] < len(type.shape) and are_rising(axes)):
         raise op.fail(
-            f"{list(axes)} are no axes of {type.text} in rising order, each once; "
+            f"{list(axes)} are not axes of {type.text} in rising order, each once; "
             f"it has the axes 0 to {type.rank - 1}",
             code="D0305",
         )
@@ -161,7 +161,7 @@ class Transpose(Op):
         axes, shape = self.axes, type.shape
         if len(axes) != len(shape) or not is_order(axes):
             raise self.fail(
-                f"{list(axes)} is no order of the {type.rank} axes of {type.text}", code="D0305"
+                f"{list(axes)} is not an order of the {type.rank} axes of {type.text}", code="D0305"
             )
         return type.with_shape(tuple([shape[axis] for axis in axes]))
 

@@ -76,7 +76,7 @@ class Windowed(Op):
 
     def _check(self, type: TensorType, functions: Sequence[str]) -> None:
         if self.function not in functions:
-            raise self.fail(f"{self.function!r} is no function of a window; use {functions}")
+            raise self.fail(f"{self.function!r} is not a function of a window; use {functions}")
         if type.dtype.kind not in FUNCTIONS[self.function].kinds:
             raise self.fail(
                 f"a window {self.function} has no meaning for {type.dtype.name}", code="D0302"

@@ -34,7 +34,7 @@ def array_type(value: Value) -> TensorType:
         case ViewType() as type:
             return type.tensor
         case other:
-            raise AssertionError(f"{other} is no array")
+            raise AssertionError(f"{other} is not an array")
 
 
 class Access(Enum):

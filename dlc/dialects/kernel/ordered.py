@@ -171,7 +171,7 @@ class NonZero(Kernel, Measuring):
         if source.dtype is not BOOL:
             raise self.fail(f"{self.name} takes bools, found {source}")
         if not self.dim.isidentifier():
-            raise self.fail(f"{self.dim!r} is no name of a dim")
+            raise self.fail(f"{self.dim!r} is not a name of a dim")
         return TensorType(I64, (symbol(self.dim), source.rank)), TensorType(I64)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:

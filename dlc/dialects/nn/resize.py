@@ -336,7 +336,7 @@ def _line(
                 unit * (wide - of),
             )
         case _:
-            raise ValueError(f"{coordinates!r} is no convention of coordinates")
+            raise ValueError(f"{coordinates!r} is not a convention of coordinates")
 
 
 # Taking elements ----------------------------------------------------------------------------------

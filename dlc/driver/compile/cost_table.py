@@ -170,7 +170,7 @@ def parse_table(text: str, name: str) -> CostTable:
 
 def _no_table(name: str, why: str) -> UsageError:
     return UsageError(
-        f"{name} is no table of costs: {why}",
+        f"{name} is not a table of costs: {why}",
         code="D0928",
         help="measure it again with dlc tune, or leave it out",
     )

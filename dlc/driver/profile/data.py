@@ -114,7 +114,7 @@ def read_profile(path: str) -> OldProfile:
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
-            f"{path} is no profile",
+            f"{path} is not a profile",
             code="D0907",
             help="dlc profile MODEL --json > OLD.json writes one",
         ) from None

@@ -61,7 +61,7 @@ def import_model(
     if path.suffix not in (".onnx", ".pt2", ".mlir"):
         name = path.name or repr(str(path))
         raise UsageError(
-            f"{name} is no ONNX file, no program of PyTorch and no module of StableHLO",
+            f"{name} is not an ONNX file, a program of PyTorch or a module of StableHLO",
             code="D0903",
             help="dlc import takes .onnx, .pt2 and .mlir files",
         )

@@ -38,7 +38,7 @@ PAGES: dict[str, Page] = {
         "Inputs are NumPy arrays, dlc.Tensor, anything with DLPack in the memory of the CPU, Python "
         "numbers, or lists of numbers that all fit the input's dtype. A model on a GPU also takes arrays "
         "that lie on that GPU, and no other: `x.to(model.device)` makes a copy there. "
-        "What a masked array hides is no number: `x.filled(0)` puts one there.",
+        "What a masked array hides is not a number: `x.filled(0)` puts one there.",
         'model.predict("image.png")',
         "model.predict(np.zeros((2, 784), np.float32))",
     ),

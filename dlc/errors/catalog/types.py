@@ -160,7 +160,7 @@ PAGES: dict[str, Page] = {
     "D0327": Page(
         "a value that is known only when the model runs",
         "Sizes, parameters of modules, constants and the ends of slices are decided when the model is "
-        "compiled. Here is a tensor, or something else that is no such number. Sizes are divided "
+        "compiled. Here is a tensor, or something else that is not such a number. Sizes are divided "
         "with `//`, because `/` makes a float of them.",
         "dlc 1\nexport fn f(x: f32[9], n: i32) -> f32[3] = x[n:n + 3]",
         "dlc 1\nexport fn f(x: f32[9], n: i32) -> f32[3] = x[n + arange(3)]",

@@ -199,7 +199,7 @@ class WarpMemory(Evaluation):
             if aligned and ((starts + launch.shadow(memory)[1]) % size).any():
                 raise BadAccess(
                     f"{op.name} at {op.location.place} reaches a byte of {memory.name} whose "
-                    f"number is no multiple of {size}"
+                    f"number is not a multiple of {size}"
                 )
             yield memory, lanes.lanes[indices], starts[:, None] + np.arange(size)
 

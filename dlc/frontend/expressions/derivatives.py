@@ -135,7 +135,7 @@ def _weight(ev: Evaluator, node: ast.Expr, scope: Scope) -> OneWeight:
         return OneWeight(value.op.symbol.name)
     raise ev.at.fail(
         "D0422",
-        f"{describe(value)} is no weight by which a derivative is taken",
+        f"{describe(value)} is not a weight by which a derivative is taken",
         node.span,
         help="name a whole weight by its path, wrt=head.w, or all of them: wrt=params",
     )
@@ -361,7 +361,7 @@ class _Differentiation:
         if name.symbol not in gradients:
             raise self.at.fail(
                 "D0422",
-                f"{self.function.called} does not depend on {name.symbol}, or that is no float",
+                f"{self.function.called} does not depend on {name.symbol}, or that is not a float",
                 self.arguments.span,
                 help="take the derivative by a weight of floats that the function uses",
             )

@@ -63,7 +63,7 @@ def _part(ev: Evaluator, root: Instance, node: ast.Expr) -> Part:
     instances = [core for outer in cores for core in instances_of(Instance(outer))]
     symbols = [item.symbol for item in weights_of(instances)]
     if not cores:
-        message = f"{describe(value)} is no part of {root.core.definition.name}"
+        message = f"{describe(value)} is not a part of {root.core.definition.name}"
         raise _refused(ev, node, message, "name a weight or a submodule")
     if _is_one_of_a_stack(value):
         raise _refused(
@@ -85,7 +85,7 @@ def _member(ev: Evaluator, root: Instance, node: ast.Expr) -> Datum:
         members = [n for n, m in root.core.definition.members.items() if _holds_weights(m)]
         known = f"{name} has {', '.join(members)}" if members else f"{name} has no weights"
         what = inner.name if isinstance(inner, ast.Name) else "this"
-        raise _refused(ev, inner, f"{what} is no part of {name}", known)
+        raise _refused(ev, inner, f"{what} is not a part of {name}", known)
     with ev.at.scratch():
         value = ev.eval(node, Scope(root))
     if value is UNKNOWN:

@@ -84,7 +84,7 @@ class _Facts(pickle.Unpickler):
             return FACTS[key]
         if module_name.startswith("numpy") and global_name in ARRAYS:
             return super().find_class(module_name, global_name)
-        raise pickle.UnpicklingError(f"{module_name}.{global_name} is no fact")
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is not a fact")
 
 
 ARRAYS = frozenset({"_reconstruct", "_frombuffer", "dtype", "ndarray", "scalar"})

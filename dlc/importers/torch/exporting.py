@@ -304,7 +304,7 @@ def _weights(program: ExportedProgram, reader: Reader) -> tuple[Weight, ...]:
             type = reader.type(values[name])
             tensor = held.get(path)
             if type is None or tensor is None:
-                raise Unsupported(f"{path} is no tensor", code="D0710")
+                raise Unsupported(f"{path} is not a tensor", code="D0710")
             array = array_of(cast("torch.Tensor", tensor))
             found.append(Weight(name, path, type, array, trained, constant))
     return tuple(found)

@@ -301,7 +301,7 @@ class _Import:
             case int() | float():
                 return array.fill(emit, result.value, TensorType(I64))
             case _:
-                raise Unsupported(f"the result {result.label} is no tensor", code="D0710")
+                raise Unsupported(f"the result {result.label} is not a tensor", code="D0710")
 
     def _function(self, name: str, inputs: Sequence[str], results: Sequence[Value]) -> None:
         graph = self._graph

@@ -114,7 +114,7 @@ class NodeContext:
                 found = self.regions.operand(source)
                 if isinstance(found, Value):
                     return found
-                raise self.unsupported(f"reads {source} as {name}, which is no tensor")
+                raise self.unsupported(f"reads {source} as {name}, which is not a tensor")
             case Dim():
                 return in_dtype(self.emit, self.emit(array.Extent(argument)), dtype or self.dtype)
             case Calculated():

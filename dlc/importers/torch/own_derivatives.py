@@ -31,7 +31,7 @@ def refusing_own_derivatives() -> Generator[None]:
             help="torch.compile(module, backend='dlc') takes such a module",
         )
 
-    setattr(function, "apply", classmethod(apply))  # noqa: B010 - it is no attribute of a value
+    setattr(function, "apply", classmethod(apply))  # noqa: B010 - it is not an attribute of a value
     try:
         yield
     finally:

@@ -88,7 +88,7 @@ class Reader:
         inner = getattr(value, "node", None)
         expression = None if inner is None else inner.expr
         if expression is None:
-            raise Unsupported(f"{value} is no size", code="D0711")
+            raise Unsupported(f"{value} is not a size", code="D0711")
         return size_of(expression, self._names, self._bounds)
 
     def type(self, value: object) -> TensorType | None:
@@ -226,7 +226,7 @@ class Reader:
         for node in inputs:
             type = self.type(node.meta.get("val"))
             if type is None:
-                raise Unsupported(f"{name} takes {node.name}, which is no tensor", code="D0710")
+                raise Unsupported(f"{name} takes {node.name}, which is not a tensor", code="D0710")
             declared.append(Input(node.name, node.name, type, tuple(range(type.rank))))
         results = [
             Result(self.argument(each), f"y{k}") for k, each in enumerate(outputs_of(module))

@@ -35,7 +35,7 @@ def _fold(op: Gemm, context: Context) -> None:
     found = [narrow_source(value, (BF16,)) for value in (op.lhs, op.rhs)]
     factors = [value for value in found if value is not None]
     if len(factors) < 2:
-        reason = "one factor is no bf16" if factors else ""
+        reason = "one factor is not bf16" if factors else ""
     elif op.lhs_transposed:
         reason = "its left factor is transposed"
     elif not isinstance(op.inner, int) or op.inner % 2:

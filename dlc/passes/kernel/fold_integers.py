@@ -55,7 +55,7 @@ def _why_not(op: Gemm | Conv, rhs: Value) -> str:
     while isinstance(rhs.op, array.Reshape):
         rhs = rhs.op.source
     if isinstance(op, Gemm) and not isinstance(rhs.op, weight.Get):
-        return "its right operand is no weight"
+        return "its right operand is not a weight"
     if isinstance(op, Gemm) and op.lhs_transposed:
         return "its left operand is transposed"
     depth = op.inner if isinstance(op, Gemm) else kernel.array_type(op.rhs).shape[-2]

@@ -204,7 +204,9 @@ class _Fusion:
         """Record why a kernel is no epilogue of one that is not inlined into it either."""
         is_map = isinstance(producer, kernel.Generic) and self.facts(producer).is_map
         if isinstance(producer, Product | kernel.Generic) and not is_map:
-            self.log.refused("its reader is no formula of single elements", value, beside=consumer)
+            self.log.refused(
+                "its reader is not a formula of single elements", value, beside=consumer
+            )
 
     def _append_to(
         self,

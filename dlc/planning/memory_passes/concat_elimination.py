@@ -191,7 +191,7 @@ class _ConcatElimination:
         rewriter.replace(join, Builder.before_op(join)(op), relation=EQUAL)
         for piece in copied_pieces:
             assert piece.op is not None
-            rewriter.erase(piece.op, Gone("its concatenation is no join"))
+            rewriter.erase(piece.op, Gone("its concatenation is not a join"))
         return op
 
     def _peak(self) -> int:

@@ -63,5 +63,7 @@ def decoded(picture: Image, name: str, channels: int) -> Image:
 
 def _damaged(name: str, why: object) -> ArtifactError:
     return ArtifactError(
-        f"{name} is no picture that can be read: {why}", code="D0503", help="save it again as PNG"
+        f"{name} is not a picture that can be read: {why}",
+        code="D0503",
+        help="save it again as PNG",
     )

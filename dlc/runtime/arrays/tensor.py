@@ -310,7 +310,7 @@ def _as_array(values: ArrayLike) -> Array:
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise UsageError(f"the values are no array: {str(error).partition('.')[0]}") from None
+        raise UsageError(f"the values are not an array: {str(error).partition('.')[0]}") from None
 
 
 def _operand(function: str, value: object, dtype: DType) -> object:

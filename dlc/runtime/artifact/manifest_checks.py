@@ -149,14 +149,14 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
         for weight in manifest.weights
     }
     if not facts.splits.keys() <= weights.keys():
-        raise refuse("its training splits what is no weight")
+        raise refuse("its training splits what is not a weight")
     own = {*facts.inputs, NUMBER, TOTAL, SEED, RATE}
     for entry in entries.values():
         for item in entry.inputs:
             if item.name not in own and weights.get(item.name) != (item.dtype, item.shape):
-                raise refuse(f"its training needs {item.name[:40]!r}, which is no such weight")
+                raise refuse(f"its training needs {item.name[:40]!r}, which is not such a weight")
         if any(output.updates and output.updates not in weights for output in entry.outputs):
-            raise refuse("its training changes what is no weight")
+            raise refuse("its training changes what is not a weight")
 
 
 def _shape_on_rank(weight: Weight, manifest: Manifest, refuse: Refuse) -> tuple[int, ...]:
@@ -266,7 +266,7 @@ def _check_dims(entry: Entry, refuse: Refuse) -> None:
     scalars = {o.name for o in entry.outputs if o.dtype in ("i64", "i32") and not o.shape}
     for dim in entry.dims:
         if not dim.name.isidentifier() or dim.lower < 0:
-            raise refuse(f"the dim {dim.name} is no name or has a negative lower bound")
+            raise refuse(f"the dim {dim.name} is not a name or has a negative lower bound")
         if dim.upper is not None and dim.upper < dim.lower:
             raise refuse(f"the dim {dim.name} has bounds {dim.lower}..{dim.upper}")
         if dim.measured is not None:
@@ -293,7 +293,9 @@ def check_size(text: str, dims: set[str], earlier: int, refuse: Refuse) -> None:
     except size_expressions.BadExpression as error:
         raise refuse(str(error)) from None
     if unknown := expression.names - dims:
-        raise refuse(f"the size {text} mentions {min(unknown)}, which is no dim that is known here")
+        raise refuse(
+            f"the size {text} mentions {min(unknown)}, which is not a dim that is known here"
+        )
     if any(index >= earlier for index in expression.earlier):
         raise refuse(f"the size {text} refers to an entry that does not come before it")
 

@@ -249,7 +249,7 @@ def _record_reader(cls: type[T]) -> _Reader:
 def _wrong_keys(known: set[str], found: set[str]) -> Mismatch:
     if missing := known - found:
         return Mismatch(f"{min(missing)!r} is missing")
-    return Mismatch(f"{min(found - known)[:40]!r} is no key of it")
+    return Mismatch(f"{min(found - known)[:40]!r} is not a key of it")
 
 
 def _described(value: Json) -> str:

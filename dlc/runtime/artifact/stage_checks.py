@@ -33,7 +33,7 @@ def check_stages(manifest: Manifest, refuse_: Refuse) -> None:
         if not all(0 <= stage < staged.stages for stage in homes.values()):
             raise refuse("a weight is on none of them")
         if manifest.training is not None and manifest.weights and not homes.keys() <= weights:
-            raise refuse("what is no weight is on one of them")
+            raise refuse("what is not a weight is on one of them")
         if not 1 <= staged.microbatches <= MAX_MICROBATCHES:
             raise refuse("the number of microbatches is out of range")
         _check_parts(staged, entries, refuse)
@@ -43,14 +43,14 @@ def _check_parts(staged: Staged, entries: dict[str, Entry], refuse: Refuse) -> N
     """Each part takes what the function is given or another part gives, at a stage that is there."""
     phases = [_ORDER.index(part.when) for part in staged.parts]
     if phases != sorted(phases) or any(part.entry not in entries for part in staged.parts):
-        raise refuse("their parts are no entry points, or not in order")
+        raise refuse("their parts are not entry points, or not in order")
     if not all(0 <= part.stage < staged.stages for part in staged.parts):
         raise refuse("a part is on none of them")
     given = {item.name: item.shape for item in staged.interface.inputs}
     fixed = {name for name in staged.homes if name in given}
     for name in fixed:
         if not all(size.isdecimal() for size in given[name]):
-            raise refuse("the size of a weight is no number")
+            raise refuse("the size of a weight is not a number")
     phase_of: dict[str, int] = dict.fromkeys(given, 0)
     dims = {dim.name for dim in staged.interface.dims}
     for part, phase in zip(staged.parts, phases, strict=True):

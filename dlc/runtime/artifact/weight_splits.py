@@ -48,7 +48,7 @@ def _checked(record: canonical_json.Json, artifact: Artifact) -> WeightSplits:
     found: dict[str, Mapping[str, int]] = {}
     for name, axes in record.items():
         if name not in rows or not isinstance(axes, dict):
-            raise ValueError(f"{name[:40]!r} is no weight with splits")
+            raise ValueError(f"{name[:40]!r} is not a weight with splits")
         shape = list(rows[name].shape)
         own: dict[str, int] = {}
         for mesh_axis, axis in axes.items():

@@ -103,7 +103,7 @@ def _stored(value: object, item: Input, dtype: DType, entry: str) -> Array:
         array = _made(value, item, entry)
         return _exact(array, dtype_of(array), item, dtype, entry, _numpy_cast(dtype))
     raise CallError(
-        f"{entry}: {item.name} is a {type(value).__name__}, which is no array",
+        f"{entry}: {item.name} is a {type(value).__name__}, which is not an array",
         code="D0805",
         help=f"pass an array of {describe(item)}",
     )
@@ -164,7 +164,7 @@ def _adapted(value: object, item: Input, dtype: DType, entry: str) -> Array:
         if any(has_masked(leaf) for leaf in _leaves(value)):
             raise refuse("holds something that is masked, which has no number")
         if natural.dtype.kind not in "fiub" or kinds & {bool, int, float}:
-            raise refuse("holds something that is no number, or numbers beside arrays")
+            raise refuse("holds something that is not a number, or numbers beside arrays")
         return _exact(natural, dtype_of(natural), item, dtype, entry, _numpy_cast(dtype))
     if bool in kinds and (dtype.kind != "b" or len(kinds) > 1):
         raise refuse("holds True or False")

@@ -173,7 +173,7 @@ def checked_rounds(entry: str, rounds: object) -> int:
     """How many rounds are asked for. Raises CallError (D0801) for anything but a whole number from 1."""
     if isinstance(rounds, bool) or not isinstance(rounds, SupportsIndex) or index(rounds) < 1:
         raise CallError(
-            f"{entry}: rounds is {rounds!r}, which is no whole number from 1",
+            f"{entry}: rounds is {rounds!r}, which is not a whole number from 1",
             code="D0801",
             help="rounds=10 calls it at least ten times; without it profiling takes about 1.5 seconds",
         )

@@ -145,7 +145,7 @@ class Results:
         elif isinstance(out, list | tuple):
             given = list(cast("Sequence[object]", out))
         else:
-            raise self._refuse(f"out= is a {type(out).__name__}, which is no array")
+            raise self._refuse(f"out= is a {type(out).__name__}, which is not an array")
         if len(given) != len(self._names):
             raise self._refuse(
                 f"out= has {counted(len(given), 'array')} for {counted(len(self._names), 'output')}"
@@ -156,7 +156,9 @@ class Results:
         """The host array that an output is written to. Raises CallError (D0806)."""
         name = output.name or "the output"
         if not isinstance(value, Tensor | np.ndarray):
-            raise self._refuse(f"out= for {name} is a {type(value).__name__}, which is no array")
+            raise self._refuse(
+                f"out= for {name} is a {type(value).__name__}, which is not an array"
+            )
         array = value.bits if isinstance(value, Tensor) else cast("Array", value)
         found = value.dtype if isinstance(value, Tensor) else dtype_of(array)
         if str(found) != output.dtype or array.shape != storage.shape:

@@ -47,7 +47,7 @@ class Cells:
                     yield line, row
                 line = self.first + reader.line_num
         except csv.Error as error:
-            raise unreadable(self.name, f"line {line} is no row of cells: {error}") from None
+            raise unreadable(self.name, f"line {line} is not a row of cells: {error}") from None
 
 
 def check_widths(cells: Cells, width: int) -> None:
@@ -149,25 +149,25 @@ def _bad_cell(cells: Cells, columns: Sequence[int], want: DType, message: str) -
                 return unreadable(
                     cells.name, f"{where} holds {_shown(row[column])}, which is {why}"
                 )
-    return unreadable(cells.name, f"it is no table of numbers: {message}")
+    return unreadable(cells.name, f"it is not a table of numbers: {message}")
 
 
 def _objection(cell: str, want: DType) -> str:
     """The reason why a cell is bad; empty if it is not."""
     if not is_number(cell):
-        return "no finite number"
+        return "not a finite number"
     value = float(cell)
     if want.kind == "f":
         try:
             _stored(np.array([[value]]), want)
         except ValueError:
-            return f"no number that {want} holds"
+            return f"not a number that {want} holds"
         return ""
     if value != np.floor(value):
-        return f"no whole number, as {want} needs"
+        return f"not a whole number, as {want} needs"
     low, high = whole_range(want)
     fits = np.isfinite(value) and low <= _exactly(cell, value) <= high
-    return "" if fits else f"no number that {want} holds"
+    return "" if fits else f"not a number that {want} holds"
 
 
 def _exactly(cell: str, value: float) -> int:

@@ -54,7 +54,7 @@ def _cells(place: DataLocation, source: DataSource, called: Sequence[str]) -> tu
     try:
         text = bytes(place.bytes()).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise unreadable(name, f"byte {error.start} is no UTF-8") from None
+        raise unreadable(name, f"byte {error.start} is not UTF-8") from None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     start = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
     separator = source.separator or ("\t" if place.path.lower().endswith(".tsv") else ",")

@@ -133,7 +133,7 @@ def stream_handle(stream: object) -> int:
         if isinstance(handle, int):
             return handle
     raise UsageError(
-        f"{type(stream).__name__} is no stream of CUDA",
+        f"{type(stream).__name__} is not a stream of CUDA",
         code="D0902",
         help="give torch.cuda.current_stream(), a stream of CuPy or cuda.core, or a handle",
     )

@@ -105,7 +105,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         text = safetensors.metadata(file, name).get(KEY)
     if text is None:
         raise UsageError(
-            f"{name} is no checkpoint: it does not say how far a training has come",
+            f"{name} is not a checkpoint: it does not say how far a training has come",
             code="D0548",
             help="give it as weights to begin a training with them",
         )

@@ -76,7 +76,7 @@ def number_of(value: Json) -> float:
             return float(value)
     except ValueError:
         pass
-    raise Mismatch("a measure is no number")
+    raise Mismatch("a measure is not a number")
 
 
 def as_json(history: Sequence[Record]) -> str:

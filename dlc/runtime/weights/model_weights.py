@@ -184,7 +184,7 @@ def _tensor(name: str, value: object) -> Tensor:
     except (DlcError, TypeError, ValueError) as error:
         why = error.diagnostics[0].message if isinstance(error, DlcError) else str(error)
         raise ModelError(
-            f"the given weights: {name} is no array that dlc has: {why}",
+            f"the given weights: {name} is not an array that dlc has: {why}",
             code="D0505",
             help="pass a NumPy array of the weight's type, which model.weights shows",
         ) from None

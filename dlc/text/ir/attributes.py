@@ -211,7 +211,7 @@ class Reader:
             except ValueError as error:
                 raise Malformed(at, str(error), "D0157") from None
         if name not in ("#dlc.dim", "#dlc.dims") or body[:1] != '"' or body[-1:] != '"':
-            raise Malformed(at, f'{name} is no attribute; write #dlc.dims<"B, 64">', "D0157")
+            raise Malformed(at, f'{name} is not an attribute; write #dlc.dims<"B, 64">', "D0157")
         try:
             return read_size(body[1:-1]) if name == "#dlc.dim" else read_shape(body[1:-1])
         except ValueError as error:
@@ -238,7 +238,7 @@ class Reader:
                     return value, after
         raise Malformed(
             at,
-            f"{token[:40]}{' : ' if type else ''}{type[:40]} is no number of an attribute",
+            f"{token[:40]}{' : ' if type else ''}{type[:40]} is not a number of an attribute",
             "D0157",
             "attributes hold integers that fit i64 and f64 numbers: 3 : i64, 0.5 : f64",
         )

@@ -120,7 +120,7 @@ def _bytes_of(body: str, dtype: DType) -> bytes:
         raise ValueError('expected hexadecimal bytes, such as "0x0000803F"')
     data = bytes.fromhex(body[3:-1])
     if len(data) % dtype.bytes:
-        raise ValueError(f"the bytes, {len(data)}, are no whole number of elements of {dtype}")
+        raise ValueError(f"the bytes, {len(data)}, are not a whole number of elements of {dtype}")
     return data
 
 
@@ -157,7 +157,7 @@ def _float_elements(literals: Sequence[str], dtype: DType) -> bytes:
     bits = {index: item for index, item in enumerate(literals) if item[:2] == "0x"}
     numbers = ["0" if index in bits else item for index, item in enumerate(literals)]
     if wrong := next((item for item in numbers if not _DECIMAL.fullmatch(item)), None):
-        raise ValueError(f"{wrong[:40]!r} is no number")
+        raise ValueError(f"{wrong[:40]!r} is not a number")
     with np.errstate(over="ignore"):
         encoded = encode(np.array([float(item) for item in numbers]), dtype)
     patterns = encoded.view(f"uint{dtype.bits}")

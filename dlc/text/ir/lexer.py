@@ -125,5 +125,5 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
     if match[1]:
         return bytes.fromhex(match[1].decode("ascii"))
     if match[2] not in _LETTERS:
-        raise ValueError(f"\\{match[2].decode('utf-8', 'replace')} is no escape")
+        raise ValueError(f"\\{match[2].decode('utf-8', 'replace')} is not an escape")
     return _LETTERS[match[2]]

@@ -78,7 +78,7 @@ def attribute_text(value: Attribute) -> str:
         return write(value)
     if isinstance(value, DialectAttribute):
         return _dialect_attribute_text(value)
-    assert isinstance(value, Type), f"{value!r} ({type(value).__name__}) is no attribute"
+    assert isinstance(value, Type), f"{value!r} ({type(value).__name__}) is not an attribute"
     return str(value)
 
 

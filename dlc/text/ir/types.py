@@ -34,7 +34,7 @@ def read_type(text: str) -> Type:
         return SimpleType.known[text]
     name, _, body = text.partition("<")
     if name not in TYPES:
-        raise ValueError(f"{text[:40]!r} is no type")
+        raise ValueError(f"{text[:40]!r} is not a type")
     return TYPES[name](body.removesuffix(">").strip())
 
 
@@ -42,7 +42,9 @@ def read_array_type(text: str) -> TensorType:
     """The type of an array as the language spells it: `f32[B, 64]`. Raises ValueError."""
     name, _, sizes = text.removesuffix("]").partition("[")
     if name not in DType.named:
-        raise ValueError(f"{name[:40]!r} is no element type; there are {', '.join(DType.named)}")
+        raise ValueError(
+            f"{name[:40]!r} is not an element type; there are {', '.join(DType.named)}"
+        )
     return TensorType(DType.named[name], _in_range(read_shape(sizes)))
 
 
@@ -73,7 +75,7 @@ def read_size(text: str) -> Size:
 def _tensor(body: str) -> TensorType:
     match = _TENSOR.fullmatch(body)
     if match is None:
-        raise ValueError(f"tensor<{body[:40]}> is no tensor type; write tensor<2x3xf32>")
+        raise ValueError(f"tensor<{body[:40]}> is not a tensor type; write tensor<2x3xf32>")
     spelled = match[1].split("x")[:-1]
     if len(spelled) > MAX_RANK:
         raise ValueError(f"the tensor has {len(spelled)} axes, more than {MAX_RANK}")
@@ -92,14 +94,14 @@ def _tensor(body: str) -> TensorType:
 def _vector(body: str) -> VectorType:
     match = _VECTOR.fullmatch(body)
     if match is None or not 0 < int(match[1]) <= MAX_LANES:
-        raise ValueError(f"vector<{body[:40]}> is no vector type; write vector<8xf32>")
+        raise ValueError(f"vector<{body[:40]}> is not a vector type; write vector<8xf32>")
     return VectorType(_dtype(match[2]), int(match[1]))
 
 
 def _view(body: str) -> ViewType:
     match = _VIEW.fullmatch(body)
     if match is None:
-        raise ValueError(f'!mem.view<{body[:40]}> is no view; write !mem.view<f32, "B, 64">')
+        raise ValueError(f'!mem.view<{body[:40]}> is not a view; write !mem.view<f32, "B, 64">')
     shape = _in_range(read_shape(match[2]))
     strides = None if match[3] is None else read_shape(match[3])
     if strides is not None and len(strides) != len(shape):
@@ -110,7 +112,7 @@ def _view(body: str) -> ViewType:
 def _dtype(text: str) -> DType:
     if text not in DType.spelled:
         known = ", ".join(DType.spelled)
-        raise ValueError(f"{text[:40]!r} is no element type; there are {known}")
+        raise ValueError(f"{text[:40]!r} is not an element type; there are {known}")
     return DType.spelled[text]
 
 

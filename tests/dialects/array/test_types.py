@@ -44,7 +44,7 @@ WRONG: list[tuple[str, list[TensorType], Build, str]] = [
     ("D0301", [f32(2), TensorType(F64, (2,))], array.Add, "found f32[2] and f64[2]"),
     ("D0301", [f32(2, 3), f32(2, 3)], array.MatMul, "the inner sizes 3 and 2 differ"),
     ("D0301", [f32(2, 3), f32(3)], array.MatMul, "the leading axes must agree"),
-    ("D0301", [f32(2)], lambda x: array.Compare(x, x, "less"), "'less' is no predicate"),
+    ("D0301", [f32(2)], lambda x: array.Compare(x, x, "less"), "'less' is not a predicate"),
     ("D0301", [f32(2), f32(2)], lambda c, x: array.Select(c, x, x), "the condition is f32[2]"),
     (
         "D0301",
@@ -76,9 +76,9 @@ WRONG: list[tuple[str, list[TensorType], Build, str]] = [
     ),
     ("D0304", [f32(2)], lambda x: array.Broadcast(x, (3, 3), (0,)), "f32[2] to f32[3, 3]"),
     ("D0305", [f32(2, 3)], lambda x: array.ReduceSum(x, (2,)), "it has the axes 0 to 1"),
-    ("D0305", [f32(2, 3)], lambda x: array.ReduceSum(x, (1, 0)), "[1, 0] are no axes"),
+    ("D0305", [f32(2, 3)], lambda x: array.ReduceSum(x, (1, 0)), "[1, 0] are not axes"),
     ("D0305", [f32(2, 3)], lambda x: array.ArgMax(x, -1), "f32[2, 3] has no axis -1"),
-    ("D0305", [f32(2, 3)], lambda x: array.Transpose(x, (0, 0)), "[0, 0] is no order"),
+    ("D0305", [f32(2, 3)], lambda x: array.Transpose(x, (0, 0)), "[0, 0] is not an order"),
     (
         "D0306",
         [f32(4)],

@@ -94,7 +94,7 @@ def test_an_artifact_that_is_compiled_again_keeps_its_costs(cache: Path) -> None
 
 def test_a_damaged_table_is_said_and_the_built_in_one_is_used(cache: Path) -> None:
     (cache / "costs.json").write_text("{")
-    with pytest.warns(UserWarning, match=r"costs\.json is no table of costs.*built-in"):
+    with pytest.warns(UserWarning, match=r"costs\.json is not a table of costs.*built-in"):
         assert flags(Settings()) == []
     (finding,) = [each for each in examine() if each.what == "costs"]
     assert finding.level == "warning"

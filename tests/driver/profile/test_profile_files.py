@@ -120,7 +120,7 @@ def test_a_kernel_that_is_gone_is_told(old: str) -> None:
 def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is no profile"):
+    with pytest.raises(UsageError, match="is not a profile"):
         read_profile(str(path))
     with pytest.raises(UsageError, match="cannot read"):
         read_profile(str(tmp_path / "gone.json"))

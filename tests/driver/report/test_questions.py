@@ -95,7 +95,7 @@ def test_an_epilogue_is_fused_and_a_reduction_is_not(model: CompileRequest) -> N
     )
     assert ask(model, "fused", "positive", "product") == yes
     no = ask(model, "fused", "positive", "total")
-    assert (no.verdict, no.reason) == ("no", "its reader is no formula of single elements")
+    assert (no.verdict, no.reason) == ("no", "its reader is not a formula of single elements")
 
 
 def test_slow_is_measured_on_the_inputs_of_the_call(model: CompileRequest) -> None:

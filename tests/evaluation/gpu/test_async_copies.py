@@ -215,10 +215,12 @@ FAULTS = [
     ),
     Fault(two_threads_copy_to_one_place, Race, r"simt\.copy .* writes byte 0 of shared memory"),
     Fault(half_a_warp_waits, Divergence, r"thread 16 .* the simt\.wait"),
-    Fault(a_copy_begins_in_the_middle_of_a_unit, BadAccess, r"of x whose number is no multiple of"),
+    Fault(
+        a_copy_begins_in_the_middle_of_a_unit, BadAccess, r"of x whose number is not a multiple of"
+    ),
     Fault(a_copy_ends_in_the_middle_of_a_unit, BadAccess, r"of shared memory whose number is no"),
     Fault(a_copy_reads_beyond_the_end, BadAccess, r"reaches bytes 1024 to 1040 of x, which has"),
-    Fault(several_numbers_are_read_across_units, BadAccess, r"simt\.load .* no multiple of 16"),
+    Fault(several_numbers_are_read_across_units, BadAccess, r"simt\.load .* not a multiple of 16"),
     Fault(rows_of_a_matrix_begin_in_the_middle_of_a_unit, BadAccess, r"load_matrix .* of 16"),
     Fault(half_a_warp_loads_a_matrix, Divergence, r"thread 16 .* the simt\.load_matrix"),
 ]

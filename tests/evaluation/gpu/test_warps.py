@@ -218,7 +218,7 @@ FAULTS = [
     Fault(
         the_room_of_another_thread_is_reached, BadAccess, r"16 to 20 of loop\.buffer, which has 16"
     ),
-    Fault(a_register_is_loaded_from_between, BadAccess, r"vec\.load .* no multiple of 16"),
+    Fault(a_register_is_loaded_from_between, BadAccess, r"vec\.load .* not a multiple of 16"),
     Fault(what_is_only_read_is_written, BadAccess, r"writes x, which is only read"),
 ]
 CASES = cases(FAULTS)

@@ -216,7 +216,7 @@ def test_gradients_are_clipped_together_with_those_of_the_same_optimizer() -> No
 @pytest.mark.parametrize(
     ("entries", "code", "message"),
     [
-        ("optimizer = sgd()\n  freeze = bodi", "D0550", "bodi is no part of Net"),
+        ("optimizer = sgd()\n  freeze = bodi", "D0550", "bodi is not a part of Net"),
         ("optimizer = sgd()\n  freeze = body.7", "D0206", "a chain of 3 layers has no 7"),
         (
             "optimizer = sgd()\n  freeze = rows[0]",
@@ -224,9 +224,9 @@ def test_gradients_are_clipped_together_with_those_of_the_same_optimizer() -> No
             "blocks of a stack are trained together",
         ),
         ("optimizer = sgd()\n  freeze = rows[0].w", "D0550", "a part of one"),
-        ("optimizer = sgd()\n  freeze = 2 * scale", "D0550", "this is no part of Net"),
-        ("optimizer = sgd()\n  freeze = call", "D0550", "is no part of Net"),
-        ("optimizer = sgd()\n  eval = hidden", "D0550", "is no part of Net"),
+        ("optimizer = sgd()\n  freeze = 2 * scale", "D0550", "this is not a part of Net"),
+        ("optimizer = sgd()\n  freeze = call", "D0550", "is not a part of Net"),
+        ("optimizer = sgd()\n  eval = hidden", "D0550", "is not a part of Net"),
         (
             "optimizer = sgd()\n  freeze = (body, rows, pair, head, scale)",
             "D0550",

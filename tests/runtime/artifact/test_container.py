@@ -213,7 +213,9 @@ def test_a_manifest_without_one_of_its_keys_is_refused(name: str) -> None:
 
 def test_a_manifest_with_an_unknown_key_is_refused() -> None:
     manifest, sections = take_apart(FILE)
-    assert "'signature' is no key" in refused(put_together({**manifest, "signature": ""}, sections))
+    assert "'signature' is not a key" in refused(
+        put_together({**manifest, "signature": ""}, sections)
+    )
 
 
 def test_an_unknown_kind_of_section_is_refused() -> None:

@@ -164,7 +164,7 @@ PROGRAM = "targets:0:programs:f"
         ),
         ("entries:0:dims:0:lower", -1, "D0611", "negative lower bound"),
         ("entries:0:dims:0:upper", 0, "D0611", "bounds 1..0"),
-        ("entries:0:dims:0:name", "4", "D0611", "is no name"),
+        ("entries:0:dims:0:name", "4", "D0611", "is not a name"),
         (
             "entries:0:dims:0:measured",
             {"output": "n", "limit": "1"},
@@ -238,7 +238,7 @@ CERTIFICATE = json.loads(take_apart(TINY)[1]["certificate/cpu/f"])
         ({"arena": "Q"}, "needs the dim Q"),
         ({"arena": "("}, "expected a number"),
         ({"roots": []}, "the arena has 64 bytes"),
-        ({"more": 1}, "'more' is no key"),
+        ({"more": 1}, "'more' is not a key"),
         (
             {"roots": [{**CERTIFICATE["roots"][0], "last": 0}]},
             "used in wave 1, where no root is live",

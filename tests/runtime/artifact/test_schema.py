@@ -60,7 +60,7 @@ def test_a_manifest_survives_the_way_through_bytes() -> None:
         ({"named": {"one": 1 << 63}}, "named.one: the number is beyond"),
         ({"named": [1]}, "named: expected an object"),
         ({"maybe": 3}, "maybe: expected an object, found the number 3"),
-        ({"more": 3}, "'more' is no key of it"),
+        ({"more": 3}, "'more' is not a key of it"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_way_to_it(change: dict[str, Json], why: str) -> None:

@@ -276,7 +276,7 @@ def test_bf16_is_handed_over_as_its_bits(tmp_path: Path) -> None:
 def test_a_type_that_dlc_lacks_is_told() -> None:
     with refused("D0542", "y is an array of complex128"):
         open_data(None, [Y], override={"y": np.zeros(3, complex)})
-    with refused("D0542", "holds something that is no number"):
+    with refused("D0542", "holds something that is not a number"):
         open_data(None, [Y], override={"y": ["a", "b"]})
 
 

@@ -121,16 +121,16 @@ def test_the_largest_unsigned_number_is_exact(tmp_path: Path) -> None:
 @together(
     ("text", "told"),
     [
-        ("a,b,y\n1,2,3\n1,x,3\n", "line 3, column 1 (b) holds 'x', which is no finite number"),
-        ("a,b,y\n1,,3\n", "line 2, column 1 (b) holds nothing, which is no finite number"),
-        ("a,b,y\n1,nan,3\n", "holds 'nan', which is no finite number"),
-        ("a,b,y\n1,inf,3\n", "holds 'inf', which is no finite number"),
-        ("a,b,y\n1,1e39,3\n", "holds '1e39', which is no number that f32 holds"),
-        ("a,b,y\n1,1e999,3\n", "holds '1e999', which is no number that f32 holds"),
-        ("a,b,y\n1,2,1.5\n", "column 2 (y) holds '1.5', which is no whole number, as i32 needs"),
-        ("a,b,y\n1,2,3000000000\n", "holds '3000000000', which is no number that i32 holds"),
-        ("a,b,y\n1,2,1e30\n", "holds '1e30', which is no number that i32 holds"),
-        ("a,b,y\n1,2,99999999999999999999\n", "which is no number that i32 holds"),
+        ("a,b,y\n1,2,3\n1,x,3\n", "line 3, column 1 (b) holds 'x', which is not a finite number"),
+        ("a,b,y\n1,,3\n", "line 2, column 1 (b) holds nothing, which is not a finite number"),
+        ("a,b,y\n1,nan,3\n", "holds 'nan', which is not a finite number"),
+        ("a,b,y\n1,inf,3\n", "holds 'inf', which is not a finite number"),
+        ("a,b,y\n1,1e39,3\n", "holds '1e39', which is not a number that f32 holds"),
+        ("a,b,y\n1,1e999,3\n", "holds '1e999', which is not a number that f32 holds"),
+        ("a,b,y\n1,2,1.5\n", "column 2 (y) holds '1.5', which is not a whole number, as i32 needs"),
+        ("a,b,y\n1,2,3000000000\n", "holds '3000000000', which is not a number that i32 holds"),
+        ("a,b,y\n1,2,1e30\n", "holds '1e30', which is not a number that i32 holds"),
+        ("a,b,y\n1,2,99999999999999999999\n", "which is not a number that i32 holds"),
         ("a,b,y\n1,2,3\n1,2,rose\n", "line 3, column 2 (y) holds 'rose'"),
         (
             "a,b,y\n1,2,\n1,2,rose\n",
@@ -139,11 +139,11 @@ def test_the_largest_unsigned_number_is_exact(tmp_path: Path) -> None:
         ("a,b,y\n1,2,3\n\n1,2\n", "line 4 has 2 cells, where the first row has 3"),
         ('a,b,y\n1,"2,3\n', "line 2"),
         ("a,b,y\n1,5,2,3\n", "line 2 has 4 cells, where the first row has 3"),
-        ('a,b,y\n1,"5,2",3\n', "line 2, column 1 (b) holds '5,2', which is no finite number"),
-        ("a,b,y\n1,2,1e9999999999999999999999\n", "which is no number that i32 holds"),
+        ('a,b,y\n1,"5,2",3\n', "line 2, column 1 (b) holds '5,2', which is not a finite number"),
+        ("a,b,y\n1,2,1e9999999999999999999999\n", "which is not a number that i32 holds"),
         (f"a,b,y\n1,2,{'0' * 5000}1\n1,x,2", "line 3, column 1 (b) holds 'x'"),
         ("a,b,y\n1,x,-1e-9999999999999999999999\n", "line 2, column 1 (b) holds 'x'"),
-        (b"a,b,y\n1,2,\xff\n", "byte 10 is no UTF-8"),
+        (b"a,b,y\n1,2,\xff\n", "byte 10 is not UTF-8"),
     ],
 )
 def test_a_bad_cell_is_told_with_its_line_and_column(
@@ -176,7 +176,9 @@ def test_a_table_without_rows_is_told(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "value"), [("u64", -1), ("bool", 2), ("i8", 128), ("u8", -1)])
 def test_a_whole_number_that_does_not_fit_is_told(tmp_path: Path, dtype: str, value: int) -> None:
-    with refused("D0545", f"line 2, column 0 (v) holds '{value}', which is no number that {dtype}"):
+    with refused(
+        "D0545", f"line 2, column 0 (v) holds '{value}', which is not a number that {dtype}"
+    ):
         table(tmp_path, f"v\n{value}\n", {"v": "v"}, (Input("v", dtype, ("B",)),))
 
 

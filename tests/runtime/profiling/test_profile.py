@@ -106,7 +106,7 @@ def test_profiling_changes_no_bit_of_the_results(entry: EntryPoint) -> None:
 def test_rounds_that_are_no_whole_number_from_1_are_refused(
     entry: EntryPoint, rounds: object
 ) -> None:
-    with pytest.raises(CallError, match="which is no whole number from 1") as caught:
+    with pytest.raises(CallError, match="which is not a whole number from 1") as caught:
         entry.profile(X, rounds=cast("int", rounds))
     assert caught.value.diagnostics[0].code == "D0801"
 

@@ -139,10 +139,10 @@ def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> No
         (
             {"layer.w": "text"},
             "D0505",
-            "layer.w is no array that dlc has: NumPy's dtype <U4",
+            "layer.w is not an array that dlc has: NumPy's dtype <U4",
             "pass",
         ),
-        ({"layer.w": [[1], [2, 3]]}, "D0505", "layer.w is no array that dlc has: ", "pass"),
+        ({"layer.w": [[1], [2, 3]]}, "D0505", "layer.w is not an array that dlc has: ", "pass"),
         ({cast(str, 5): OTHER}, "D0504", "the model has no weight 5", "leave it out"),
         (path, "D0504", f"{path}: there is no array fc.weight", "did you mean fc.wieght?"),
     ):

@@ -20,7 +20,7 @@ def add_times(data: JsonPage, path: str) -> None:
     entry, kernels = _read(path, {each["name"]: each["line"] for each in data["files"]})
     if entry not in {each["name"] for each in data["entries"]}:
         raise UsageError(
-            f"{path} is a profile of {entry}, which is no entry point here",
+            f"{path} is a profile of {entry}, which is not an entry point here",
             code="D0907",
             help=f"dlc profile {data['model']} --json > FILE writes one",
         )
@@ -62,5 +62,7 @@ def _read(path: str, starts: Mapping[str, int]) -> tuple[str, list[_Kernel]]:
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
-            f"{path} is no profile", code="D0907", help="dlc profile MODEL --json > FILE writes one"
+            f"{path} is not a profile",
+            code="D0907",
+            help="dlc profile MODEL --json > FILE writes one",
         ) from None

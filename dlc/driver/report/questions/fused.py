@@ -23,7 +23,7 @@ CHANGES = {
     "the kernel would read": "dlc opt --passes 'fuse{max_inputs=N}' allows more arrays",
     "the formula would have": "dlc opt --passes 'fuse{max_operations=N}' allows longer formulas",
     "its reader loads elements other": "compute both for the same index, without a shift between",
-    "its reader is no formula": "none in the text: a kernel reduces again only within a row",
+    "its reader is not a formula": "none in the text: a kernel reduces again only within a row",
     "its reader has another domain": "bring both to one shape",
     "its reader iterates over other axes": "leave out the reshape between them",
     "its reader's dtype is not": "cast later, in another kernel",
@@ -77,7 +77,7 @@ def _unasked(traced: Traced, one: Node, other: Node) -> Answer:
     if settings.level == 0:
         return Answer("no", "nothing is fused at -O0", change="compile with -O2")
     if other.name not in one.operands and one.name not in other.operands:
-        return Answer("no", f"{shown(other)} does not read {shown(one)}: they are no neighbours")
+        return Answer("no", f"{shown(other)} does not read {shown(one)}: they are not neighbours")
     if one.block != other.block:
         return Answer("no", "one of them is in a loop or a branch, and kernels do not reach across")
     first = kind_of(traced, max(traced.kernels[one.name]))
@@ -96,6 +96,6 @@ def _unasked(traced: Traced, one: Node, other: Node) -> Answer:
         )
     return Answer(
         "no",
-        f"{one.name} is no formula of single elements of {other.name}'s domain, and no pass merges such "
+        f"{one.name} is not a formula of single elements of {other.name}'s domain, and no pass merges such "
         "kernels",
     )

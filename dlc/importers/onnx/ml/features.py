@@ -111,7 +111,7 @@ def _one_hot_encoder(context: NodeContext) -> NodeResults:
     if "cats_strings" in context.node.attributes:
         raise no_texts(context, "has texts as categories")
     if not context.flag("zeros", default=True):
-        raise context.unsupported("that fails for what is no category is not imported")
+        raise context.unsupported("that fails for what is not a category is not imported")
     emit, x = context.emit, in_dtype(context.emit, context.value(0), I64)
     held = table(context, np.asarray(integers(context, "cats_int64s"), np.int64), "categories")
     return in_dtype(emit, _hits(context, x, held), F32)
