@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from benchmarks.gpu_serve import LAUNCHES, NARROW, Array, Spec, read_spec, serve, timed
+from benchmarks.gpu_serve import LAUNCHES, NARROW, Array, Spec, answers, read_spec, serve, timed
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.host_target import to_run_here
 from dlc.driver.compile.settings import Settings
@@ -147,10 +147,10 @@ def trained(spec: Spec) -> Contender:
 
 def main() -> None:
     """Compile, write results, and serve."""
-    spec = read_spec()
+    out, spec = answers(), read_spec()
     made = contender(spec)
     spec.write(made.results)
-    serve(made.measure, made.facts)
+    serve(out, made.measure, made.facts)
 
 
 if __name__ == "__main__":

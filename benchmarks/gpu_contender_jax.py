@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import networks_jax as networks
 from benchmarks.contender_training_jax import OPTIMIZERS
-from benchmarks.gpu_serve import LAUNCHES, Array, Spec, read_spec, serve, timed
+from benchmarks.gpu_serve import LAUNCHES, Array, Spec, answers, read_spec, serve, timed
 
 # JAX is not installed where types are checked.
 jax: Any = importlib.import_module("jax")
@@ -275,11 +275,11 @@ def trained(spec: Spec) -> tuple[dict[str, Array], Callable[[], float], float]:
 
 def main() -> None:
     """Make what is measured, write results, and serve."""
-    spec = read_spec()
+    out, spec = answers(), read_spec()
     jax.config.update("jax_default_matmul_precision", PRECISIONS[spec.precision])
     results, measure, ready = (trained if spec.kind == "training" else called)(spec)
     spec.write(results)
-    serve(measure, {"ready_s": ready})
+    serve(out, measure, {"ready_s": ready})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from benchmarks.contender_training_torch import NETWORKS, OPTIMIZERS, fill, moments, weights_of
-from benchmarks.gpu_serve import LAUNCHES, Array, Spec, read_spec, serve, timed
+from benchmarks.gpu_serve import LAUNCHES, Array, Spec, answers, read_spec, serve, timed
 from benchmarks.networks_torch import Module
 from benchmarks.networks_torch_sequences import LSTM, MiniLM
 
@@ -262,11 +262,11 @@ def trained(spec: Spec, how: str) -> tuple[dict[str, Array], Callable[[], float]
 
 def main() -> None:
     """Make what is measured, write results, and serve."""
-    spec, how = read_spec(), sys.argv[2]
+    out, spec, how = answers(), read_spec(), sys.argv[2]
     set_precision(spec.precision)
     results, measure, ready = (trained if spec.kind == "training" else called)(spec, how)
     spec.write(results)
-    serve(measure, {"ready_s": ready})
+    serve(out, measure, {"ready_s": ready})
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,14 +25,14 @@ from benchmarks.gpu_contender_dlc import contender
 from benchmarks.gpu_serve import NARROW, Spec
 from benchmarks.gpu_shapes import KERNELS
 from benchmarks.training_cases import NETWORKS
-from benchmarks.turns import NotReady
+from benchmarks.turns import NotReady, Process
 from dlc.dialects import func
 from dlc.driver.run.request import CompileRequest, make_model
 from dlc.driver.source.open import open_model
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
-from tests.suites import each_value, every
+from tests.suites import every
 
 LINE = Path(__file__).parents[1] / "gpu/line.dlm"
 
@@ -90,7 +92,9 @@ def computed(name: str, given: Sequence[NDArray[np.float64]]) -> list[NDArray[np
             return [x - 0.001 * m / (v + 1e-6), m, v]
 
 
-@pytest.mark.parametrize(("precision", "name"), each_value(["f32", "f16", "bf16"], KERNELS))
+@pytest.mark.parametrize(
+    ("precision", "name"), every(7, itertools.product(["f32", "f16", "bf16"], KERNELS))
+)
 def test_a_kernel_is_right_and_timed(
     precision: gpu.Precision, name: str, fake: FakeGpu, tmp_path: Path
 ) -> None:
@@ -512,3 +516,19 @@ def test_the_plan_of_thirty_minutes_has_cases_for_every_command() -> None:
             for case in cases(kind, each)
         ]
         assert set(given.name or found) <= set(found)
+
+
+NOISY = """
+import os
+from benchmarks.gpu_serve import answers, serve
+out = answers()
+print("a table of what was tuned", flush=True)
+os.write(1, b"and a line of C")
+serve(out, lambda: 2.5, {"ready_s": 1.0})
+"""
+
+
+def test_what_libraries_print_is_no_answer() -> None:
+    with Process("noisy", [sys.executable, "-c", NOISY], {}) as running:
+        assert running.facts == {"ready_s": 1.0}
+        assert running.turn(2) == [2.5, 2.5]

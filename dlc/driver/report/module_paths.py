@@ -74,17 +74,22 @@ class _Names:
     weights: dict[Value, tuple[str, ...]] = field(default_factory=dict[Value, tuple[str, ...]])
 
     def path(self, op: Op) -> Path | None:
-        """The path that the names of its results say, or the common one of its weights."""
+        """The path that the names of its results say, or the common one of its weights.
+
+        The weights decide where the two are beside each other: a module that gives its argument a name,
+        through a cast to the dtype that it has, names what another module computes.
+        """
         names = [value.name for value in op.results if value.name]
-        named = [path for name in names if (path := self._module(name))]
-        if named:
-            return named[0]
+        named = next((path for name in names if (path := self._module(name))), None)
         weights = [name for value in op.operands for name in self.weights.get(value, ())]
         kept = [name for name in weights if f"${name}".startswith(KEPT)]
         if kept:
-            return common((KEPT.strip("$."), *components(name)[1:-2]) for name in kept)
+            return named or common((KEPT.strip("$."), *components(name)[1:-2]) for name in kept)
         paths = [path for name in weights if (path := self._module(name)) is not None]
-        return common(paths) if paths else None
+        read = common(paths) if paths else None
+        if named is None or read is None:
+            return named or read
+        return named if common([named, read]) in (named, read) else read
 
     def _module(self, name: str) -> Path | None:
         path = components(name)[:-1]

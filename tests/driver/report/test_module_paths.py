@@ -50,6 +50,20 @@ def test_operations_between_layers_belong_to_the_module_around_them() -> None:
     ]
 
 
+def test_a_layer_keeps_what_the_next_one_gives_another_name() -> None:
+    text = """\
+dlc 1
+import nn (Conv2d, BatchNorm)
+module M {
+  use stem = chain(Conv2d(3, 8, kernel=3), BatchNorm(8))
+  export fn f(x: f32[2, 9, 9, 3]) -> f32[2, 7, 7, 8] = exp(stem(x))
+}
+"""
+    found = {op.name: path for op, path in paths_of(text).items()}
+    assert found["nn.conv"] == ("stem.0",)
+    assert found["array.multiply"] == ("stem.1",)
+
+
 def test_the_optimizer_stands_apart_from_the_layers() -> None:
     text = """\
 dlc 1

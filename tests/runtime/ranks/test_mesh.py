@@ -109,7 +109,7 @@ def compare(text: str, mesh: dict[str, int], split: Shard | None = None) -> None
 @pytest.mark.parametrize(
     ("mesh", "a", "b", "split"),
     [
-        ("model = 2", "(none, model)", "(model, none)", None),
+        pytest.param("model = 2", "(none, model)", "(model, none)", None, marks=pytest.mark.long),
         ("data = 2, model = 2", "(data, model)", "(model, data)", None),
         ("data = 2, model = 2", "(none, model)", "(model, none)", "weights"),
         pytest.param(
