@@ -51,8 +51,8 @@ GROUPS: Sequence[tuple[int, Sequence[Maker]]] = (
 EPS = epsilon(np.dtype(np.float32))
 MOST_STEPS, FEW_STEPS = 12, 3
 LONG = 0.125
-"""The part of the graphs that has up to `MOST_STEPS`: a short one takes a quarter of their time, and finds
-most mistakes as well."""
+"""The part of the graphs that has up to `MOST_STEPS`: a short one takes less than half of their time, and a
+second of a processor finds as much with them."""
 MOST_ELEMENTS = 4_000
 MOST_RESULTS = 3
 
