@@ -280,6 +280,8 @@ def main() -> None:
     parser.add_argument("--costs", metavar="TABLE", help="also ours with a table of costs")
     parser.add_argument("--processor-time", action="store_true", help="of all threads")
     given = parser.parse_args()
+    if unknown := sorted({*given.names} - {*names()}):
+        parser.error(f"no network is called {unknown[0]}; there are {', '.join(names())}")
     clock = "processor" if given.processor_time else "wall"
     runs = [
         Run(threads, given.rounds, clock, target, busy, given.costs)

@@ -16,7 +16,7 @@ from math import exp, log
 from pathlib import Path
 from typing import NamedTuple
 
-from dlc.driver.svg import document
+from dlc.driver.drawing.svg import document
 from dlc.runtime.cpu.features import host_features, host_model
 from dlc.version import VERSION
 

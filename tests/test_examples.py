@@ -43,8 +43,14 @@ TRAINED = (
 """Examples whose training takes long; most of them are trained in `test_training_examples` anyway."""
 
 
+IMPORTED = "examples/centerface/"
+"""Its network is run in `tests/importers/onnx/test_centerface.py`, too."""
+
+
 def takes_long(command: str) -> bool:
-    return any(f"dlc train examples/{name}.dlm" in command for name in TRAINED)
+    return IMPORTED in command or any(
+        f"dlc train examples/{name}.dlm" in command for name in TRAINED
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_the_examples_learn_what_they_promise(
 @pytest.mark.parametrize(
     ("name", "settings", "most"),
     [
-        ("diffusion", {"hidden": 64, "epochs": 10}, 0.6),
         ("gcn", {"epochs": 30}, 1.5),
+        pytest.param("diffusion", {"hidden": 64, "epochs": 10}, 0.6, marks=pytest.mark.long),
         pytest.param("vit", {"D": 16, "L": 1, "epochs": 4}, 0.8, marks=pytest.mark.long),
         pytest.param("digits_ema", {"C": 8, "epochs": 3}, 1.5, marks=pytest.mark.long),
         pytest.param("unet", {"C": 4, "epochs": 2}, 0.4, marks=pytest.mark.long),
@@ -60,6 +60,7 @@ def test_examples_learn_at_a_small_size(name: str, settings: dict[str, int], mos
     assert trainer.fit()[-1].values["test_loss"] < most
 
 
+@pytest.mark.long
 def test_a_gan_draws_with_the_mean_ink_of_digits() -> None:
     """Noise as it begins has half of the ink everywhere; digits have none at the border."""
     trainers = dlc.trainers(EXAMPLES / "digits_gan.dlm")

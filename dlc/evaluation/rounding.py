@@ -108,7 +108,7 @@ def _summed(op: kernel.Kernel, at: Evaluation) -> int:
 
 
 def _moved(array: Array, dtype: DType, terms: int, random: np.random.Generator) -> Array:
-    """An array with each element moved by an ulp, or by the root of so many terms as many."""
+    """An array with each element moved by an ulp, or by as many ulps as the root of the number of terms."""
     error = 2 * UNITS[dtype.name] * sqrt(max(1, terms))
     return encode(_numbers(array, dtype) * (1 + error * random.uniform(-1, 1, array.shape)), dtype)
 

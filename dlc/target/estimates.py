@@ -134,7 +134,7 @@ def _is_next(op: kernel.Generic, load: kernel.Load) -> bool:
 
 
 def _traffic(moved: int, costs: CpuCosts) -> int:
-    """Picoseconds of reading and writing so many bytes."""
+    """Picoseconds of reading and writing `moved` bytes."""
     if moved <= costs.near_bytes:
         return moved * costs.near_byte
     return moved * (costs.cached_byte if moved <= costs.cached_bytes else costs.memory_byte)
@@ -185,5 +185,5 @@ def gpu_picoseconds(op: kernel.Kernel, sizes: Mapping[str, int], gpu: GpuTarget)
 
 
 def transfer_picoseconds(count: int, costs: GpuCosts) -> int:
-    """How long so many bytes take from one memory to the other."""
+    """Picoseconds of copying `count` bytes from one memory to the other."""
     return costs.transfer + costs.transfer_byte * count

@@ -129,7 +129,7 @@ class GpuTarget:
         return GPUS[name or next(iter(GPUS))]
 
     def has_room_for(self, blocks: int, shared: int) -> bool:
-        """Whether a multiprocessor has room for so many blocks with these bytes of shared memory each.
+        """Whether a multiprocessor has room for `blocks` blocks with `shared` bytes of shared memory each.
 
         It has 1 KiB more than a block may have, and keeps 1 KiB of each block for itself.
 

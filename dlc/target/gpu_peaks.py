@@ -1,4 +1,4 @@
-"""What the GPUs of an architecture reach at best, by data sheet: the roof of a profile.
+"""The best rates of the GPUs of an architecture, by data sheet: the roof of a profile.
 
 Of an architecture the chip counts that has the most: shares of the roof are too low on smaller ones, never
 too high. Products by matrix instructions are dense, with sums in f32. Where no bandwidth of a second-level

@@ -1,4 +1,4 @@
-"""What sending between the ranks of a mesh costs."""
+"""Costs of sending between the ranks of a mesh."""
 
 from __future__ import annotations
 

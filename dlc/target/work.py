@@ -52,9 +52,11 @@ CHEAP = frozenset(
 
 
 def tile_rows(rows: Size, row_work: Size, costs: CpuCosts) -> Size:
-    """How many of so many rows, of this much work each, make a tile: about as many in all of them."""
-    rows = maximum(rows, 1)
+    """How many of so many rows, of this much work each, make a tile: if known, about as many in all."""
     fitting = maximum(1, floor_divide(costs.tile, maximum(1, row_work)))
+    if not (isinstance(rows, int) and isinstance(fitting, int)):
+        return fitting
+    rows = max(rows, 1)
     return ceil_divide(rows, ceil_divide(rows, fitting))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from dlc.driver.svg import document
+from dlc.driver.drawing.svg import document
 
 FOLDER = Path(__file__).parent
 

@@ -49,7 +49,7 @@ def test_a_text_without_an_optimizer_is_refused(tmp_path: Path) -> None:
         with_optimizer(path, "sgd()")
 
 
-@pytest.mark.parametrize("name", every(2, QUICK))
+@pytest.mark.parametrize("name", every(4, QUICK))
 def test_a_batch_is_what_the_loss_of_its_network_reads(name: str) -> None:
     case = QUICK[name]
     opened = open_training(path_of(name), settings=dict(case.settings), purpose="loss")

@@ -157,7 +157,7 @@ def test_two_processes_that_write_one_artifact_leave_a_whole_one(
 @pytest.mark.parametrize(
     "changes",
     every(
-        4,
+        8,
         [
             {"DLC_CACHE": "/proc/nothing"},
             {"DLC_CACHE": "rows.dlm"},

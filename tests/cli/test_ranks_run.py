@@ -85,6 +85,7 @@ def test_numpy_does_not_share(folder: Path) -> None:
     assert "leave out --ranks" in done.err
 
 
+@pytest.mark.long
 def test_a_profile_of_ranks_has_one_trace_of_all(folder: Path) -> None:
     command = ("profile", "net.dlm", "--weights", "init:0", "--dim", "B=8", "--rounds", "2")
     found = printed(folder, *command, "--ranks", "2", "--trace", "trace.json", "--json")

@@ -243,6 +243,7 @@ def test_another_user_who_may_only_read_works_without_a_cache(theirs: Path, home
     assert not names(theirs / "home")
 
 
+@pytest.mark.long
 @as_root
 def test_the_cache_of_another_user_is_not_used_and_said_once(theirs: Path) -> None:
     os.chown(theirs / "elsewhere", STRANGER, STRANGER)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
+import pytest
+from _pytest.mark import ParameterSet
 from numpy.typing import NDArray
 
 import dlc
@@ -25,6 +27,7 @@ from dlc.runtime.calling.dim_binding import DimBinder
 Numbers: TypeAlias = "NDArray[np.float64 | np.float32 | np.int64 | np.int32 | np.uint8 | np.bool_]"
 """A result, of whatever dtype."""
 LEVELS = (0, 2)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Program:
         Floats may differ by `rtol` of the largest element, everything else not at all.
         """
         wanted = self.evaluated(entry, *inputs, **named)
-        found: list[Numbers] = []
+        found = as_list(tuple(wanted))
         for level in self.levels:
             found = as_list(self.model(level).entry_points[entry](*inputs, **named))  # pyright: ignore[reportArgumentType]
             assert len(found) == len(wanted)
@@ -94,6 +97,23 @@ class Program:
         """The only result."""
         (found,) = self.run(entry, *inputs, rtol=rtol, **named)
         return found
+
+
+def with_levels(cases: Iterable[T], name: Callable[[T], str]) -> list[ParameterSet]:
+    """Cases, each with the levels at which its machine code runs beside the evaluator.
+
+    The quick suite evaluates all of them, and has machine code of every second one.
+    """
+    made: list[ParameterSet] = []
+    for index, case in enumerate(cases):
+        quick: tuple[int, ...] = (2,) if index % 2 == 0 else ()
+        made.append(pytest.param(case, quick, id=f"{name(case)}-{quick}"))
+        made += [
+            pytest.param(case, (level,), marks=pytest.mark.long, id=f"{name(case)}-{level}")
+            for level in LEVELS
+            if level not in quick
+        ]
+    return made
 
 
 def as_list(given: object) -> list[Numbers]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.frontend.sources.imports import library_names
-from tests.frontend.programs import Program, as_list
+from tests.frontend.programs import Program, as_list, with_levels
 from tests.frontend.test_library_values import CASES, FURTHER
-from tests.suites import every
 
 Floats: TypeAlias = NDArray[np.float64]
 Weights: TypeAlias = Mapping[str, Floats]
@@ -37,7 +36,7 @@ class Layer:
     def name(self) -> str:
         return self.made.partition("(")[0]
 
-    def program(self, weights: Weights, level: int) -> Program:
+    def program(self, weights: Weights, levels: Sequence[int]) -> Program:
         x = f"{self.dtype}{list(self.shape)}"
         y = f"{self.dtype}[{', '.join(['_'] * self.rank)}]"
         shape = list(self.reference(np.ones(self.shape), weights).shape)
@@ -53,7 +52,7 @@ module Root() {{
 """
         kind = np.float64 if self.dtype == "f64" else np.float32
         given = {f"layer.{name}": array.astype(kind) for name, array in weights.items()}
-        return Program(text, weights=given, levels=(level,))
+        return Program(text, weights=given, levels=levels)
 
 
 def sigmoid(x: Floats) -> Floats:
@@ -247,11 +246,12 @@ def test_every_name_of_the_library_is_tested() -> None:
     assert tested == library_names()
 
 
-@pytest.mark.parametrize("level", every(2, [2, 0]))
-@pytest.mark.parametrize("layer", every(2, LAYERS), ids=lambda layer: layer.made)
-def test_a_layer_computes_what_it_says_and_so_does_its_gradient(layer: Layer, level: int) -> None:
+@pytest.mark.parametrize(("layer", "levels"), with_levels(LAYERS, lambda layer: layer.made))
+def test_a_layer_computes_what_it_says_and_so_does_its_gradient(
+    layer: Layer, levels: Sequence[int]
+) -> None:
     x, weights = drawn(layer)
-    program = layer.program(weights, level)
+    program = layer.program(weights, levels)
     exact = layer.dtype == "f64"
     given = x if exact else x.astype(np.float32)
     rtol = 1e-9 if exact else 1e-5

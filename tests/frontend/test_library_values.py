@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
-from tests.frontend.programs import Program, as_list
+from tests.frontend.programs import Program, as_list, with_levels
 from tests.suites import every
 
 Numbers = NDArray[Any]
@@ -49,7 +49,7 @@ class Case:
     def shown(self, array: Numbers) -> Numbers:
         return np.moveaxis(array, 1, -1) if self.pictures and array.ndim == 4 else array
 
-    def program(self, level: int) -> Program:
+    def program(self, levels: Sequence[int]) -> Program:
         inputs, results = part(self.name, "in"), part(self.name, "out")
         heads = ", ".join(f"{n}: {self.type(x)}" for n, x in inputs.items())
         given = ", ".join(inputs)
@@ -71,7 +71,7 @@ module Root() {{
             (only,) = inputs.values()
             text = text.replace(f"-> ({self.type(only)},)", f"-> {self.type(only)}")
             text = text.replace(f"wrt=({given},)", f"wrt={given}")
-        return Program(text, weights=self.taken() or None, levels=(level,))
+        return Program(text, weights=self.taken() or None, levels=levels)
 
     def sines(self, count: int) -> list[str]:
         given = ", ".join(part(self.name, "in"))
@@ -171,10 +171,9 @@ FURTHER = {
 """What the tests below the cases are about."""
 
 
-@pytest.mark.parametrize("level", every(2, [2, 0]))
-@pytest.mark.parametrize("case", every(2, CASES), ids=lambda case: case.name)
-def test_values_and_gradients_are_those_of_pytorch(case: Case, level: int) -> None:
-    program = case.program(level)
+@pytest.mark.parametrize(("case", "levels"), with_levels(CASES, lambda case: case.name))
+def test_values_and_gradients_are_those_of_pytorch(case: Case, levels: Sequence[int]) -> None:
+    program = case.program(levels)
     kind = np.float64 if case.dtype == "f64" else np.float32
     inputs = [case.shown(x).astype(kind) for x in part(case.name, "in").values()]
     near = 1e-10 if case.dtype == "f64" and "rope" not in case.name else 1e-5
@@ -240,12 +239,15 @@ export fn likely(x: f32[5, 2], at: i32[5]) -> f32[5, 2] = segment_softmax(100 * 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("top_k", "top_k=5"),
-        ("top_p", "top_p=0.7"),
-        ("min_p", "min_p=0.2"),
-        ("all", "temperature=1.5, top_k=6, top_p=0.8, min_p=0.1"),
-    ],
+    every(
+        2,
+        [
+            ("top_k", "top_k=5"),
+            ("top_p", "top_p=0.7"),
+            ("min_p", "min_p=0.2"),
+            ("all", "temperature=1.5, top_k=6, top_p=0.8, min_p=0.1"),
+        ],
+    ),
 )
 def test_samples_are_drawn_as_transformers_draws_them(name: str, options: str) -> None:
     """In many draws the frequencies are the softmax of the scores that Transformers leaves."""

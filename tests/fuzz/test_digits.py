@@ -112,7 +112,7 @@ def artifacts_with(text: str) -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("number", "untrusted"),
     every(
-        3,
+        6,
         itertools.product(
             [pytest.param(number, id=name) for name, number in NUMBERS.items()], [True, False]
         ),

@@ -36,7 +36,7 @@ def fake() -> Iterator[FakeGpu]:
         yield found
 
 
-@pytest.mark.parametrize("case", every(2, [pytest.param(case, id=case.title) for case in SMALL]))
+@pytest.mark.parametrize("case", every(4, [pytest.param(case, id=case.title) for case in SMALL]))
 def test_a_case_runs_there_and_agrees(case: Case, fake: FakeGpu) -> None:
     before = len(fake.launched)
     case.check(case.compile("cuda:sm_80"))

@@ -82,7 +82,7 @@ def worker() -> Iterator[Worker]:
 @pytest.mark.parametrize(
     ("do", "why", "starts"),
     every(
-        2,
+        4,
         [
             (nothing, None, 0),
             (differ, "AssertionError: 1 is not 2", 0),

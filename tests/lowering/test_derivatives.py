@@ -106,7 +106,7 @@ def test_second_derivatives_through_loops(name: str) -> None:
     check(slope(build, 2), *types, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("level", "name"), every(3, itertools.product([2, 0, 1], NETWORKS)))
+@pytest.mark.parametrize(("level", "name"), every(6, itertools.product([2, 0, 1], NETWORKS)))
 def test_derivatives_of_networks(name: str, level: int) -> None:
     build, types = NETWORKS[name]
     check(slope(build), *types, level=level)

@@ -170,7 +170,7 @@ CONVOLUTIONS = [
 
 @pytest.mark.parametrize(
     ("case", "matmul"),
-    every(3, itertools.product(map(pytest.param, CONVOLUTIONS), ["blas", "generated"])),
+    every(6, itertools.product(map(pytest.param, CONVOLUTIONS), ["blas", "generated"])),
 )
 def test_convolutions_with_an_epilogue(
     case: tuple[int, int, int, int, int, int, int, int], matmul: str

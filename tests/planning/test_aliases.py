@@ -66,7 +66,7 @@ def test_random_views_are_read_right_by_every_operation_on_a_gpu(seed: int) -> N
     check_on_gpu(seed)
 
 
-@pytest.mark.parametrize("seed", every(7, range(20)))
+@pytest.mark.parametrize("seed", every(14, range(20)))
 def test_products_and_convolutions_read_random_views(seed: int) -> None:
     check_on_cpu(seed, (product, convolution))
 

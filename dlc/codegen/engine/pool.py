@@ -144,7 +144,7 @@ define internal ptr @row_word(ptr %pool, i64 %thread, i64 %number) alwaysinline 
   ret ptr %place
 }}
 
-; Takes the pool for a call that wants so many threads; returns how many it gets.
+; Takes the pool for a call that requests a number of threads; returns how many it gets.
 ; 1 means that the pool is not taken: it is busy, or no worker can be started.
 define internal i64 @enlist(ptr %pool, i64 %wanted) {{
   %taken = cmpxchg ptr %pool, i64 0, i64 1 acquire monotonic

@@ -228,7 +228,7 @@ class Select(Op):
 
 
 MANTISSA = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
-"""Bits of the significand: integers of up to so many bits are exact."""
+"""Bits of the significand: integers of up to this many bits are exact."""
 
 
 def holds(wide: DType, narrow: DType) -> bool:

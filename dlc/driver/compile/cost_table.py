@@ -34,7 +34,7 @@ USUAL: Mapping[str, int] = MappingProxyType(
 )
 """The rows that there are."""
 MOST_TIMES = 1000
-"""No cost is so many times the usual one: longer estimates would be no 64-bit numbers any more."""
+"""The limit of a cost as a multiple of the usual one: estimates must fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

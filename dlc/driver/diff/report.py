@@ -1,4 +1,4 @@
-"""What `dlc diff` says and writes: the fault, and a folder that shows it again."""
+"""Reports of `dlc diff`: the fault, and a folder that reproduces it."""
 
 from __future__ import annotations
 

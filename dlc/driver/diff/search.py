@@ -361,7 +361,7 @@ def _until(case: Case, fault: Fault, rewrites: int | None = None) -> tuple[Walk,
 
 
 def _decision(case: Case, fault: Fault, rewrites: int) -> Decision | None:
-    """What the last of so many rewrites did."""
+    """What the last of `rewrites` rewrites did."""
     walk, step = _until(case, fault, rewrites)
     before = len(walk.model.context.log)
     with suppress(*BROKEN):  # what it did before is in the log

@@ -14,9 +14,9 @@ from functools import cached_property
 from html import escape
 
 from dlc.driver.call_memory.facts import EntryMemory, Root, Work, sizes_text
+from dlc.driver.drawing.svg import document
 from dlc.driver.memory.asked import ModelMemory
 from dlc.driver.memory.report import also_text, waves_text
-from dlc.driver.svg import document
 from dlc.runtime.model_repr import bytes_text
 from dlc.runtime.system.counts import counted
 

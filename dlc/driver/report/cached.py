@@ -77,7 +77,7 @@ def entry_of(begun: str) -> CacheEntry:
 
 
 def prune_cache(days: float) -> list[CacheEntry]:
-    """Drop the entries that were not used for so many days, and all that are damaged; gives them."""
+    """Drop the entries that were not used for `days` days, and all damaged ones; returns them."""
     cache = _cache()
     dropped = [e for e in list_cache() if e.kind == "damaged" or e.days >= days]
     return [entry for entry in dropped if cache.drop(entry.key)]

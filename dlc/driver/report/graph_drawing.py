@@ -15,11 +15,11 @@ from types import MappingProxyType
 import numpy as np
 
 from dlc.dialects import array, flow, func, kernel, nn, scalar, weight
-from dlc.driver.layered_layout import Edge
+from dlc.driver.drawing.layered_layout import Edge
+from dlc.driver.drawing.svg import Box, Graph, Line, page
 from dlc.driver.report.module_groups import Group, grouped
 from dlc.driver.report.module_paths import Path, common, components, module_paths, trained
 from dlc.driver.report.sections import sections
-from dlc.driver.svg import Box, Graph, Line, page
 from dlc.errors import UsageError
 from dlc.ir.attributes import Dense, decode
 from dlc.ir.core import Block, Op, Value

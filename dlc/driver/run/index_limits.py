@@ -1,4 +1,4 @@
-"""What the integers of an entry point index, so that random numbers are valid indices.
+"""Limits of the integers of an entry point that index an axis, so that random numbers are valid indices.
 
 An input is followed through what only moves and converts its elements, into loops, to the operations that
 take it as an index. Below the graph nothing is known of it.

@@ -12,12 +12,12 @@ from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.system.counts import counted
 
 GAIN = 1.25
-"""Twice as many ranks that are not so many times as fast are not worth it: there scaling stops."""
+"""Scaling stops where twice as many ranks are not at least this many times as fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """The predicted time of so many ranks, which take `examples` each; `first` is that of the first row."""
+    """The predicted time of `ranks` ranks, which take `examples` each; `first` is that of the first row."""
 
     ranks: int
     first: int

@@ -37,7 +37,7 @@ from dlc.target.network import HERE, Network
 
 @dataclass(frozen=True, slots=True)
 class ScaleRequest:
-    """What to predict: for up to so many ranks, each with so many threads on processors of its own.
+    """What to predict: for up to `ranks` ranks, each with `threads` threads on its own processors.
 
     `entry` is a function to call in place of a step of training. With `weak` each rank is given the whole
     batch, so that the batch of all grows with their number. `step` is how many seconds a step of the

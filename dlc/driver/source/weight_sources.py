@@ -19,6 +19,7 @@ from dlc.driver.source.weight_initializers import initial
 from dlc.errors import DlcError, ModelError, UsageError
 from dlc.errors.options import option
 from dlc.ir.core import Evaluation
+from dlc.ir.ranks import Ranks
 from dlc.ir.types import DType
 from dlc.planning.arena import align
 from dlc.runtime.arrays.tensor import Tensor
@@ -100,13 +101,16 @@ def _names_of(module: Module) -> set[str]:
     return {name for op in sources for name in (op.sym_name, op.key, *op.parts)}
 
 
-def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
-    """The stored weights by symbol, and with them those that are derived from them."""
+def derive(
+    module: Module, stored: Mapping[str, Array], ranks: Ranks | None = None
+) -> dict[str, Array]:
+    """The stored weights by symbol, and with them those that are derived from them, perhaps by the ranks
+    of a mesh together."""
     arrays = dict(stored)
     for op in module.body:
         if isinstance(op, weight.Derived):
             sources = [arrays[symbol.name] for symbol in op.sources]
-            (arrays[op.sym_name],) = Evaluation({}, arrays).run(op.body, sources)
+            (arrays[op.sym_name],) = Evaluation({}, arrays, None, ranks).run(op.body, sources)
     return arrays
 
 

@@ -89,7 +89,7 @@ class EngineCalls:
         return [[Opcode.WAVE, 1, 0, 0, 0, 0, 0, 0], call]
 
     def call(self, steps: list[Step], thread_count: int) -> Call:
-        """A call of these steps by so many threads."""
+        """A call of these steps by `thread_count` threads."""
         rows = [*steps, [Opcode.END] + [0] * (STEP_WORDS - 1)]
         rows += [[ArgKind.POINTER, Root.ARENA, NO_BYTES, -1, -1]] * ARGUMENTS
         rows += [[ArgKind.SIZE, 0, TURNS, -1, -1]]

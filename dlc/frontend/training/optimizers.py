@@ -129,7 +129,7 @@ class Optimizers:
     def _made(self, entry: ast.Setting) -> Core:
         """The instance of the optimizer; its arguments may be schedules, called without the step."""
         call = entry.value
-        optimizers = [n for n, f in self.visible.items() if isinstance(f, ModuleDefinition)]
+        optimizers = [name for name, each in self.visible.items() if _updates(each)]
         name = _called_name(call)
         definition = self.visible.get(name, MISSING)
         if not isinstance(call, ast.Call) or not isinstance(definition, ModuleDefinition):
@@ -141,7 +141,7 @@ class Optimizers:
             )
         core = instantiate(self.ev, definition, self._arguments(call)).core
         core.path = "optimizer"
-        if not isinstance(definition.members.get("update"), ast.Fn):
+        if not _updates(definition):
             raise self.at.fail(
                 "D0535",
                 f"{name} has no fn update(p, g, step)",
@@ -184,6 +184,11 @@ class Optimizers:
         finally:
             at.training, at.total_steps, at.rate = outer, None, None
             at.source = self.root.source
+
+
+def _updates(datum: Datum) -> bool:
+    """Whether something is a module with the function that makes it an optimizer."""
+    return isinstance(datum, ModuleDefinition) and isinstance(datum.members.get("update"), ast.Fn)
 
 
 def _called_name(node: ast.Expr) -> str:

@@ -94,7 +94,7 @@ IMPORTERS: dict[Operator, Importer] = {
 WAYS_OUT: dict[Operator, str] = {("ai.onnx.ml", name): way for name, way in ml.WAYS_OUT.items()}
 """What helps where an operator is not imported."""
 MOST_NODES = 1 << 14
-"""Loops written out round by round have at most so many nodes; each may be tried as a scan before."""
+"""The most nodes of a loop that is unrolled; a scan is tried first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class NodeContext:
                 return tuple(default)
 
     def pairs(self, name: str, count: int) -> tuple[tuple[int, int], ...]:
-        """A list of so many pairs of integers; zeros where it is left out."""
+        """A list of `count` pairs of integers; zeros where it is left out."""
         flat = self.integers(name, (0,) * (2 * count))
         return tuple(zip(flat[::2], flat[1::2], strict=True))
 

@@ -192,46 +192,69 @@ def read_program(
         for symbol, found in program.range_constraints.items()
     }
     reader = Reader(called, file, ranges)
-    inputs: list[Input] = []
-    numbers: list[int] = []
-    for number, name in enumerate(signature.user_inputs):
-        value = values.get(name) if isinstance(name, str) else None
-        type = reader.type(value)
-        if isinstance(name, str) and type is not None:
-            inputs.append(Input(name, name, type, tuple(range(type.rank))))
-            numbers.append(number)
-    results, outputs, states = _results(program, reader)
-    held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    trained = () if wrt is None else _trained(program, states)
-    for paths in (states, trained):
-        for name, path in held.items():
-            type = reader.type(values[name])
-            if path in paths and type is not None:
-                inputs.append(Input(name, path, type, tuple(range(type.rank))))
-    labels = [each.label for each in inputs[len(numbers) :]]
-    states = {path: states[path] for path in labels[: len(states)]}
-    trained = tuple(labels[len(states) :])
-    by_call = [each.name for each, k in zip(inputs, numbers, strict=False) if k in (wrt or ())]
-    by_weight = [each.name for each in inputs[len(numbers) + len(states) :]]
+    given = _user_inputs(signature.user_inputs, values, reader)
+    results, outputs, changed = _results(program, reader)
+    states = _held_inputs(program, changed, values, reader)
+    required = () if wrt is None else _trained(program, changed)
+    trained = _held_inputs(program, required, values, reader)
+    inputs = (*given.values(), *states, *trained)
+    passed = {each.label for each in (*states, *trained)}
     graph = Graph(
         file.rpartition(".")[0] or file,
         file,
-        tuple(inputs),
-        tuple(
-            [
-                each
-                for each in _weights(program, reader)
-                if each.path not in states and each.path not in trained
-            ]
-        ),
+        inputs,
+        tuple([each for each in _weights(program, reader) if each.path not in passed]),
         reader.nodes(program.graph_module),
         results,
         _bounds(ranges, inputs),
     )
-    differentiated = frozenset([*by_call, *by_weight])
+    differentiated = [each for number, each in given.items() if number in (wrt or ())]
     return Exported(
-        graph, program, source, called, tuple(numbers), outputs, states, trained, differentiated
+        graph,
+        program,
+        source,
+        called,
+        tuple(given),
+        outputs,
+        {each.label: changed[each.label] for each in states},
+        tuple([each.label for each in trained]),
+        frozenset([each.name for each in (*differentiated, *trained)]),
     )
+
+
+def _user_inputs(
+    names: Sequence[object], values: Mapping[str, object], reader: Reader
+) -> dict[int, Input]:
+    """The tensors among the arguments of a call, by the numbers of the arguments."""
+    types = {
+        number: (name, reader.type(values.get(name)))
+        for number, name in enumerate(names)
+        if isinstance(name, str)
+    }
+    return {
+        number: Input(name, name, type, tuple(range(type.rank)))
+        for number, (name, type) in types.items()
+        if type is not None
+    }
+
+
+def _held_inputs(
+    program: ExportedProgram,
+    paths: Collection[str],
+    values: Mapping[str, object],
+    reader: Reader,
+) -> list[Input]:
+    """The parameters and buffers at these paths, as inputs of the graph."""
+    signature = program.graph_signature
+    held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    types = [
+        (name, path, reader.type(values[name])) for name, path in held.items() if path in paths
+    ]
+    return [
+        Input(name, path, type, tuple(range(type.rank)))
+        for name, path, type in types
+        if type is not None
+    ]
 
 
 def _trained(program: ExportedProgram, states: Collection[str]) -> tuple[str, ...]:

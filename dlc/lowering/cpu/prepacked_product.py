@@ -55,13 +55,14 @@ def tile_panels(
 ) -> Size:
     """NC as panels of a tile, of which each column has `work` products, where tiles are `down` in a column.
 
-    They are a multiple of the micro-kernel's panels. A tile has the usual work, or less where the product
-    would otherwise be too few tiles for threads to share evenly.
+    They are a multiple of the micro-kernel's panels. A tile has the usual work, or less where a product of
+    known size would otherwise be too few tiles for threads to share evenly.
     """
     each = maximum(work * shape.columns, 1)
     several = ceil_divide(maximum(across, 1), shape.panels)
-    share = floor_divide(several * each * down, blocking.product_tiles)
-    most = minimum(maximum(share, blocking.least_tile_products), blocking.tile_products)
+    most: Size = blocking.tile_products
+    if isinstance(share := floor_divide(several * each * down, blocking.product_tiles), int):
+        most = min(max(share, blocking.least_tile_products), most)
     fitting = maximum(floor_divide(most, each), 1)
     tiles = ceil_divide(several, minimum(fitting, several))
     return ceil_divide(several, tiles) * shape.panels
@@ -152,7 +153,8 @@ class _PackedProduct(ProductTiles):
             self._stream()
             return height, self._streamed_panels()
         all_bytes = self.across * self._panel_bytes
-        if isinstance(all_bytes, int) and all_bytes <= blocking.shared_panel_bytes:
+        shares = isinstance(all_bytes, int) and all_bytes <= blocking.shared_panel_bytes
+        if shares and isinstance(m, int):
             work = self.across * self.shape.panel * self.depth
             height = minimum(height, shared_rows(m, work, rows, blocking))
         down = ceil_divide(m, height)

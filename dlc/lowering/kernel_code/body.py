@@ -119,7 +119,7 @@ class Body:
         Code emitted for each is the body of that loop. `together` registers at a time come first, then
         single registers, for wide registers half ones, then single elements.
         """
-        widths = {self.lanes * together, self.lanes}
+        widths = {self.lanes * together if self.lanes > 1 else 1, self.lanes}
         if self.lanes >= WIDE:
             widths.add(self.lanes // 2)
         lower = index(self.emit, lower)

@@ -62,7 +62,7 @@ def neighbours(first: Expr, lanes: int) -> Uniform | Linear:
 
 
 def varying(value: Expr, lanes: int) -> Uniform | Varying:
-    """What code with so many lanes has computed: a register, or a scalar for one lane."""
+    """What code with `lanes` lanes has computed: a register, or a scalar for one lane."""
     return Uniform(value) if lanes == 1 else Varying(value)
 
 
@@ -84,7 +84,7 @@ def register(lane: Lane, lanes: int) -> Expr:
 
 
 def in_lanes(lane: Lane, lanes: int) -> Expr:
-    """The value as code with so many lanes has it: a register, or a scalar for one lane."""
+    """The value in code with `lanes` lanes: a register, or a scalar for one lane."""
     if lanes > 1:
         return register(lane, lanes)
     assert isinstance(lane, Uniform)

@@ -86,7 +86,7 @@ class _Limits:
     operations: int
 
     def too_large(self, operations: int) -> str:
-        """Why formulas with so many operations in total are not fused; empty if they may be."""
+        """Why formulas with this number of operations in total are not fused; empty if they may be."""
         long = operations > self.operations
         return (
             f"the formula would have {operations} operations, more than {self.operations}"

@@ -1,4 +1,4 @@
-"""What a placement costs: the work of an operation, and bringing a value from one placement to another.
+"""Costs of placements: the work of an operation, and moving a value from one placement to another.
 
 Of n ranks, each sends (n - 1) / n of the bytes of a whole array in an all-gather or a reduce-scatter,
 twice as many in an all-reduce, and 1 / n of that in an all-to-all (Thakur, Rabenseifner and Gropp,
@@ -40,7 +40,7 @@ _FORMULAS = (
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs, in picoseconds, along an axis of a mesh with so many ranks."""
+    """The costs, in picoseconds, along an axis of a mesh with `ranks` ranks."""
 
     ranks: int
     cpu: CpuCosts

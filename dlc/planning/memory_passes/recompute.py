@@ -37,7 +37,7 @@ IN_LOOPS = 0.1
 LEAST_PART = 256
 """Arrays below this fraction (1/n) of the peak are not worth a kernel."""
 SMALL = 16
-"""An operand so many times smaller than the value is kept alive rather than recomputed."""
+"""An operand that is smaller than the value by this factor is kept alive rather than recomputed."""
 LEAST_GAIN = 32
 """The peak must fall by more than this fraction (1/n)."""
 MOST_VALUES = 400

@@ -19,7 +19,7 @@ from dlc.planning.aliases import readers
 from dlc.planning.liveness import Timeline, updates_of
 
 SMALL = 64
-"""Results of at most so many bytes may live longer: scalars that all updates share, such as a step size."""
+"""Results of at most this many bytes may live longer: scalars that updates share, such as a step size."""
 
 
 @define_pass("release")

@@ -17,11 +17,19 @@ from dlc.dialects import flow, func
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Op, Value
+from dlc.ir.log import DecisionLog
 from dlc.ir.passes import Context, define_pass
 from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import SAMPLE, Timeline, updates_of
 from dlc.planning.memory_passes.block_tasks import carried, in_order, task_graph, work_in
-from dlc.planning.scheduling import Footprint, TaskGraph, as_written, best_order, witnesses
+from dlc.planning.scheduling import (
+    Footprint,
+    Schedule,
+    TaskGraph,
+    as_written,
+    best_order,
+    witnesses,
+)
 from dlc.planning.waves import NEW_WAVE
 from dlc.target import cpu_of
 from dlc.target.cpu_costs import CpuCosts
@@ -76,8 +84,25 @@ def _reorder_in(
         return
     most_waves = len(before.held) + _waves_to_spare(timeline, work, cpu_of(context.options).costs)
     after = best_order(graph, most_waves, lower_bound, effort, context.compiler)
+    _log_order(context.log, timeline, subject, before, after, lower_bound)
+    if after.peak < before.peak:
+        for number in after.cuts:
+            work[number].attributes[NEW_WAVE] = True
+        for op in list(in_order([work[number] for number in after.order], timeline.ops)):
+            timeline.block.move(op, None)
+
+
+def _log_order(
+    decisions: DecisionLog,
+    timeline: Timeline,
+    subject: Op,
+    before: Schedule,
+    after: Schedule,
+    lower_bound: int,
+) -> None:
+    """Log the better order, or that there is none."""
     is_better = after.peak < before.peak
-    log = context.log.did if is_better else context.log.refused
+    log = decisions.did if is_better else decisions.refused
     if timeline.sample:
         log = partial(log, at=_counted_at(timeline.sample))
     log(
@@ -92,11 +117,6 @@ def _reorder_in(
         waves_after=len(after.held),
         order=after.how,
     )
-    if is_better:
-        for number in after.cuts:
-            work[number].attributes[NEW_WAVE] = True
-        for op in list(in_order([work[number] for number in after.order], timeline.ops)):
-            timeline.block.move(op, None)
 
 
 def _waves_to_spare(timeline: Timeline, work: Sequence[Op], costs: CpuCosts) -> int:

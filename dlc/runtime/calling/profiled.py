@@ -85,7 +85,7 @@ class _Round(NamedTuple):
 
 
 def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile:
-    """Measure so many rounds, or as many as 1.5 seconds allow.
+    """Measure this number of rounds, or as many as 1.5 seconds allow.
 
     Raises CallError: D0801 where `rounds` is no whole number from 1, D0825 for too many kernels.
     """

@@ -1,4 +1,4 @@
-"""What a stage of a pipeline does in a call: its parts in their order, and what it sends and waits for.
+"""A call on a stage of a pipeline: its parts in their order, and what it sends and waits for.
 
 The schedule of microbatches is 1F1B: a stage begins with as many forward parts as there are stages
 behind it, then goes on with a forward and a backward part in turns, and ends with the backward parts

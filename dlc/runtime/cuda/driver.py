@@ -167,7 +167,7 @@ class Driver(Protocol):
     def unload_module(self, module: Handle) -> None: ...
 
     def get_function(self, module: Handle, name: str, shared: int = 0) -> Handle:
-        """A function of a module, whose launches ask for so many bytes of shared memory.
+        """A function of a module, whose launches request these bytes of shared memory.
 
         Raises CallError (D0818) if the device has not as many for a block.
         """

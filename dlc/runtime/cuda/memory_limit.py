@@ -13,7 +13,7 @@ def gpu_memory(device: str = "cuda") -> GpuMemory:
 
 
 def limit_gpu_memory(most: int | None, device: str = "cuda") -> None:
-    """Let dlc have at most so many bytes of a GPU's memory; None takes the limit away.
+    """Limit the bytes of a GPU's memory that dlc allocates; None removes the limit.
 
     What is in use stays; later calls, weights and arrays beyond it raise CallError (D0613). Raises
     UsageError (D0901) for what is no number of bytes, Unsupported (D0702) where there is no such GPU.

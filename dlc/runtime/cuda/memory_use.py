@@ -47,7 +47,7 @@ class MemoryUse:
             self._in_use -= size
 
     def limit(self, most: int | None) -> None:
-        """Let later blocks be refused beyond so many bytes."""
+        """Refuse later blocks beyond this number of bytes."""
         with self._lock:
             self._limit = most
 

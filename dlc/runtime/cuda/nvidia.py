@@ -31,7 +31,7 @@ _ASSIGN_DEFAULT = 1
 _WITH_CONDITIONS = 12040
 """The version of the driver API that has loops in graphs: CUDA 12.4."""
 _JIT_LOG_BYTES = 1 << 14
-"""Of what the driver says about code that it does not accept, so much is kept."""
+"""The most bytes kept of what the driver says about code that it refuses."""
 _LOST = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719})
 """Numbers of errors after which every call of the process ends with the same error: of CUresult, bits of
 memory or of a link that cannot be corrected, an error that the GPU has contained, an illegal address, a

@@ -1,4 +1,4 @@
-"""What is read for one input of the loss: one row for each example."""
+"""Fields of data sources: the rows of one input of the loss, one for each example."""
 
 from __future__ import annotations
 

@@ -466,7 +466,7 @@ class GpuFrame:
         hosts: Sequence[int],
         launches: int = 1,
     ) -> tuple[int, CallTimes]:
-        """`run_placed`, with the times of its parts; the program runs so many times in a row."""
+        """`run_placed`, with the times of its parts; the program runs `launches` times in a row."""
         self._events = [self._driver.create_event() for _ in range(4)]
         self._launches = launches
         try:

@@ -47,7 +47,7 @@ class _Round(NamedTuple):
 
 
 def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile:
-    """Measure so many rounds, or as many as 1.5 seconds allow. Raises CallError (D0801) for `rounds`."""
+    """Measure `rounds` rounds, or as many as 1.5 seconds allow. Raises CallError (D0801) for `rounds`."""
     done = _rounds(measured, None if rounds is None else checked_rounds(subject.entry, rounds))
     runs = Counter(each.op for each in done[0].kernels)
     alone = quiet(np.array([_by_op(each.kernels, len(subject.ops)) for each in done]))

@@ -57,7 +57,7 @@ def profile(
     pieces: Callable[[bool], Pieces],
     rounds: int | None,
 ) -> Profile:
-    """Measure so many rounds, or as many as 1.5 seconds allow. Raises CallError (D0801) for `rounds`.
+    """Measure `rounds` rounds, or as many as 1.5 seconds allow. Raises CallError (D0801) for `rounds`.
 
     `pieces` makes a timed call, with all work of the processor on one thread if that is asked for.
     """

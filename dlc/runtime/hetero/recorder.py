@@ -1,4 +1,4 @@
-"""What the devices of a call did, one after the other: traces of the processor, times of the GPU."""
+"""The record of a call on two devices, one after the other: traces of the processor, times of the GPU."""
 
 from __future__ import annotations
 

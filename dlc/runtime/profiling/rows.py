@@ -161,7 +161,7 @@ def summed(title: str, rows: Iterable[Row]) -> Row:
 
 
 def floor_of(roof: Roof, operations: int, bytes: int, runs: int, threads: int) -> Floor:
-    """The least time of `runs` runs of a kernel with these amounts each, on so many threads.
+    """The least time of `runs` runs of a kernel with these amounts each, on `threads` threads.
 
     Bytes come from the smallest level that holds all of them.
 

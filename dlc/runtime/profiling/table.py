@@ -72,7 +72,7 @@ def _row_text(profile: Measurements, row: Row) -> str:
 
 
 def _name(row: Row, width: int) -> str:
-    """The title in so many columns, with the number of runs."""
+    """The title in `width` columns, with the number of runs."""
     times = f" ×{row.runs}" if row.runs > 1 else ""
     return shortened(row.title, width - len(times)) + times
 
@@ -94,7 +94,7 @@ def _rate(value: float, width: int) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """A name in so many columns: the beginning of a path is left out first, then the end of the rest.
+    """A name in `width` columns: the beginning of a path is left out first, then the end of the rest.
 
     >>> shortened("encoder.layers.11.mlp.up · matmul 128×512×2048", 34)
     '…11.mlp.up · matmul 128×512×2048'

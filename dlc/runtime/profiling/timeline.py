@@ -29,7 +29,7 @@ class Timeline(NamedTuple):
 
 
 def timeline(records: Words, ops: int, threads: int) -> Timeline:
-    """The timeline of a call's records (`TraceWord`) of so many ops on so many threads.
+    """The timeline of a call's records (`TraceWord`) of `ops` ops on `threads` threads.
 
     >>> found = timeline(np.array([[0, 0, 0, 10], [0, 1, 5, 10], [1, 0, 12, 20]]), 2, 2)
     >>> found.wall.tolist(), found.busy.tolist(), found.span, found.covered

@@ -69,7 +69,8 @@ class SimulatedRanks:
 
     def exchange(self, axis: str, array: NDArray[Any]) -> list[NDArray[Any]]:
         """What every rank along the axis hands over, by coordinate."""
-        self._table[self.rank] = array
+        # A copy: the result may take the place of the array while others still read it.
+        self._table[self.rank] = array.copy()
         self._barrier.wait()
         found = [self._table[other] for other in self.mesh.along(self.rank, axis)]
         # Nobody hands over the next array before all have taken this one.

@@ -1,4 +1,4 @@
-"""What the ranks that train together divide: the examples of batches, and weights and states."""
+"""Parts of ranks that train together: of the examples of batches, of weights and of states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an artifact that trains says about it: the `train` block, its examples, and how far it has come."""
+"""The training part of an artifact: the `train` block, its examples, and the progress."""
 
 from __future__ import annotations
 

@@ -69,6 +69,7 @@ export fn f(x: f32[16, 32, 32, 16], w: f32[3, 3, 16, 16]) -> f32[3, 3, 16, 16] =
 """
 
 
+@pytest.mark.long
 def test_within_a_limit_gradients_keep_the_form_that_needs_no_matrix_of_windows() -> None:
     """The limit is kept with more recomputation and Winograd's form, where direct sums need 13 MB."""
     most = 4_000_000

@@ -76,7 +76,7 @@ def departed(text: str, folder: Path | None, *, seed: int = 0, target: str = "cp
 @pytest.mark.parametrize(
     "planted",
     every(
-        2,
+        4,
         [
             pytest.param(one, id=one.name, marks=[] if one.name in QUICK else pytest.mark.long)
             for one in (*PLANTED, *MORE)

@@ -15,11 +15,11 @@ import pytest
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.entries import find_function
 from dlc.driver.compile.settings import Settings
-from dlc.driver.layered_layout import GAP, Edge, lay_out
+from dlc.driver.drawing.layered_layout import GAP, Edge, lay_out
+from dlc.driver.drawing.svg import Graph, place
 from dlc.driver.report.graph_drawing import graph_of
 from dlc.driver.report.show import Shown, show_stage
 from dlc.driver.run.request import CompileRequest
-from dlc.driver.svg import Graph, place
 from tests.suites import together
 
 PRODUCT = """\

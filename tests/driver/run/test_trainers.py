@@ -61,6 +61,7 @@ def weights(trainer: dlc.Trainer) -> dict[str, bytes]:
     return {name: trainer.weights.tensor(name).bits.tobytes() for name in trainer.weights}
 
 
+@pytest.mark.long
 def test_the_two_sides_of_a_gan_change_common_weights_in_turn(gan: Path) -> None:
     trainers = dlc.trainers(gan)
     assert list(trainers) == ["discriminate", "generate"]

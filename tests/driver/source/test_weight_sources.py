@@ -64,7 +64,7 @@ def opened() -> SourceModel:
 
 
 @pytest.mark.parametrize(
-    ("level", "matmul"), every(4, itertools.product([0, 2], ["auto", "blas", "generated"]))
+    ("level", "matmul"), every(8, itertools.product([0, 2], ["auto", "blas", "generated"]))
 )
 def test_weights_are_folded_and_packed_when_they_are_loaded(level: int, matmul: str) -> None:
     arrays = {name: initial(name, type, init, 7, 0) for name, (type, init) in WEIGHTS.items()}

@@ -321,3 +321,11 @@ def test_an_optimizer_of_the_library_refuses_weights_of_f64_and_says_what_to_wri
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "D0535"
     assert "fn update(p: f64[..], g: f64[..], step)" in str(diagnostic.help)
+
+
+def test_what_is_told_to_be_an_optimizer_is_one() -> None:
+    with pytest.raises(ModelError) as caught:
+        dlc.trainer(text=DOUBLE.replace("OPTIMIZER", "none()"), weights="init:1")
+    (diagnostic,) = caught.value.diagnostics
+    names = str(diagnostic.help).removeprefix("there are ").split(", ")
+    assert {"plain", "sgd", "adamw"} <= set(names) and "Bowl" not in names

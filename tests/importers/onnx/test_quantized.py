@@ -168,7 +168,7 @@ def test_blocks_that_do_not_fit_are_refused(block: int, scales: Array, said: str
 QUICK = ("QuantizeLinear", "MatMulInteger", "QLinearConv", "QGemm", "DynamicQuantizeLSTM")
 
 
-@pytest.mark.parametrize("case", every(2, [case for case in CASES if case.kind in QUICK]), ids=str)
+@pytest.mark.parametrize("case", every(4, [case for case in CASES if case.kind in QUICK]), ids=str)
 def test_a_quantised_operator_compiles(case: NodeCase) -> None:
     check_compiled(case)
 

@@ -46,12 +46,14 @@ def test_there_are_models_of_both() -> None:
     assert len(NAMES) >= 20
 
 
-@pytest.mark.parametrize("name", every(4, NAMES))
+@pytest.mark.parametrize("name", every(8, NAMES))
 def test_results_are_those_of_the_framework(name: str) -> None:
     check(dlc.compile(RECORDED / f"{name}.onnx"), name)
 
 
-@pytest.mark.parametrize("name", ["keras_lstm_torch", "keras_attention_tensorflow", "ridge"])
+@pytest.mark.parametrize(
+    "name", every(3, ["keras_lstm_torch", "keras_attention_tensorflow", "ridge"])
+)
 def test_the_text_of_an_import_gives_the_same(name: str, tmp_path: Path) -> None:
     text = tmp_path / f"{name}.dlm"
     import_model(RECORDED / f"{name}.onnx", text)

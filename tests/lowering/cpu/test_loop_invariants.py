@@ -120,7 +120,7 @@ def summing(x_axis: int, y_axis: int | None, *, turned: bool) -> tuple[Program, 
 
 @pytest.mark.parametrize(
     ("x_axis", "y_axis", "turned"),
-    every(3, itertools.product([0, 1, 2], [None, 0, 1, 2], [False, True])),
+    every(6, itertools.product([0, 1, 2], [None, 0, 1, 2], [False, True])),
 )
 def test_the_sum_of_all_products_is_one_product_after_the_loop(
     x_axis: int, y_axis: int | None, turned: bool

@@ -368,3 +368,25 @@ module M {{
     inside = max(run.count("vfmadd") for run in re.split(r"^\.L", code, flags=re.MULTILINE))
     shape = shape_for(F32, 16, 48 if target == "x86-64-v4" else 24, 2, CpuTarget.named(target))
     assert inside == steps * shape.rows * shape.across
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_a_product_whose_rows_the_call_counts_has_code_for_a_single_row(dtype: str) -> None:
+    text = f"""dlc 1
+dim M = 1..64
+module Net {{
+  param w: {dtype}[384, 480] = zeros()
+  export fn product(x: f32[M, 384]) -> f32[M, 480] = x @ f32(w)
+}}
+"""
+    request = CompileRequest("m.dlm", text=text, settings=Settings(target="cpu:x86-64-v3"))
+    code = show_stage(request, Shown("asm"))
+    runs = re.split(r"^\.L", code, flags=re.MULTILINE)
+    several = shape_for(F32, symbol("M"), 16, 30, AVX2.cpu)
+    single = shape_for(F32, 1, 16, 30, AVX2.cpu)
+    assert (single.rows, single.panels) == (1, 4)
+    for shape in several, single:
+        sums = shape.rows * shape.across
+        (run,) = [run for run in runs if run.count("vfmadd") == 8 * sums]
+        widened = 8 * shape.across if dtype == "bf16" else 0
+        assert run.count("vpmovzxwd") == widened

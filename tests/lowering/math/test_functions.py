@@ -121,7 +121,7 @@ def test_the_published_error_occurs_where_the_table_says(function: Function, dty
     assert error[0] == pytest.approx(row.ulps, abs=ROUNDING)
 
 
-@pytest.mark.parametrize(("function", "dtype"), every(5, CASES))
+@pytest.mark.parametrize(("function", "dtype"), every(10, CASES))
 def test_machine_code_gives_the_bits_of_the_evaluator(function: Function, dtype: DType) -> None:
     operands = joined(function, dtype, 8000)
     body = expanded(function.op)

@@ -12,6 +12,7 @@ from dlc.driver.run.train import make_trainer
 from dlc.driver.source.open import open_training
 from dlc.ir.passes import Manager, parse_passes
 from dlc.text.ir.printer import print_module
+from tests.suites import every
 
 TEXT = """\
 dlc 1
@@ -43,7 +44,7 @@ def test_a_step_of_sgd_has_no_table_of_zeros() -> None:
     assert "type = tensor<50x3xf32>" not in step.partition("func.func")[2]
 
 
-@pytest.mark.parametrize("text", [SGD, MOMENTUM])
+@pytest.mark.parametrize("text", every(2, [SGD, MOMENTUM]))
 def test_the_steps_are_those_of_tables_of_zeros(text: str) -> None:
     sparse, dense = after_three_steps(text), after_three_steps(text, "algebra")
     np.testing.assert_allclose(sparse, dense, rtol=1e-5, atol=1e-6)

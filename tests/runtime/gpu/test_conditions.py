@@ -344,7 +344,7 @@ def test_a_driver_without_conditions_is_asked_once(
     assert fake.condition_kernels is None
 
 
-@pytest.mark.parametrize("name", ["instantiate", "launch_graph", "set_kernel_arguments"])
+@pytest.mark.parametrize("name", every(3, ["instantiate", "launch_graph", "set_kernel_arguments"]))
 def test_a_graph_with_conditions_that_is_refused_later_is_none(
     fake: FakeGpu, model: Model, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

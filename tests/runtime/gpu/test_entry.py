@@ -22,7 +22,6 @@ from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
-from tests.suites import every
 
 Array = NDArray[np.generic]
 
@@ -141,7 +140,8 @@ def training(hidden: int = 16) -> SourceModel:
     return open_training(EXAMPLES / "digits_mlp.dlm", settings={"hidden": hidden})
 
 
-@pytest.mark.parametrize("hidden", every(2, (16, 128)))
+@pytest.mark.long
+@pytest.mark.parametrize("hidden", [16, 128])
 def test_arrays_that_a_call_updates_are_written_over(hidden: int) -> None:
     with fake_gpu() as fake:
         both = Both(fake, *[training(hidden) for _ in range(2)])

@@ -109,7 +109,7 @@ def compare(text: str, mesh: dict[str, int], split: Shard | None = None) -> None
 @pytest.mark.parametrize(
     ("mesh", "a", "b", "split"),
     [
-        ("model = 2", "(none, model)", "(model, none)", None),
+        pytest.param("model = 2", "(none, model)", "(model, none)", None, marks=pytest.mark.long),
         ("data = 2, model = 2", "(data, model)", "(model, data)", None),
         ("data = 2, model = 2", "(none, model)", "(model, none)", "weights"),
         pytest.param(
@@ -217,3 +217,14 @@ def test_the_formatter_keeps_mesh_and_splits() -> None:
     assert "mesh data = 2, model = 1 + 1" in format_source(text, "mesh.dlm")
     assert "split (none, model) = normal(0.5)" in format_source(text, "mesh.dlm")
     assert format_source(wanted, "mesh.dlm") == format_source(text, "mesh.dlm")
+
+
+def test_what_a_rank_hands_over_may_be_overwritten_afterwards() -> None:
+    def work(ranks: SimulatedRanks) -> list[float]:
+        own = np.array([1.0 + ranks.rank])
+        taken = ranks.exchange("data", own)
+        own[:] = 0
+        ranks.allgather(None)  # all have overwritten theirs
+        return [float(each[0]) for each in taken]
+
+    assert run_simulated(Mesh({"data": 2}), work) == [[1.0, 2.0]] * 2

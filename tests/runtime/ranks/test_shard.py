@@ -64,6 +64,7 @@ def test_the_losses_are_those_of_one_process(name: str, split: Shard, ranks: int
     np.testing.assert_allclose(by_rank[0], alone, rtol=1e-6 if name != "digits_cnn" else 1e-5)
 
 
+@pytest.mark.long
 def test_a_rank_of_four_needs_a_third_of_the_memory() -> None:
     rows = {"x": np.zeros((256, 256), np.float32), "y": np.zeros((256, 16), np.float32)}
     made = artifact(DEEP, 4, "weights")

@@ -2,7 +2,8 @@
 
 Functions are evaluated in NumPy at small sizes on random inputs, before the first pass and after each
 one; once they have a plan, in its memory. A pass may reorder sums and drop the sign of zero; more than
-rounding is an error. Where kernels become loops, each is compared with some tiles of its loops.
+rounding is an error. What the ranks of a mesh run is evaluated on all of them. Where kernels become loops,
+each is compared with some tiles of its loops.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
-from dlc.dialects import func, kernel, mem, weight
+from dlc.dialects import comm, func, kernel, mem, weight
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.build_artifact import EntryPoint
 from dlc.driver.source.weight_sources import Array, derive
 from dlc.errors import DlcError, NumbersDiffer
 from dlc.errors.options import option
 from dlc.evaluation.compare_levels import Compared, compare_loops, planned_copy
-from dlc.evaluation.plan import MISUSE, evaluate_plan
+from dlc.evaluation.plan import MISUSE, PlanRun
 from dlc.evaluation.ranks import evaluate_ranks
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Evaluation, Op
 from dlc.ir.dims import Bounds
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import PASSES
+from dlc.ir.ranks import Ranks
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
 from dlc.passes.sharding.partition import (
@@ -38,6 +40,7 @@ from dlc.passes.sharding.partition import (
     weight_splits,
 )
 from dlc.runtime.ranks.mesh import Mesh
+from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 
 TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
 """The tolerance of results, relative to the largest; other dtypes must agree exactly."""
@@ -75,7 +78,8 @@ class EachPass:
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     compared: dict[str, Compared] = field(default_factory=dict[str, Compared])
     """The loops of each function that were checked."""
-    _expected: dict[str, tuple[Array, ...]] | None = None
+    _expected: dict[str, Sequence[tuple[Array, ...]]] | None = None
+    """What each function gives, on each rank of a mesh for one that ranks run."""
     _plans: dict[str, mem.Program] = field(default_factory=dict[str, mem.Program])
     _meshed: dict[str, _Meshed] = field(default_factory=dict[str, "_Meshed"])
     """What is to be compared when functions for a mesh have become programs of its ranks."""
@@ -94,6 +98,13 @@ class EachPass:
                     self._expected[function.sym_name] = _evaluated(function, module)
                 except DlcError as error:
                     self.skipped[function.sym_name] = str(error)
+        if name == LOOPS:
+            derived = [op for op in module.regions[0] if isinstance(op, weight.Derived)]
+            together = any(map(_has_collectives, derived))
+            for program in _functions(module):
+                if together or _has_collectives(program):
+                    self.skipped[program.sym_name] = "what ranks send each other is no loop"
+                    self._expected.pop(program.sym_name, None)
         if name == PARTITION:
             for op in _functions(module):
                 if isinstance(op, func.Func) and read_mesh(op) and op.sym_name in self._expected:
@@ -138,10 +149,13 @@ class EachPass:
         found = evaluate_ranks(function.body, Mesh(axes), splits, inputs, dims, weights)
         compare(PARTITION, function, expected, found)
 
-    def _look(self, name: str, function: EntryPoint, module: Op, expected: Sequence[Array]) -> None:
+    def _look(
+        self, name: str, function: EntryPoint, module: Op, expected: Sequence[Sequence[Array]]
+    ) -> None:
         planned = self._plans.get(function.sym_name) if name == LOOPS else None
         if planned is None:
-            compare(name, function, expected, _evaluated(function, module))
+            for one, other in zip(expected, _evaluated(function, module), strict=True):
+                compare(name, function, one, other)
         elif isinstance(function, mem.Program):
             self.compared[function.sym_name] = _loops_compared(planned, function, module)
 
@@ -234,19 +248,33 @@ def _has_kernels(function: EntryPoint) -> TypeGuard[mem.Program]:
     return isinstance(function, mem.Program) and kernels
 
 
-def _evaluated(function: EntryPoint, module: Op) -> tuple[Array, ...]:
-    at, inputs = random_call(function, module)
-    with np.errstate(all="ignore"):
-        if isinstance(function, func.Func):
-            return at.run(function.body, inputs)
-        return evaluate_plan(function, inputs, at.dims, at.weights)
+def _has_collectives(op: Op) -> bool:
+    return any(isinstance(inner, comm.Collective | comm.Rank) for inner in op.walk())
+
+
+def _evaluated(function: EntryPoint, module: Op) -> list[tuple[Array, ...]]:
+    """The results of a function; on each rank, for the same inputs, where the ranks of a mesh run it."""
+
+    def results(ranks: SimulatedRanks | None = None) -> tuple[Array, ...]:
+        at, inputs = random_call(function, module, ranks=ranks)
+        with np.errstate(all="ignore"):
+            if isinstance(function, func.Func):
+                return at.run(function.body, inputs)
+            return PlanRun(function, inputs, at).run()
+
+    mesh = read_mesh(module)
+    # The stages of a pipeline, which send and receive, are different programs.
+    if not mesh or any(isinstance(op, comm.Send | comm.Recv) for op in module.walk()):
+        return [results()]
+    return run_simulated(Mesh(mesh), results)
 
 
 def random_call(
-    function: EntryPoint, module: Op, size: int = _USUAL_SIZE
+    function: EntryPoint, module: Op, size: int = _USUAL_SIZE, ranks: Ranks | None = None
 ) -> tuple[Evaluation, list[Array]]:
     """Weights and inputs for a function, whose named sizes are `size` as far as bounds allow."""
-    at = Evaluation(_usual_sizes(function.bounds, size), _weights(module))
+    weights = _weights(module, ranks)
+    at = Evaluation(_usual_sizes(function.bounds, size), weights, None, ranks)
     return at, _random_inputs(function, at)
 
 
@@ -264,12 +292,12 @@ def _random_inputs(function: EntryPoint, at: Evaluation) -> list[Array]:
     ]
 
 
-def _weights(module: Op) -> dict[str, Array]:
+def _weights(module: Op, ranks: Ranks | None = None) -> dict[str, Array]:
     """Random source weights, and the derived ones computed from them."""
     assert isinstance(module, Module)
     sources = [op for op in module.body if isinstance(op, weight.Source)]
     stored = {op.sym_name: _random(op.sym_name, op.type, Evaluation()) for op in sources}
-    return derive(module, stored)
+    return derive(module, stored, ranks)
 
 
 def _random(name: str, type: object, at: Evaluation) -> Array:

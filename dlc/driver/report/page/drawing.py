@@ -1,16 +1,16 @@
 """The graph of an entry point for the page: boxes, edges, and the rows in which they stand.
 
-Rows and their order are settled here, by `dlc.driver.layered_layout`; the script of the page finds places
-from them and from the sizes of boxes, which change where a module opens or closes.
+Rows and their order are settled here, by `dlc.driver.drawing.layered_layout`; the script of the page finds
+places from them and from the sizes of boxes, which change where a module opens or closes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.driver.layered_layout import lay_out
+from dlc.driver.drawing.layered_layout import lay_out
+from dlc.driver.drawing.svg import Box, Frame, Graph
 from dlc.driver.report.page.schema import JsonBox, JsonGraph
-from dlc.driver.svg import Box, Frame, Graph
 
 
 def graph_data(graph: Graph) -> JsonGraph:

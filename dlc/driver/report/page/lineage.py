@@ -1,4 +1,4 @@
-"""What became of each operation from level to level: graph, kernel, plan, and the code of a kernel.
+"""The lineage of each operation from level to level: graph, kernel, plan, and the code of a kernel.
 
 The value map follows every result from the graph to the kernels and from there into the plan. What a
 rewrite has fused into its reader has no value any more: it became those kernels of its place in the text

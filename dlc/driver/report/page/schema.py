@@ -15,7 +15,7 @@ class JsonBox(TypedDict):
     inside: NotRequired[JsonGraph]
 
 
-"""A box of a graph (`dlc.driver.svg.Box`); `key` is the id of its node."""
+"""A box of a graph (`dlc.driver.drawing.svg.Box`); `key` is the id of its node."""
 
 
 class JsonGraph(TypedDict):

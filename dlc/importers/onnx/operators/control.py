@@ -29,7 +29,7 @@ from dlc.ir.types import BOOL, I64, TensorType
 
 FLAG = TensorType(BOOL)
 MOST_ROUNDS = 1 << 10
-"""A loop that is written out has at most so many rounds."""
+"""The most rounds of a loop that is unrolled."""
 
 
 def _yield(context: NodeContext, block: Block, values: Sequence[Value]) -> None:

@@ -20,9 +20,9 @@ from dlc.ir.intervals import interval
 from dlc.ir.types import BOOL, I64, U8, TensorType
 
 MOST_KEYS = 64
-"""`Unique` along an axis sorts by the elements of a slice, one after the other: by so many at most."""
+"""`Unique` along an axis sorts by the elements of a slice, one after the other: by this many at most."""
 ALL = 1 << 56
-"""No memory holds so many boxes: exporters write the largest i64 where all may be chosen."""
+"""More boxes than any memory holds: exporters write the largest i64 where all may be chosen."""
 
 # NonMaxSuppression --------------------------------------------------------------------------------
 

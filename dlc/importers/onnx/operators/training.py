@@ -32,7 +32,7 @@ class _Rate:
 
 
 def _optimizer(step: Step, states: int) -> Importer:
-    """Every tensor with so many states of its own."""
+    """Every tensor with its own `states` states."""
 
     def apply(context: NodeContext) -> NodeResults:
         count, rest = divmod(len(context.operands) - 2, states + 2)

@@ -96,7 +96,7 @@ def _count_leading_zeros(context: NodeContext) -> Made:
 
 
 def _reduce_precision(context: NodeContext) -> Made:
-    """Rounded to a float of so many bits of exponent and fraction, and back."""
+    """Rounded to a float with these numbers of bits for exponent and fraction, and back."""
     emit, x = context.emit, context.value(0)
     dtype = tensor_type(x).dtype
     exponent, fraction = context.integer("exponent_bits"), context.integer("mantissa_bits")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.cli import main
-from dlc.dialects import array, func, mem, scalar, vec
+from dlc.dialects import array, comm, func, mem, scalar, vec
 from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.compile import compile_model, lower
 from dlc.driver.compile.run_passes import optimise_text
@@ -206,6 +206,27 @@ def test_ranks_are_compared_where_sizes_have_names(
         else:
             check.after("partition", opened.module)
             assert check.skipped == {"f": "the ranks of a mesh run it"}
+
+
+@pytest.mark.parametrize("stage", ["graph", "plan"])
+def test_passes_behind_the_partition_are_checked_on_all_ranks(
+    stage: str, replace_pass: PassReplacer
+) -> None:
+    opened = open_model("m.dlm", text=SUMS.format("1..64"))
+    set_mesh(functions(opened.module)[0], {"data": 2}, [{"data": 0}, {}])
+    partition.run(opened.module, opened.context)
+    if stage == "plan":
+        lower(opened, Settings(), "graph")
+    replace_pass("cse" if stage == "graph" else "fuse", alone)
+    with pytest.raises(NumbersDiffer, match=r"pass .* changes result 0 of f"):
+        lower(opened, Settings(verify_each=True), stage)
+
+
+def alone(module: Op, context: Context) -> None:
+    """A wrong pass: each rank keeps its own sum."""
+    for op in list(module.walk()):
+        if isinstance(op, comm.AllReduce):
+            context.rewriter.replace(op, [op.operands[0]], relation=EQUAL)
 
 
 def forget_halves(module: Op, context: Context) -> None:

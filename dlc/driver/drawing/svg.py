@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import accumulate
 
-from dlc.driver.layered_layout import Edge, Layout, lay_out
+from dlc.driver.drawing.layered_layout import Edge, Layout, lay_out
 
 MARGIN = 20.0
 TITLE = 32.0

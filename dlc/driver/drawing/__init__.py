@@ -1,0 +1,1 @@
+"""Drawings: the layered layout of graphs, and SVG."""
