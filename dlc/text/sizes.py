@@ -12,12 +12,11 @@ from dlc.runtime.artifact.size_expressions import BadExpression, Operator, Step,
 
 __all__ = ["MAX_DIVISIONS", "MAX_TERMS", "parse_size"]
 
-MAX_DIVISIONS = 1000
+MAX_DIVISIONS = 500
 MAX_TERMS = 200
 """A size is refused when it divides and compares more often, or is a sum of more terms.
 
-The tiles of a kernel over symbolic sizes are quotients of minima and maxima of quotients: 602 of them in a
-product of `lenet.dlm`.
+The tiles of a kernel over symbolic sizes may well be the quotient of two maxima of quotients.
 """
 
 SYMBOLIC: Final[dict[Operator, Callable[[Size, Size], Size]]] = {
