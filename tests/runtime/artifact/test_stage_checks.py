@@ -46,7 +46,7 @@ WRONG: dict[str, Callable[[Staged], Staged]] = {
     "not in order": lambda own: own._replace(
         parts=(own.parts[0]._replace(when="after"), *own.parts[1:])
     ),
-    "no entry points": lambda own: own._replace(
+    "not entry points": lambda own: own._replace(
         parts=(own.parts[0]._replace(entry="none"), *own.parts[1:])
     ),
     "a part is on none": lambda own: own._replace(

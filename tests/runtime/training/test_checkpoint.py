@@ -92,7 +92,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_a_file_of_weights_is_no_checkpoint(tmp_path: Path) -> None:
     safetensors.write(tmp_path / "w", tensors(), {"made": "elsewhere"})
-    with pytest.raises(UsageError, match=r"(?s)D0548.*no checkpoint.*give it as weights"):
+    with pytest.raises(UsageError, match=r"(?s)D0548.*is not a checkpoint.*give it as weights"):
         read_checkpoint(tmp_path / "w")
 
 
