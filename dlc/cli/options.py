@@ -299,6 +299,12 @@ class Call:
         return PlainRun(path, self.entry, inputs, dims=dims, seed=self.random_inputs).request()
 
 
+FORMS = ("matmul", "conv", "costs", "matmul_precision", "accuracy")
+"""The options of a compilation that say in which form things are computed."""
+RUNNABLE = ("weights", "level", "target", "device", *FORMS)
+"""Those of a compilation whose program runs at once."""
+
+
 def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Let a verb have these options of a compilation: it is called with them as `compilation`."""
     return _gathering("compilation", Compilation(), names)

@@ -14,15 +14,7 @@ from dlc.cli.report import print_json, progress
 
 @options.calling("entry", "inputs", "dims", "random_inputs", "threads")
 @options.compiling(
-    "weights",
-    "level",
-    "target",
-    "device",
-    "matmul",
-    "conv",
-    "costs",
-    "matmul_precision",
-    "accuracy",
+    *options.RUNNABLE,
     "disable_pass",
     "kernel",
     "chosen",

@@ -25,15 +25,7 @@ if TYPE_CHECKING:
 
 @options.calling("entry", "inputs", "dims", "random_inputs", "threads")
 @options.compiling(
-    "weights",
-    "level",
-    "target",
-    "device",
-    "matmul",
-    "conv",
-    "costs",
-    "matmul_precision",
-    "accuracy",
+    *options.RUNNABLE,
     "disable_pass",
     "chosen",
     "module",

@@ -119,15 +119,7 @@ class Running:
 
 @options.gathering("running", Running())
 @options.compiling(
-    "weights",
-    "level",
-    "target",
-    "device",
-    "matmul",
-    "conv",
-    "costs",
-    "matmul_precision",
-    "accuracy",
+    *options.RUNNABLE,
     "disable_pass",
     "kernel",
     "bisect",

@@ -16,11 +16,7 @@ from dlc.errors import UsageError
 @options.compiling(
     "level",
     "target",
-    "matmul",
-    "conv",
-    "costs",
-    "matmul_precision",
-    "accuracy",
+    *options.FORMS,
     "disable_pass",
     "bisect",
     "chosen",

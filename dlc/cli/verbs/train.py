@@ -134,15 +134,7 @@ class Training:
 
 @options.gathering("training", Training())
 @options.compiling(
-    "weights",
-    "level",
-    "target",
-    "device",
-    "matmul",
-    "conv",
-    "costs",
-    "matmul_precision",
-    "accuracy",
+    *options.RUNNABLE,
     "chosen",
     "module",
     "block",

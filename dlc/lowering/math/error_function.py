@@ -24,7 +24,7 @@ def _erf_single(x: Term) -> Term:
     square = x * x
     small = x.times_plus(square.polynomial(ERF_F32), x)
     limited = abs(x).at_most(3.92)  # where erf rounds to 1
-    large = (limited - ERF_MIDDLE).polynomial_of_two(ERF_LARGE_F32).with_sign_of(x)
+    large = (limited - ERF_MIDDLE).polynomial_by_second_order(ERF_LARGE_F32).with_sign_of(x)
     return small.where(abs(x) < 1, large)
 
 

@@ -110,9 +110,11 @@ class Term(Expr):
             result = result.times_plus(self, coefficient)
         return result
 
-    def polynomial_of_two(self, coefficients: Sequence[float]) -> Term:
-        """The same; of all but the first two coefficients the even and the odd powers are summed apart.
+    def polynomial_by_second_order(self, coefficients: Sequence[float]) -> Term:
+        """The same by Horner's rule of second order, for all but the first two coefficients.
 
+        The even and the odd powers are summed apart (W. S. Dorn, "Generalizations of Horner's rule for
+        polynomial evaluation", IBM Journal of Research and Development 6, 1962).
         Each step of Horner's rule waits for the one before, some four cycles, and two chains run beside
         each other. The first coefficients, most of the value, are added last: their sum is rounded once.
         """
