@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import kernel_estimates
-from benchmarks.gpu_contender_dlc import copy_rate, transfers
+from benchmarks.gpu.contender_dlc import copy_rate, transfers
 from dlc.driver.compile.host_target import newest_here
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_model

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.environment import cache_folder, python_with
+from benchmarks.contenders.environment import cache_folder, python_with
 from benchmarks.fuzz.file_readers import READERS
 
 ATHERIS = ("atheris==3.0.0",)

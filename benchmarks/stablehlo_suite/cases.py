@@ -18,7 +18,7 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.environment import cache_folder
+from benchmarks.contenders.environment import cache_folder
 
 Array: TypeAlias = Any
 Harness: TypeAlias = Any

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.environment import TORCH, python_with
-from benchmarks.turns import ROOT
+from benchmarks.contenders.environment import TORCH, python_with
+from benchmarks.contenders.turns import ROOT
 
 PACKAGES = ("torchvision==0.28.0", "transformers==5.23.0")
 COMPILER = ("--editable", str(ROOT))
