@@ -21,11 +21,11 @@ from dlc.dialects.kernel.products import Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import POINTER
-from dlc.lowering.cpu.inline_packing import Matrix, MicroPanels, pack
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, load, multiply, store, zeros
-from dlc.lowering.cpu.product_tiles import Corner, ProductTiles, TileBounds
+from dlc.lowering.cpu.product.packing import Matrix, MicroPanels, pack
+from dlc.lowering.cpu.product.single_row import add_lines
+from dlc.lowering.cpu.product.tiles import Corner, ProductTiles, TileBounds
 from dlc.lowering.cpu.register_epilogue import Target
-from dlc.lowering.cpu.single_row import add_lines
 from dlc.lowering.kernel_code.words import either, for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.products import ProductBlocking

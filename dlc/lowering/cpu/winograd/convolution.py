@@ -31,7 +31,7 @@ from dlc.lowering.cpu.micro_kernel import (
     zeros,
 )
 from dlc.lowering.cpu.register_epilogue import Tile, in_registers, write_registers
-from dlc.lowering.cpu.tile_transforms import PictureTiles, both_sides
+from dlc.lowering.cpu.winograd.tile_transforms import PictureTiles, both_sides
 from dlc.lowering.kernel_code.body import lanes_of
 from dlc.lowering.kernel_code.epilogue import epilogue_body, write_epilogue
 from dlc.lowering.kernel_code.lanes import Linear

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from benchmarks.fuzz.graph import Graph, Maker, Value, fixed
+from benchmarks.fuzz.graph.building import Graph, Maker, Value, fixed
 
 STEPS = ("Tanh", "Sigmoid", "Relu", "Neg", "Softplus")
 

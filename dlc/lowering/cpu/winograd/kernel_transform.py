@@ -12,7 +12,7 @@ from dlc.dialects.kernel.winograd import WINDOW, transforms
 from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, F64
-from dlc.lowering.cpu.tile_transforms import both_sides
+from dlc.lowering.cpu.winograd.tile_transforms import both_sides
 from dlc.lowering.kernel_code.words import for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from benchmarks.fuzz.graph import Graph, Maker, Shape, Value, fixed
+from benchmarks.fuzz.graph.building import Graph, Maker, Shape, Value, fixed
 
 ANYWHERE = (
     *(

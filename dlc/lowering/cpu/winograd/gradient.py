@@ -21,7 +21,7 @@ from dlc.ir.dims import Size, ceil_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, POINTER
 from dlc.lowering.cpu.micro_kernel import Sums, load, multiply, shape_for, store, zeros
-from dlc.lowering.cpu.tile_transforms import PictureTiles, both_sides
+from dlc.lowering.cpu.winograd.tile_transforms import PictureTiles, both_sides
 from dlc.lowering.kernel_code.words import either, for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.passes.kernel.panel_width import panel_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.fuzz.graph import Graph, Maker, Value, fixed
+from benchmarks.fuzz.graph.building import Graph, Maker, Value, fixed
 
 WAYS = ("none", "add", "mul", "max", "min")
 

@@ -33,7 +33,7 @@ from dlc.lowering.cpu.micro_kernel import (
     streamed,
     zeros,
 )
-from dlc.lowering.cpu.product_tiles import Corner, ProductTiles, TileBounds
+from dlc.lowering.cpu.product.tiles import Corner, ProductTiles, TileBounds
 from dlc.lowering.kernel_code.words import either, for_each, iterate, unravel
 from dlc.lowering.kernel_code.writer import Lowered
 from dlc.target.products import ProductBlocking

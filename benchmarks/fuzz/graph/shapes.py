@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from onnx import numpy_helper
 
-from benchmarks.fuzz.graph import Graph, Maker, Shape, Value, fixed, same
+from benchmarks.fuzz.graph.building import Graph, Maker, Shape, Value, fixed, same
 
 MOST = 600
 """Elements that what is copied may have."""

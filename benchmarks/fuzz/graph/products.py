@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.fuzz.graph import Graph, Maker, Shape, Value, same
+from benchmarks.fuzz.graph.building import Graph, Maker, Shape, Value, same
 
 REDUCTIONS = (
     *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"),
