@@ -1,4 +1,4 @@
-"""The loop of a contender: it makes so many calls as each line of its input asks for."""
+"""The loop of a contender: it makes as many calls as each line of its input asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGET = "DLC_BENCHMARK_TARGET"
 
 
 def serve(call: Callable[[], object], facts: Mapping[str, float]) -> None:
-    """Print the facts as one JSON object; then answer each number read with the milliseconds of so many
+    """Print the facts as one JSON object; then answer each number read with the milliseconds of that many
     calls."""
     clock = time.process_time if os.environ.get(CLOCK) == "processor" else time.perf_counter
     print(json.dumps(facts), flush=True)

@@ -90,7 +90,7 @@ class Process:
         return [spent for turn in self.turns for spent in turn]
 
     def turn(self, calls: int) -> list[float]:
-        """Milliseconds of so many calls."""
+        """The milliseconds of each of `calls` calls."""
         given = cast("IO[str]", self._process.stdin)
         given.write(f"{calls}\n")
         given.flush()
@@ -128,7 +128,7 @@ def python_path() -> str:
 
 
 def ranked(ranks: int, *command: str) -> list[str]:
-    """The command that starts a module of this environment as so many ranks."""
+    """The command that starts a module of this environment as `ranks` ranks."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     start = [str(mpiexec), "-n", str(ranks)] if ranks > 1 else []
     return [*start, sys.executable, "-m", *command]

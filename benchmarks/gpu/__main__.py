@@ -10,7 +10,7 @@ compute the same: f32 exactly (TF32 off), with factors rounded to tf32, or in bf
 says what is). Peers are prepared one after the other, since they tune their kernels on the GPU. Before
 anything is timed their results must agree with ours. Then they take turns. `--only` makes parts of a run,
 whose files go to the same folder: `bench-PARTS.md` for people, `bench-PARTS.json` with every single time.
-With `--limit` a run is over after so many seconds, and the same command goes on from there as long as the
+With `--limit` a run ends after this many seconds, and the same command goes on from there as long as the
 files are kept: a case that was not over by then is measured anew, unless the run began with it. The exit
 code is 4 where there is no GPU, and 1 where ours did not run or results
 differ.

@@ -86,7 +86,7 @@ def inference(precision: Precision, *, quick: bool) -> list[GpuCase]:
 
 def _inference(name: str, precision: Precision, batch: int, *, quick: bool) -> GpuCase:
     step = _step(name, quick=quick)
-    # Compiled for so many examples, as a peer compiles for the shapes that it sees.
+    # Compiled for this number of examples, as a peer compiles for the shapes that it sees.
     text = re.sub(
         r"(?m)^dim B = .*$", f"dim B = {batch}..{batch}", path_of(name).read_text("utf-8")
     )

@@ -23,7 +23,7 @@ Array: TypeAlias = NDArray[np.generic]
 NARROW = "narrow"
 """Where the file with our weights has the names of those in bf16."""
 LAUNCHES = 10
-"""Kernels are launched so many times for one measurement."""
+"""How often a kernel is launched for one measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def answers() -> TextIO:
 
 
 def serve(out: TextIO, measure: Callable[[], float], facts: Mapping[str, float]) -> None:
-    """Print the facts as one JSON object; then answer each number read with so many measurements."""
+    """Print the facts as one JSON object; then answer each number read with that many measurements."""
     print(json.dumps(facts), file=out, flush=True)
     for line in sys.stdin:
         print(json.dumps([measure() for _ in range(int(line))]), file=out, flush=True)

@@ -122,7 +122,7 @@ def measure(name: str, contenders: Sequence[str], run: Run) -> list[Outcome]:
 
 @contextmanager
 def busy_processes(count: int) -> Generator[None]:
-    """Other work for so many processors, as long as the context lasts."""
+    """Other work for `count` processors, as long as the context lasts."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

@@ -55,7 +55,7 @@ def network(name: str) -> Path:
 
 
 def _light(name: str, batch: int) -> ModelProto:
-    """A light graph for so many pictures."""
+    """A light graph for `batch` pictures."""
     model = seeded(ModelProto.FromString((LIGHT / f"light_{name}.onnx").read_bytes()))
     graph = model.graph
     last = graph.node[-1]

@@ -40,7 +40,7 @@ class Timed:
 
 
 def main(model: str, microbatches: int, rows: int, width: int, steps: int) -> None:
-    """Train for so many steps, after two that do not count."""
+    """Train for `steps` steps, after two that do not count."""
     comm = MPI.COMM_WORLD
     request = CompileRequest(path=model, parameters={"M": microbatches})
     trainer, _ = plan_training(request).trainer(1, comm)

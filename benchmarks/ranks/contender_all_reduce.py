@@ -35,7 +35,7 @@ module {{dlc.mesh=["data = {ranks}"]}} {{
 
 
 def compiled(count: int, comm: MPI.Intracomm) -> dlc.Model:
-    """A model whose entry point `total` sums arrays of so many elements."""
+    """A model whose entry point `total` sums arrays of `count` elements."""
 
     def make() -> Artifact:
         with tempfile.TemporaryDirectory() as folder:

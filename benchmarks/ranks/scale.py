@@ -24,12 +24,12 @@ from dlc.driver.scale.programs import RankPrograms, ScaleRequest
 RANKS = (1, 2, 4, 8)
 
 Started = Callable[[str, int], Process]
-"""A contender of this name with so many ranks."""
+"""A contender by its name and its number of ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Milliseconds of a step of so many ranks: the best and the median measured, and the predicted one."""
+    """Milliseconds of a step of `ranks` ranks: the best and the median measured, and the predicted one."""
 
     ranks: int
     best: float

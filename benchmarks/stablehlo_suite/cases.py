@@ -26,7 +26,7 @@ Module: TypeAlias = Any
 
 SEED = 0
 BYTECODE_EVERY = 16
-"""One of so many cases is kept as portable bytecode, the others as text."""
+"""One case in this many is kept as portable bytecode, the others as text."""
 
 
 class NotMade(Exception):

@@ -14,7 +14,7 @@ from dlc.lowering.kernel_code.register_rows import register_ranges
 from dlc.lowering.kernel_code.words import for_each
 
 LINES = 8
-"""Lines that are added at once: the sums are loaded and stored for each so many products."""
+"""Lines that are added at once: the sums are loaded and stored once for this many products."""
 AHEAD = 16
 """Lines by which prefetches run ahead: hardware prefetchers stop where the part of a line ends."""
 LINE_BYTES = 64

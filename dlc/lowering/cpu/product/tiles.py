@@ -64,7 +64,7 @@ class ProductTiles:
         self.body = epilogue_body(op, self.writer, lanes)
 
     def shape_of(self, rows: Size) -> Shape:
-        """The micro-tile for so many rows."""
+        """The micro-tile for a tile of `rows` rows."""
         # The panels of two groups are multiplied by different rows.
         beside = 1 if self.groups > 1 else panel_count(self.product.columns, self.panel)
         dtype = self.product.accumulator
