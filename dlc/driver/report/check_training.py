@@ -20,7 +20,7 @@ from dlc.runtime.system.mapped_files import check_inside
 MISSING = "D0501"
 _ELSEWHERE = "training needs it there, or given: dlc train --data FILE"
 _SHOWN = 4
-"""So many weights of a row are named."""
+"""How many weights of a row are named at most."""
 
 
 @dataclass(frozen=True, slots=True)

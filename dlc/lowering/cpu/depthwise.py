@@ -66,7 +66,7 @@ Taps: TypeAlias = tuple[range, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Columns `begin` to `end` of results in blocks of so many pixels.
+    """Columns `begin` to `end` of results in blocks of `pixels`.
 
     Without `taps` the window of each pixel is clipped when the code runs.
     """

@@ -33,7 +33,7 @@ class ExpFormat:
 
 
 def _ln2(bits: int) -> tuple[float, float]:
-    """log(2) as a number with so many bits after the point, and the rest."""
+    """log(2) as a number with `bits` bits after the point, and the rest."""
     high = round(LN2[0] * 2**bits) / 2**bits
     return high, (LN2[0] - high) + LN2[1]
 

@@ -82,7 +82,7 @@ class StepCall:
         return (0, 1) if self._share is None else (self._share.part, self._share.parts)
 
     def of_rank(self, examples: int) -> tuple[EntryPoint, int]:
-        """The function that takes this rank's part of so many examples, and the number of parts."""
+        """The function that takes this rank's part of a batch of `examples`, and the number of parts."""
         share = self._share
         if share is None or examples % share.parts:
             return self.entry, 1
