@@ -49,7 +49,7 @@ def fold_transposes(module: Op, context: Context) -> None:
 
 @define_pass("constant_padding")
 def constant_padding(module: Op, context: Context) -> None:
-    """Make the padding value of convolutions a constant, which no call writes: no GPU kernel even reads it."""
+    """Make the padding value of convolutions a constant, which no call writes and no GPU kernel reads."""
     for op in list(module.walk()):
         if isinstance(op, Conv) and not op.outs:
             zeros = Dense.splat(0, kernel.array_type(op.blank))
