@@ -31,7 +31,7 @@ from dlc.errors import InternalError
 from dlc.runtime.abi import IMPORTS, is_collective
 
 ANONYMOUS = "kernel"
-"""A function of this name is known by the name of its file, so that equal functions are one file of a cache."""
+"""A function of this name has the name of its file, so that equal functions are one file of a cache."""
 
 SLOT_BYTES = 8
 CODE_ALIGNMENT = 64
