@@ -18,8 +18,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from dlc.codegen.llvm.object_code import loop_passes, parsed
-from dlc.errors import InternalError, UsageError
+from dlc.codegen.llvm.object_code import loop_passes, parsed, refusal
+from dlc.errors import UsageError
 from dlc.target.gpu import TRIPLE, GpuTarget
 
 GPU_LEVEL = 3
@@ -67,7 +67,7 @@ def whole_ptx(kernels: Sequence[str], architecture: str) -> str:
 def assemble(ptx: str, architecture: str) -> tuple[bytes, dict[str, Usage]]:
     """Machine code ("cubin") for a file of PTX, and the resources of each kernel.
 
-    Raises UsageError (D0926) if `ptxas` is not installed, InternalError if it refuses the PTX.
+    Raises UsageError (D0926) if `ptxas` is not installed, `refusal` if it refuses the PTX.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
@@ -75,7 +75,7 @@ def assemble(ptx: str, architecture: str) -> tuple[bytes, dict[str, Usage]]:
         command = [find_ptxas(), "-v", f"-arch={architecture}", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise InternalError(f"ptxas refuses our text: {' '.join(done.stderr.split())[:2000]}")
+            raise refusal(f"ptxas refuses our text: {' '.join(done.stderr.split())[:2000]}")
         return target.read_bytes(), _usage(done.stderr)
 
 

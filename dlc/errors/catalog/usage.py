@@ -298,9 +298,10 @@ PAGES: dict[str, Page] = {
         without="a mistake of dlc's makes it, which is not known",
     ),
     "D0921": Page(
-        "an optional package is missing",
+        "a package is missing, or has another version than dlc is made for",
         "Some kinds of files need a package that dlc does not bring along. The message says which, and "
-        "how to install it.",
+        "how to install it. A checkout that is used without being installed also meets other versions: "
+        "LLVM is that of one version of llvmlite.",
         "pip install -e .",
         "pip install -e '.[onnx]'",
     ),

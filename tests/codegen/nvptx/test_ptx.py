@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import llvmlite
 import pytest
 
 from benchmarks import gpu_kernels
@@ -253,6 +254,14 @@ def test_a_processor_that_there_is_none_of_is_refused() -> None:
 
 def test_text_that_ptxas_refuses_is_our_fault() -> None:
     with pytest.raises(InternalError, match=r"ptxas refuses our text: .*Parsing error"):
+        assemble(whole_ptx([".visible .entry kernel( { }\n"], "sm_80"), "sm_80")
+
+
+def test_text_that_ptxas_refuses_of_another_llvm_is_the_fault_of_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(llvmlite, "__version__", "0.47.0")
+    with pytest.raises(UsageError, match=r"D0921.*llvmlite 0.47.0 is installed.*made for 0.50.*"):
         assemble(whole_ptx([".visible .entry kernel( { }\n"], "sm_80"), "sm_80")
 
 
