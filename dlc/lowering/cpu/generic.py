@@ -94,13 +94,14 @@ class _Generic:
         `work` is the cost of one of the `inner` elements of a row.
         """
         writer = self.writer
-        if not outer:
+        rows = product(outer)
+        if not outer or (rows == 1 and inner != 1):
             chunk = self._tile_elements(inner, work)
             extent = writer.size(inner, "extent", 0)
             length = writer.size(chunk, "tile")
-            write([], writer.first * length, minimum(writer.last * length, extent))
+            first = [index(writer.emit, 0) for _ in outer]
+            write(first, writer.first * length, minimum(writer.last * length, extent))
             return tiles(inner, chunk, work)
-        rows = product(outer)
         per_tile = tile_rows(rows, inner * work, self.costs)
         count = writer.size(per_tile, "rows_per_tile")
         lower = writer.first * count
@@ -156,7 +157,7 @@ class _Generic:
 
     def _tile_elements(self, elements: Size, work: Size) -> Size:
         """Elements of a tile along the only axis: a multiple of the lanes, so the remainder comes last."""
-        block = max(self.lanes, 64)
+        block = max(self.lanes, LINE)
         return tile_rows(ceil_divide(elements, block), work * block, self.costs) * block
 
     # A range of elements, or one element.
@@ -255,6 +256,9 @@ def interleaved(columns: Sequence[Expr]) -> list[Expr]:
     return rows
 
 
+LINE = 16
+"""Elements of 4 bytes in a cache line: tiles of a single row begin with one, so threads write to lines of
+their own."""
 COLUMNS = 8
 """Registers of neighbouring columns that are reduced together, so that each row uses whole cache lines."""
 MAX_LIGHT = 4
