@@ -14,7 +14,7 @@ from dlc.dialects import array, kernel, weight
 from dlc.dialects.array.convolution_layouts import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
-from dlc.dialects.array.shape import reshaped
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.array.window import Windowed
 from dlc.dialects.expr import Condition, Expr, all_of, constant, select
 from dlc.dialects.formulas import (
@@ -175,7 +175,7 @@ def _is_wide(op: array.Convolution) -> bool:
     Weights are packed into panels when they are loaded, so small results of large windows have nothing to
     gain from a product that would pack them in every call.
     """
-    if isinstance(reshaped(op.kernel).op, weight.Get):
+    if isinstance(without_reshapes(op.kernel).op, weight.Get):
         return False
     layout = op.layout
     kernel_type, result = tensor_type(op.kernel), tensor_type(op.result)
