@@ -92,7 +92,7 @@ def export(name: str, path: Path) -> None:
 
 
 def random_inputs(path: Path) -> dict[str, NDArray[Any]]:
-    """Numbers for every input that is no weight."""
+    """Numbers for every input that is not a weight."""
     drawn = path.with_suffix(".npz")
     if drawn.exists():
         with np.load(drawn) as file:

@@ -109,7 +109,7 @@ class Allocation:
 
 @dataclass(slots=True)
 class BufferAssignment:
-    """The buffers of a function, and the allocation of every value that is no view."""
+    """The buffers of a function, and the allocation of every value that is not a view."""
 
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     allocations: dict[Value, Allocation] = field(default_factory=dict[Value, Allocation])
@@ -319,7 +319,7 @@ class _Assignment:
                 self.log.did("write in place", result, over=overwritten.name or "an input")
 
     def _place_in_whole(self, value: Value, wave_index: int) -> bool:
-        """Allocate an array inside the concatenation of which it is a piece; False if it is no piece."""
+        """Allocate an array inside the concatenation of which it is a piece; False if it is not a piece."""
         join = whole_of(value)
         if join is None:
             return False

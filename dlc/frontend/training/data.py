@@ -73,7 +73,7 @@ class _Reader:
             self._refuse("D0533", f"{self.kind} takes one path", item)
 
     def check_given(self, inputs: Iterable[str], call: ast.Call) -> None:
-        """Refuse inputs that the source neither names nor has by itself, and names that are no inputs."""
+        """Refuse inputs that the source neither names nor has by itself, and names that are not inputs."""
         if self.kind in NAMELESS:
             return
         given = [*self.fields, *NAMES.get(self.kind, ())]

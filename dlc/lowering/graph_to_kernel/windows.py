@@ -1,7 +1,7 @@
 """Windows that move over tensors as kernels: pooling, convolution, the index of a window's extreme.
 
 A convolution of pictures is an implicit GEMM (`kernel.conv`): a product whose left operand, the im2col
-matrix of windows, is read from the picture in place. Where the window is no weight and larger than the
+matrix of windows, is read from the picture in place. Where the window is not a weight and larger than the
 result, as in the gradient of a kernel, that matrix is stored (im2col). Everything else is a formula per
 element.
 """
@@ -92,7 +92,7 @@ def _window_axes(op: Windowed) -> tuple[list[int], tuple[int, ...]]:
 def _window_element(
     op: Windowed, indices: Sequence[Expr], taps: Mapping[int, Expr]
 ) -> tuple[list[Expr], list[Condition]]:
-    """The source's index of a window's element, and the conditions that it is no padding.
+    """The source's index of a window's element, and the conditions that it is not padding.
 
     `indices` is that of the window, `taps` has the element's index in it by axis. Where the conditions do
     not hold, the index is that of some other element, so that it can be loaded.

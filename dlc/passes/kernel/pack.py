@@ -249,7 +249,7 @@ def _erase_unused(value: Value) -> None:
 
 
 def _stored(value: Value) -> weight.Get | None:
-    """The weight of which a value is a reshape, perhaps outside a loop; None if it is no weight."""
+    """The weight of which a value is a reshape, perhaps outside a loop; None if it is not a weight."""
     found: Value | None = value
     while found is not None:
         match found.op:
