@@ -11,9 +11,9 @@ says what is). Peers are prepared one after the other, since they tune their ker
 anything is timed their results must agree with ours. Then they take turns. `--only` makes parts of a run,
 whose files go to the same folder: `bench-PARTS.md` for people, `bench-PARTS.json` with every single time.
 With `--limit` a run ends after this many seconds, and the same command goes on from there as long as the
-files are kept: a case that was not over by then is measured anew, unless the run began with it. The exit
-code is 4 where there is no GPU, and 1 where ours did not run or results
-differ.
+files are kept: a case that was not over by then is measured anew, unless the run began with it, and last
+are tried those in which ours did not run. The exit code is 4 where there is no GPU, and 1 where ours did
+not run or results differ.
 """
 
 from __future__ import annotations
@@ -271,9 +271,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     stem = "-".join(["bench", *(given.only or ()), *(given.precision or ()), *(given.name or ())])
     found = [] if given.limit is None else earlier(ROOT / given.out, stem)
-    is_wrong = any(is_fault(one) for one in found)
-    known = {(one.kind, one.name, one.precision) for one in found}
-    left = [case for case in wanted if (case.kind, case.name, case.precision) not in known]
+    known = {key_of(one) for one in found}
+    failed = {key_of(one) for one in found if one.contender == "dlc" and one.missing}
+    left = [
+        *[case for case in wanted if key_of(case) not in known],
+        *[case for case in wanted if key_of(case) in failed],
+    ]
     for number, case in enumerate(left):
         patience = effort.waits(OWN_PATIENCE)
         try:
@@ -285,11 +288,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() >= effort.end and (number or not outcomes):
             print(f"{len(left) - number} cases are left for the next run", flush=True)
             break
-        is_wrong |= any(is_fault(one) for one in outcomes)
-        found += outcomes
+        found = [*[one for one in found if key_of(one) != key_of(case)], *outcomes]
         print(_line(case, outcomes), flush=True)
         write(ROOT / given.out, stem, found)
-    return 1 if is_wrong else 0
+    return 1 if any(is_fault(one) for one in found) else 0
+
+
+def key_of(one: GpuCase | Outcome) -> tuple[str, str, str]:
+    """What tells cases apart."""
+    return one.kind, one.name, one.precision
 
 
 def is_fault(one: Outcome) -> bool:

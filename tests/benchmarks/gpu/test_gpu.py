@@ -507,6 +507,30 @@ def test_a_run_with_a_limit_goes_on_from_one_before(
     assert measured == [*wanted, wanted[0]]
 
 
+def test_a_case_in_which_ours_did_not_run_is_tried_again_after_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fake: FakeGpu
+) -> None:
+    measured: list[str] = []
+    missing = "dlc ended with status 1"
+
+    def measure(case: GpuCase, peers: Sequence[str], effort: gpu.Effort) -> list[Outcome]:
+        measured.append(case.name)
+        why = missing if case.name == wanted[0] else ""
+        turns = [] if why else [[1.0]]
+        return [Outcome(case.kind, case.name, case.precision, "dlc", 1, turns, {}, missing=why)]
+
+    monkeypatch.setattr(gpu, "measure", measure)
+    command = ["--only", "products", "--precision", "f32", "--out", str(tmp_path), "--limit", "100"]
+    wanted = [case.name for case in cases("products", "f32")]
+    assert gpu.main(command) == 1
+    missing = ""
+    assert gpu.main(command) == 0
+    assert measured == [*wanted, wanted[0]]
+    found = gpu.earlier(tmp_path, "bench-products-f32")
+    assert sorted(one.name for one in found) == sorted(wanted)
+    assert all(one.turns for one in found)
+
+
 def test_the_plan_of_thirty_minutes_has_cases_for_every_command() -> None:
     text = (Path(__file__).parents[3] / "docs/gpu_results.md").read_text("utf-8")
     rows = [row.split("|")[1:3] for row in text.splitlines() if row.startswith("| ") and "`" in row]
