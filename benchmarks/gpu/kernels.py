@@ -84,7 +84,7 @@ class Row:
     core_shared: int
     """As `core_registers`, with what CUDA keeps of it."""
     divided: int
-    """Kernels that divide positions of 64 bits by what is no constant."""
+    """Kernels that divide positions of 64 bits by what is not a constant."""
     seconds: float
     """For lowering, and for making code of what no model before had."""
 
@@ -225,7 +225,7 @@ def alike(architectures: Sequence[str]) -> list[list[str]]:
 
 
 def divides_positions(function: simt.Func) -> bool:
-    """Whether a kernel divides a number of 64 bits that is a position by one that is no constant."""
+    """Whether a kernel divides a number of 64 bits that is a position by one that is not a constant."""
     return any(
         isinstance(op, scalar.RawDivide)
         and op.result.type is INDEX

@@ -15,7 +15,7 @@ def add_times(data: JsonPage, path: str) -> None:
     """Give the steps of the plan the seconds that a profile of the model says.
 
     Steps with the same code share its time, those from the same line alone if there are such. Raises
-    UsageError (D0907) for a file that is no profile, or one of another model.
+    UsageError (D0907) for a file that is not a profile, or one of another model.
     """
     entry, kernels = _read(path, {each["name"]: each["line"] for each in data["files"]})
     if entry not in {each["name"] for each in data["entries"]}:
