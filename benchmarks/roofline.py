@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.networks import network
+from benchmarks.networks.files import network
 from dlc.codegen.kernels import compile_kernels, kernel_texts
 from dlc.dialects import mem
 from dlc.dialects.builtin import Module
@@ -65,7 +65,7 @@ TURN_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A call, or a step of training, of one of `benchmarks.networks` by its name or of an example."""
+    """A call, or a step of training, of a network of `benchmarks.networks` by its name or of an example."""
 
     name: str
     example: str = ""
