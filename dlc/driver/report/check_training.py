@@ -25,7 +25,7 @@ _ELSEWHERE = (
     "or leave the path out of the text: the data is given later then"
 )
 _SHOWN = 4
-"""So many weights of a row are named."""
+"""How many weights of a row are named at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -514,7 +514,7 @@ class Manifest(NamedTuple):
     @property
     def called(self) -> tuple[Entry, ...]:
         """The entry points that callers see: without the programs of ranks, which stand behind them."""
-        names = {entry.name for entry in self.entries} if self.mesh else set[str]()
+        names = {entry.name for entry in self.interfaces} if self.mesh else set[str]()
         return tuple(
             [
                 entry

@@ -42,7 +42,7 @@ class Stepper:
         self._facts = facts = training_of(artifact)
         self._weights = weights
         self._step, self._evaluate = (
-            StepCall(model.entry_points[name], weights.passed, facts, share_of(model, name))
+            StepCall(model.entry_points[name], weights.passed, facts, share_of(model, name, facts))
             for name in (STEP, EVALUATE)
         )
         self.pulse: OwnPulse | None = None

@@ -365,6 +365,26 @@ class Trainer(Stepper):
         ahead: int | None,
     ) -> None:
         """Finish the current epoch, then measure the loss and the metrics."""
+        loss = self._rest_of_epoch(examples, last, report, ahead)
+        if not self.position:
+            raise self._no_batch()
+        self._check_weights()
+        measured = self._state.sums.means()
+        if examples.test is not None:
+            means = self._measured(examples.test)
+            measured |= {f"{TEST}{name}": value for name, value in means.items()}
+        self._state.finish_epoch(measured)
+        if report is not None:
+            report(self._progress(last, examples, loss, measured))
+
+    def _rest_of_epoch(
+        self,
+        examples: Dataset,
+        last: int,
+        report: Callable[[Progress], None] | None,
+        ahead: int | None,
+    ) -> float:
+        """Train on the batches that the epoch still has; returns the last loss, NaN without a step."""
         loss = math.nan
         size = self._facts.examples
         buffers = examples.buffers(size, max(_BUFFERS, 1 + (ahead or 0)))
@@ -393,16 +413,7 @@ class Trainer(Stepper):
                     self._state.sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
-        if not self.position:
-            raise self._no_batch()
-        self._check_weights()
-        measured = self._state.sums.means()
-        if examples.test is not None:
-            means = self._measured(examples.test)
-            measured |= {f"{TEST}{name}": value for name, value in means.items()}
-        self._state.finish_epoch(measured)
-        if report is not None:
-            report(self._progress(last, examples, loss, measured))
+        return loss
 
     def _progress(
         self, last: int, examples: Dataset, loss: float, measured: Mapping[str, float] | None
