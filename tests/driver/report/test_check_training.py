@@ -381,7 +381,7 @@ def test_data_that_is_given_later_is_told_and_checked_where_it_is_named(
     for name, code in (("gone.npz", "D0501"), ("bad.npz", "D0503"), ("short.txt", "D0")):
         with pytest.raises(DlcError, match=code):
             check_model(CompileRequest(str(path)), str(folder / name))
-    with pytest.raises(UsageError, match=r"(?s)D0501.*dlc train --data FILE"):
+    with pytest.raises(UsageError, match=r"(?s)D0501.*give a file, arrays or batches"):
         plan_training(CompileRequest(str(path))).data()
 
 
