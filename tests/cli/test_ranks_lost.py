@@ -166,6 +166,7 @@ with together(None, 2) as member:
 """
 
 
+@pytest.mark.long
 def test_ranks_that_mpiexec_started_notice_an_endless_loop(folder: Path) -> None:
     (folder / "loops.py").write_text(LOOPS)
     mpiexec = Path(sys.executable).with_name("mpiexec")

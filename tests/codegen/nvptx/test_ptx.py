@@ -118,6 +118,7 @@ def check_model(name: str, assemblers: Sequence[Assembler]) -> None:
         assert row.divided == 0, row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", every(3, QUICK))
 def test_the_kernels_of_small_models_are_assembled(
     name: str, assemblers: Sequence[Assembler]
