@@ -15,7 +15,7 @@ from dlc.codegen.llvm import target_machine
 from dlc.codegen.llvm.background import Background, Job
 from dlc.codegen.llvm.loop import function_text
 from dlc.codegen.nvptx import ptx
-from dlc.codegen.nvptx.ptx import GPU_LEVEL, assemble, has_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.nvptx.ptx import GPU_LEVEL, NoAssembler, assemble, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
@@ -130,11 +130,12 @@ def compile_ptx(texts: Iterable[str], gpu: GpuTarget, cache: ObjectCache | None 
 
 
 def assemble_ptx(text: str, gpu: GpuTarget, cache: ObjectCache | None = None) -> bytes:
-    """Machine code of it; nothing where there is no assembler."""
-    if not has_ptxas():
-        return b""
+    """Machine code of it; nothing where there is no assembler that knows the GPU."""
     key = cache_key(f"ptxas {text}", gpu, GPU_LEVEL)
-    return kept(cache, key, lambda: assemble(text, gpu.name)[0])
+    try:
+        return kept(cache, key, lambda: assemble(text, gpu.name)[0])
+    except NoAssembler:
+        return b""
 
 
 def _cached_ptx(text: str, gpu: GpuTarget, cache: ObjectCache | None) -> str:
