@@ -68,7 +68,6 @@ def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
         np.testing.assert_allclose(numbers(small, name), numbers(large, name), atol=1e-6)
 
 
-@pytest.mark.long
 def test_each_microbatch_sets_the_states_that_the_next_one_begins_with() -> None:
     """As four steps with a learning rate of 0 do."""
     small = dlc.trainer(text=text("accumulate = 4", "bn"))

@@ -66,7 +66,6 @@ def test_with_weak_each_rank_has_the_whole_batch() -> None:
     assert found.rows[1].speedup <= 2
 
 
-@pytest.mark.long
 def test_scaling_stops_where_sending_takes_longer_than_computing_and_says_so() -> None:
     slow = network_named("0.001Gbit")
     found = predicted(network=slow)
