@@ -119,7 +119,7 @@ def test_a_kernel_is_right_and_timed(
     assert made.facts["copy_gb_s"] > 0
 
 
-@pytest.mark.parametrize("kind", ["convolutions", "attention"])
+@pytest.mark.parametrize("kind", every(2, ["convolutions", "attention"]))
 def test_convolutions_and_attention_are_right(
     kind: gpu.Kind, fake: FakeGpu, tmp_path: Path
 ) -> None:
@@ -210,6 +210,7 @@ TINY: dict[str, tuple[dict[str, int], int, int]] = {
 """Sizes, examples, and how many tokens or items there are."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", quick_ones(TINY, "mlp"))
 def test_a_network_in_bf16_gives_what_it_gives_on_a_processor(
     name: str, fake: FakeGpu, tmp_path: Path
