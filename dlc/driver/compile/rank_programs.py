@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from dlc.dialects import func
+from dlc.dialects import array, func
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
 from dlc.dialects.text_mesh import STAGES, read_text_mesh
@@ -19,7 +19,8 @@ from dlc.driver.compile.stage_programs import divide_stages
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import Diagnostic, ModelError
 from dlc.ir.clone import clone_block
-from dlc.ir.core import Builder
+from dlc.ir.core import Builder, Value
+from dlc.ir.dims import floor_divide
 from dlc.passes.sharding.partition import Splits, set_mesh
 from dlc.runtime.artifact.manifest import DATA, EVALUATE, OF_RANK, STEP, Training
 from dlc.runtime.ranks.parts import Shard
@@ -48,32 +49,50 @@ def mesh_of_ranks(model: SourceModel, ranks: int) -> Mapping[str, int]:
 def compile_for_mesh(
     model: SourceModel, facts: Training, mesh: Mapping[str, int], split: Shard | None = None
 ) -> None:
-    """Let a model that trains be compiled for the ranks of a mesh, which split weights and states so."""
+    """Let a model that trains be compiled for the ranks of a mesh, which split weights and states so.
+
+    The stages of a pipeline divide the programs of the ranks along the other axes.
+    """
+    others = {name: ranks for name, ranks in mesh.items() if name != STAGES}
+    model.training = facts._replace(splits=shard(model.module, others, split))
+    add_rank_programs(model.module, model.training, others)
     if STAGES in mesh:
-        model.training = facts
         divide_stages(model, prod(mesh.values()))
-        return
-    facts = facts._replace(splits=shard(model.module, mesh, split))
-    model.training = facts
-    add_rank_programs(model.module, facts, mesh)
+    reopen = model.reopen
+    if reopen is not None:
+        model.reopen = lambda: _again(reopen(), facts, mesh, split)
+
+
+def _again(
+    model: SourceModel, facts: Training, mesh: Mapping[str, int], split: Shard | None
+) -> SourceModel:
+    compile_for_mesh(model, facts, mesh, split)
+    return model
 
 
 def add_rank_programs(module: Module, facts: Training, mesh: Mapping[str, int]) -> None:
     """Make the functions that train programs for a mesh, with the splits of weights that the facts have.
 
-    Batches are divided along the axis `data` of the mesh, if it has one.
+    Batches are divided along the axis `data` of the mesh, if it has one, and of a step with microbatches
+    each of these: then a rank takes a row of examples for each microbatch.
     """
     for name in (STEP, EVALUATE):
         function = module.symbol(name)
         assert isinstance(function, func.Func)
         if DATA in mesh:
             copy = program_of_rank(module, function)
-            batch = {
-                name: {DATA: 0}
+            examples = {
+                name: value
                 for name, value in zip(copy.input_names, copy.body.arguments, strict=True)
                 if name in facts.inputs and tensor_type(value).rank
             }
-            _split(copy, mesh, {**facts.splits, **batch})
+            axis = 0
+            if name == STEP and facts.accumulate > 1:
+                axis = 1
+                for value in examples.values():
+                    _by_microbatch(value, facts.accumulate)
+                copy.retype()
+            _split(copy, mesh, {**facts.splits, **{each: {DATA: axis} for each in examples}})
         if facts.splits:
             _split(function, mesh, facts.splits)
 
@@ -87,6 +106,17 @@ def program_of_rank(module: Module, function: func.Func) -> func.Func:
     }
     Builder(module.body, function.location, function.next).place(copy)
     return copy
+
+
+def _by_microbatch(value: Value, count: int) -> None:
+    """Let an argument with the examples of a step have a row for each of so many microbatches."""
+    whole, *rest = tensor_type(value).shape
+    value.type = tensor_type(value).with_shape((count, floor_divide(whole, count), *rest))
+    for op in list(value.uses):
+        assert isinstance(op, array.Reshape), op  # `accumulated` takes rows first of all
+        assert op.result.type == value.type, op
+        op.result.replace_by(value)
+        op.erase()
 
 
 def _split(function: func.Func, mesh: Mapping[str, int], of: Mapping[str, Splits]) -> None:

@@ -21,7 +21,7 @@ from dlc.lowering.graph_to_kernel.call_conditions import note_needs
 from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.dce import dce
 from dlc.passes.graph.mixed_precision import mixed_precision
-from dlc.passes.sharding.partition import MESH
+from dlc.passes.sharding.partition import MESH, partition
 from dlc.passes.stages.cut import cut
 from dlc.passes.stages.split import split
 from dlc.runtime.artifact import manifest
@@ -63,11 +63,6 @@ def _check(model: SourceModel, mesh: TextMesh, ranks: int) -> None:
         message = f"the mesh {shape} has {mesh.size} ranks, and {ranks} run"
         help = f"write --ranks {mesh.size}, or change the mesh"
         raise ModelError([Diagnostic("D0936", message, mesh.place, help=help)])
-    others = [name for name, size in mesh.axes.items() if name != STAGES and size > 1]
-    if others:
-        message = f"stages go with no other axis of the mesh yet, and this one has {others[0]}"
-        help = f"write mesh {STAGES} = {mesh.axes[STAGES]}"
-        raise ModelError([Diagnostic("D0383", message, mesh.place, help=help)])
     names = [op.sym_name for op in model.module.body if isinstance(op, weight.Source)]
     if any(name.startswith(weight.SCALE) for name in names):
         message = "a dynamic scale of the loss looks at the gradients of all stages in each step"
@@ -87,10 +82,15 @@ def _divided(model: SourceModel) -> tuple[manifest.Staged, ...]:
         for function in entry_functions(module)
         if model.training is not None or not function.updates
     ]
+    divided = [function for function in functions if MESH in function.attributes]
     for function in functions:
         cut(function, set(function.input_names) - weights)
-        note_needs(function, {})
-    Manager(context).run(module, (mixed_precision, autodiff, dce))
+        if function not in divided:
+            note_needs(function, {})
+    Manager(context).run(module, (mixed_precision, autodiff, partition))
+    for function in divided:
+        note_needs(function, {})  # of the sizes that a rank has
+    Manager(context).run(module, (dce,))
     homes: dict[str, int] = {}
     found: list[manifest.Staged] = []
     for function in functions:

@@ -13,7 +13,7 @@ from math import inf, prod
 
 from dlc.dialects import array, nn
 from dlc.dialects.array.elementwise import is_number
-from dlc.dialects.comm import Collective
+from dlc.dialects.comm import Collective, Send
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, evaluate, names
 from dlc.ir.types import TensorType
@@ -96,7 +96,8 @@ class Costs:
             return 0
         if isinstance(value.op, array.Fill) and have is not PARTIAL:
             return 0 if want is not PARTIAL or is_number(value, 0) else inf
-        if not allows(type, want, self.ranks):
+        # What a stage sends is received as it is.
+        if isinstance(value.op, Send) or not allows(type, want, self.ranks):
             return inf
         bytes = self.bytes(type)
         match have, want:

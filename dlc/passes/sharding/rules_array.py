@@ -10,7 +10,7 @@ from dlc.dialects.array.cumulative import Cumulative
 from dlc.dialects.array.elementwise import Elementwise, is_number, tensor_type
 from dlc.dialects.array.extremes import ArgExtreme
 from dlc.dialects.array.reduce import Reduction
-from dlc.dialects.comm import Collective
+from dlc.dialects.comm import Collective, Recv, Send
 from dlc.ir.core import Op
 from dlc.ir.dims import Shape, Size, product
 from dlc.passes.sharding.rule import WHOLE, Rules, ShardingRule, declaring, pick, unary, word
@@ -272,7 +272,12 @@ def _depthwise_gradient(op: array.DepthwiseGradient) -> ShardingRule:
     return ShardingRule((picture, picture), (WHOLE * (rank - 1) + "C",), ((0,), (1,)))
 
 
-# Collectives along another axis of the mesh.
+# What goes along another axis of the mesh.
+
+
+@rule(Send, Recv)
+def _transfer(op: Send | Recv) -> ShardingRule:
+    return unary(op, linear=True)
 
 
 @rule(Collective)

@@ -27,8 +27,8 @@ def check_stages(manifest: Manifest, refuse_: Refuse) -> None:
         def refuse(message: str, name: str = name) -> Exception:
             return refuse_(f"the stages of {name!r}: {message}")
 
-        if ranks != {STAGE: staged.stages}:
-            raise refuse("the mesh has another number of them, or other axes")
+        if ranks.get(STAGE) != staged.stages:
+            raise refuse("the mesh has another number of them")
         homes = staged.homes
         if not all(0 <= stage < staged.stages for stage in homes.values()):
             raise refuse("a weight is on none of them")

@@ -37,10 +37,10 @@ class StagedEntryPoint(RankEntryPoint):
         self, staged: Staged, parts: Mapping[str, EntryPoint], links: Links, channel: Channel
     ) -> None:
         self._entry = staged.interface
-        self._staged, self._stage, self._channel = staged, links.rank, channel
+        self._staged, self._stage, self._channel = staged, channel.stage, channel
         self.join(links.entering)
-        self._parts = [parts[part.entry] for part in staged.parts if part.stage == links.rank]
-        self._plan = plan_of(staged, parts, links.rank)
+        self._parts = [parts[part.entry] for part in staged.parts if part.stage == channel.stage]
+        self._plan = plan_of(staged, parts, channel.stage)
         self._binder = DimBinder(staged.interface)
         self._reader = ArgumentReader(staged.interface, self._binder.free)
         self._artifact = next(iter(parts.values())).artifact

@@ -146,9 +146,9 @@ class Examples(Dataset):
         for number, first in enumerate(range(start, len(rows), batch)):
             chosen = rows[first : first + batch]
             made = self._memory(len(chosen)) if not out else _part(out[number % len(out)], chosen)
-            own = rows_of_part(len(chosen) - len(chosen) % multiple, len(chosen), part)
-            for name, field in self._fields.items():
-                field.read(chosen[own], made[name][own])
+            for own in rows_of_part(len(chosen), part, multiple):
+                for name, field in self._fields.items():
+                    field.read(chosen[own], made[name][own])
             yield made
 
     def _memory(self, count: int) -> Batch:
@@ -165,17 +165,22 @@ class Examples(Dataset):
         return 0 if size <= _SMALL and all(field.ready for field, _ in fields) else _AHEAD
 
 
-def rows_of_part(shared: int, count: int, part: tuple[int, int]) -> slice:
-    """The rows of a batch of `count` examples that a rank reads, where the ranks share the first of them.
+def rows_of_part(count: int, part: tuple[int, int], microbatches: int = 1) -> list[slice]:
+    """The rows of a batch of `count` examples that a rank reads: its part of each of the microbatches.
 
-    >>> rows_of_part(8, 8, (1, 4)), rows_of_part(6, 6, (1, 4)), rows_of_part(8, 9, (3, 4))
-    (slice(2, 4, None), slice(0, 6, None), slice(6, 8, None))
+    What is left over behind these nobody takes. A batch without equal parts is read whole.
+
+    >>> rows_of_part(8, (1, 4)), rows_of_part(6, (1, 4))
+    ([slice(2, 4, None)], [slice(0, 6, None)])
+    >>> rows_of_part(9, (1, 2), 2)
+    [slice(2, 4, None), slice(6, 8, None)]
     """
     own, parts = part
-    if parts == 1 or shared % parts or not shared:
-        return slice(0, count)
-    size = shared // parts
-    return slice(own * size, (own + 1) * size)
+    shared = count - count % microbatches
+    size, rest = divmod(shared, parts * microbatches)
+    if parts == 1 or rest or not shared:
+        return [slice(0, count)]
+    return [slice(first, first + size) for first in range(own * size, shared, parts * size)]
 
 
 def _part(buffers: Mapping[str, Array], rows: Rows) -> Batch:

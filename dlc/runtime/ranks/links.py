@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dlc.errors import UsageError
 from dlc.runtime.abi import COLLECTIVES, COMMUNICATOR, COORDINATE, MPI_DATATYPES, MPI_OPERATIONS
-from dlc.runtime.artifact.manifest import MeshAxis
+from dlc.runtime.artifact.manifest import STAGE, MeshAxis
 from dlc.runtime.ranks.entering import Entering
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.simulated import SimulatedRanks
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 class Channel(Protocol):
-    """Sends arrays from rank to rank, each with a tag that the receiver asks for."""
+    """Sends arrays from stage to stage of a pipeline, each with a tag that the receiver asks for."""
+
+    @property
+    def stage(self) -> int:
+        """The stage of this rank."""
+        ...
 
     def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
         """Begin to send a contiguous array, which stays as it is until `settle`."""
@@ -37,10 +42,6 @@ class Channel(Protocol):
 
     def settle(self) -> None:
         """Wait until everything is sent."""
-        ...
-
-    def allgather(self, sendobj: object) -> list[Any]:
-        """What all ranks hand over, by rank."""
         ...
 
 
@@ -62,7 +63,7 @@ class Links(Protocol):
         ...
 
     def channel(self) -> Channel:
-        """What brings arrays from one of all ranks to another, and compares what they have."""
+        """What brings arrays from one stage of the pipeline of this rank to another."""
         ...
 
 
@@ -156,7 +157,7 @@ class MpiLinks:
 
     def channel(self) -> Channel:
         """What sends arrays over a communicator of its own, apart from what others send."""
-        own = self._comm.Dup()
+        own = self._communicators[STAGE].Dup()
         own.Set_errhandler(self._mpi.ERRORS_ARE_FATAL)
         return MpiChannel(own)
 
@@ -174,12 +175,10 @@ class MpiChannel:
     """Arrays by MPI's Isend and Recv."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
+        """The ranks of `comm` are the stages, in order."""
         self._comm = comm
+        self.stage = comm.Get_rank()
         self._requests: list[MPI.Request] = []
-
-    def allgather(self, sendobj: object) -> list[Any]:
-        """What all ranks hand over."""
-        return self._comm.allgather(sendobj)
 
     def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
         """Begin to send an array."""
@@ -201,18 +200,16 @@ class SimulatedChannel:
 
     def __init__(self, ranks: SimulatedRanks) -> None:
         self._ranks = ranks
-
-    def allgather(self, sendobj: object) -> list[Any]:
-        """What all ranks hand over."""
-        return self._ranks.allgather(sendobj)
+        self._by_stage = ranks.mesh.along(ranks.rank, STAGE)
+        self.stage = ranks.coordinate(STAGE)
 
     def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
         """Send an array."""
-        self._ranks.send(target, tag, _bytes(array))
+        self._ranks.send(self._by_stage[target], tag, _bytes(array))
 
     def receive(self, source: int, tag: int, array: NDArray[Any]) -> None:
         """Wait for an array."""
-        _bytes(array)[...] = self._ranks.receive(source, tag)
+        _bytes(array)[...] = self._ranks.receive(self._by_stage[source], tag)
 
     def settle(self) -> None:
         """Everything is sent at once."""

@@ -98,29 +98,25 @@ class Parts:
 
         `part` is what this rank has of it, None for nothing.
         """
-        splits = self.splits.get(name)
-        if name in self.homes:
-            assert self.ranks is not None
-            found = self.ranks.gather(None if part is None else part.copy(), root)
-            return None if found is None else cast("Array", next(v for v in found if v is not None))
-        assert part is not None
-        if not splits:
+        if self.is_common(name):
             return part if self.rank == root else None
         assert self.ranks is not None
         # A copy: ranks that are threads go on to change their part.
-        found = self.ranks.gather(part.copy() if self._is_first_with(splits) else None, root)
+        own = part.copy() if part is not None and self._is_first_with(name) else None
+        found = self.ranks.gather(own, root)
         if found is None:
             return None
-        whole = np.empty(tuple(shape), part.dtype)
-        for rank, own in enumerate(found):
-            if own is not None:
-                self._part(splits, whole, rank)[...] = cast("Array", own)
+        parts = {rank: cast("Array", part) for rank, part in enumerate(found) if part is not None}
+        whole = np.empty(tuple(shape), next(iter(parts.values())).dtype)
+        for rank, part in parts.items():
+            self._part(self.splits.get(name, {}), whole, rank)[...] = part
         return whole
 
-    def _is_first_with(self, splits: Splits) -> bool:
-        """Whether this is the first of the ranks that have the same part."""
+    def _is_first_with(self, name: str) -> bool:
+        """Whether this is the first of the ranks that have the same part of an array."""
+        apart = {*self.splits.get(name, {}), *([STAGE] if name in self.homes else [])}
         coordinates = self.mesh.coordinates(self.rank)
-        return not any(place for axis, place in coordinates.items() if axis not in splits)
+        return not any(place for axis, place in coordinates.items() if axis not in apart)
 
     def first_of(self, own: T | None) -> T | None:
         """The first that is not None of what the ranks hand over; where they divide nothing, `own`."""

@@ -45,15 +45,33 @@ class Mail:
             return self._sent[key].pop(0)
 
 
+class Meeting:
+    """Where the threads of a mesh meet: all of them, and those that a collective along an axis joins."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.table: list[Any] = [None] * mesh.size
+        """What each rank hands over."""
+        self.mail = Mail()
+        self.barrier = Barrier(mesh.size)
+        groups = {tuple(mesh.along(k, axis)) for k in range(mesh.size) for axis in mesh.axes}
+        self._barriers = {group: Barrier(len(group)) for group in groups}
+
+    def barrier_of(self, ranks: list[int]) -> Barrier:
+        """That of the ranks which a collective joins."""
+        return self._barriers[tuple(ranks)]
+
+    def abort(self) -> None:
+        """End what all ranks wait for."""
+        for barrier in (self.barrier, *self._barriers.values()):
+            barrier.abort()
+
+
 class SimulatedRanks:
     """The place of one rank in a mesh of threads."""
 
-    def __init__(
-        self, mesh: Mesh, rank: int, table: list[Any], barrier: Barrier, mail: Mail
-    ) -> None:
+    def __init__(self, mesh: Mesh, rank: int, meeting: Meeting) -> None:
         self.mesh, self.rank = mesh, rank
-        self._mail = mail
-        self._table, self._barrier = table, barrier
+        self._meeting, self._table = meeting, meeting.table
         self._coordinates = mesh.coordinates(rank)
         self.error: BaseException | None = None
         """What failed in a collective that machine code called."""
@@ -61,7 +79,7 @@ class SimulatedRanks:
     def fail(self, error: BaseException) -> None:
         """Note an error, and end the collectives of all ranks."""
         self.error = self.error or error
-        self._barrier.abort()
+        self._meeting.abort()
 
     def coordinate(self, axis: str) -> int:
         """This rank's coordinate along an axis."""
@@ -69,28 +87,31 @@ class SimulatedRanks:
 
     def exchange(self, axis: str, array: NDArray[Any]) -> list[NDArray[Any]]:
         """What every rank along the axis hands over, by coordinate."""
+        ranks = self.mesh.along(self.rank, axis)
+        barrier = self._meeting.barrier_of(ranks)
         # A copy: the result may take the place of the array while others still read it.
         self._table[self.rank] = array.copy()
-        self._barrier.wait()
-        found = [self._table[other] for other in self.mesh.along(self.rank, axis)]
+        barrier.wait()
+        found = [self._table[other] for other in ranks]
         # Nobody hands over the next array before all have taken this one.
-        self._barrier.wait()
+        barrier.wait()
         return found
 
     def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
         """Send an array to another rank; returns at once."""
-        self._mail.put(self.rank, target, tag, array.copy())
+        self._meeting.mail.put(self.rank, target, tag, array.copy())
 
     def receive(self, source: int, tag: int) -> NDArray[Any]:
         """The next array that another rank sends with this tag."""
-        return self._mail.take(source, self.rank, tag, self._barrier)
+        return self._meeting.mail.take(source, self.rank, tag, self._meeting.barrier)
 
     def allgather(self, sendobj: object) -> list[Any]:
         """What every rank of the mesh hands over, by rank."""
+        barrier = self._meeting.barrier
         self._table[self.rank] = sendobj
-        self._barrier.wait()
+        barrier.wait()
         found = list(self._table)
-        self._barrier.wait()
+        barrier.wait()
         return found
 
     def gather(self, sendobj: object, root: int = 0) -> list[Any] | None:
@@ -112,19 +133,18 @@ def run_simulated(mesh: Mesh, function: Callable[[SimulatedRanks], T]) -> list[T
     If it raises on a rank, the collectives of the others end, and the error of the lowest rank that
     failed by itself is raised.
     """
-    table: list[Any] = [None] * mesh.size
-    barrier, mail = Barrier(mesh.size), Mail()
+    meeting = Meeting(mesh)
     outcomes = [_Outcome[T]() for _ in range(mesh.size)]
 
     def work(rank: int) -> None:
-        ranks = SimulatedRanks(mesh, rank, table, barrier, mail)
+        ranks = SimulatedRanks(mesh, rank, meeting)
         try:
             outcomes[rank].value = function(ranks)
             if ranks.error is not None:
                 raise ranks.error
         except BaseException as error:  # noqa: BLE001 - raised below
             outcomes[rank].error = error
-            barrier.abort()
+            meeting.abort()
 
     threads = [Thread(target=work, args=(rank,)) for rank in range(mesh.size)]
     for thread in threads:

@@ -32,10 +32,10 @@ def rank_memory(
     weights: TrainedWeights, step: StepCall, facts: Training, data: Dataset
 ) -> RankMemory:
     """The memory of a training with batches of this data."""
-    entry, parts = step.of_rank(facts.examples)
+    entry, first = step.of_rank(facts.examples)
     examples = data.example_shapes()
     batch = [item for item in entry.inputs if item.name in facts.inputs]
-    shapes = [(facts.examples // parts, *examples[item.name]) for item in batch]
+    shapes = [(*first, *examples[item.name]) for item in batch]
     alone = entry.entry._replace(inputs=tuple(batch), outputs=())
     sizes = DimBinder(alone).bind(shapes, {})
     return RankMemory(

@@ -119,14 +119,15 @@ def _gathered(held: Held, writers: Mapping[str, int]) -> dict[str, Tensor]:
     """The whole arrays that this rank writes; all ranks gather the parts in the same order."""
     found: dict[str, Tensor] = {}
     for name, writer in writers.items():
-        if name in held.parts.homes:
+        if name not in held.parts.splits:
             if writer == held.parts.rank:
                 found[name] = held.tensors[name]
             continue
-        tensor = held.tensors[name]
-        bits = held.parts.whole(name, tensor.bits, held.shape(name), writer)
+        tensor = held.tensors.get(name)
+        own = None if tensor is None else tensor.bits
+        bits = held.parts.whole(name, own, held.shape(name), writer)
         if bits is not None:
-            found[name] = Tensor.from_bits(bits, tensor.dtype)
+            found[name] = Tensor.from_bits(bits, held.declared[name].dtype)
     return found
 
 

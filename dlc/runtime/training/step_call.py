@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import BF16
 from dlc.runtime.arrays.tensor import Tensor
-from dlc.runtime.artifact.manifest import OF_RANK, Input, Training
+from dlc.runtime.artifact.manifest import OF_RANK, STEP, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.staged_entry import StagedEntryPoint
 from dlc.runtime.calling.started import Done, Started
@@ -25,22 +25,38 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of each batch that is a rank's, number `part` of `parts`, and the function that takes it."""
+    """The part of each batch that is a rank's, number `part` of `parts`, and the function that takes it.
+
+    Of a step with several `microbatches` it is a part of each, in rows.
+    """
 
     entry: EntryPoint
     part: int
     parts: int
+    microbatches: int
+
+    def shape(self, examples: int) -> tuple[int, ...] | None:
+        """The first axes of this rank's part of so many examples; None if there are no equal parts."""
+        size, rest = divmod(examples, self.parts * self.microbatches)
+        if rest:
+            return None
+        return (size,) if self.microbatches == 1 else (self.microbatches, size)
 
     def of(self, batch: Mapping[str, object]) -> Mapping[str, object] | None:
-        """This rank's rows, one part after the other; None for a batch without equal parts."""
+        """This rank's examples; None for a batch without equal parts."""
         found: dict[str, object] = {}
         for name, value in batch.items():
-            rows = value if hasattr(value, "shape") else np.asarray(value)
-            (count, *_) = cast("Array", rows).shape or (1,)
-            if count % self.parts:
+            rows = cast("Array", value if hasattr(value, "shape") else np.asarray(value))
+            (count, *rest) = rows.shape or (1,)
+            shape = self.shape(count)
+            if shape is None:
                 return None
-            size = count // self.parts
-            found[name] = cast("Array", rows)[self.part * size : (self.part + 1) * size]
+            size = shape[-1]
+            own = slice(self.part * size, (self.part + 1) * size)
+            if self.microbatches == 1:
+                found[name] = rows[own]
+            else:
+                found[name] = rows.reshape(self.microbatches, self.parts * size, *rest)[:, own]
         return found
 
 
@@ -81,12 +97,13 @@ class StepCall:
         """Which of how many parts of a batch this rank computes."""
         return (0, 1) if self._share is None else (self._share.part, self._share.parts)
 
-    def of_rank(self, examples: int) -> tuple[EntryPoint, int]:
-        """The function that takes this rank's part of so many examples, and the number of parts."""
+    def of_rank(self, examples: int) -> tuple[EntryPoint, tuple[int, ...]]:
+        """The function that takes this rank's part of a batch of `examples`, and that part's first axes."""
         share = self._share
-        if share is None or examples % share.parts:
-            return self.entry, 1
-        return share.entry, share.parts
+        shape = None if share is None else share.shape(examples)
+        if share is None or shape is None:
+            return self.entry, (examples,)
+        return share.entry, shape
 
     def inputs_of(self, batch: Batch) -> Batch:
         """The inputs of this function in a batch, which has those of both functions."""
@@ -154,12 +171,12 @@ class StepCall:
         return CallError(f"{self.entry.name}: {message}", code="D0801", help=f"a batch has {known}")
 
 
-def share_of(model: Model, name: str) -> Share | None:
+def share_of(model: Model, name: str, facts: Training) -> Share | None:
     """The share of a rank in the batches of a function, if the model was compiled for ranks."""
     entry = model.entry_points.get(name + OF_RANK)
     if entry is None:
         return None
-    return Share(entry, *batch_part(model))
+    return Share(entry, *batch_part(model), facts.accumulate if name == STEP else 1)
 
 
 def _passed(weight: Tensor) -> object:

@@ -9,10 +9,10 @@ from pathlib import Path
 import llvmlite
 import pytest
 
-from benchmarks import gpu_kernels
-from benchmarks.gpu_cases import CALLED
-from benchmarks.gpu_cases import NETWORKS as MEASURED
-from benchmarks.gpu_kernels import (
+from benchmarks.gpu import kernels as gpu_kernels
+from benchmarks.gpu.cases import CALLED
+from benchmarks.gpu.cases import NETWORKS as MEASURED
+from benchmarks.gpu.kernels import (
     ARCHITECTURES,
     LIGHT,
     OPTIONS,
@@ -27,7 +27,7 @@ from benchmarks.gpu_kernels import (
     models,
     options_for,
 )
-from benchmarks.training_cases import NETWORKS
+from benchmarks.training.cases import NETWORKS
 from dlc.codegen.kernels import assemble_ptx
 from dlc.codegen.nvptx import ptx
 from dlc.codegen.nvptx.ptx import assemble, find_ptxas, kernel_ptx, whole_ptx

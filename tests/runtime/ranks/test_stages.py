@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +15,10 @@ from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.driver.run.train import plan_training
 from dlc.errors import CallError, DlcError, Unsupported
 from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import OF_RANK, STEP
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.mesh import Mesh
+from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from dlc.runtime.training.trainer import Trainer
 from tests.runtime.ranks.trainings import EXAMPLES, LSTM, batches_of, losses
@@ -90,9 +91,9 @@ def text_of(name: str) -> str:
     return text
 
 
-def trains(text: str, ranks: int = 1) -> Artifact:
-    """The artifact that trains a model, by so many stages."""
-    return plan_training(CompileRequest(path="", text=text)).artifact(Report(), ranks)
+def trains(text: str, ranks: int = 1, split: Shard | None = None) -> Artifact:
+    """The artifact that trains a model, by so many ranks."""
+    return plan_training(CompileRequest(path="", text=text)).artifact(Report(), ranks, split)
 
 
 @pytest.mark.parametrize(
@@ -111,17 +112,53 @@ def test_the_losses_are_those_of_one_process(name: str) -> None:
     alone = losses(trains(text), batches, None)
     stages = 3 if name == "tied" else 2
     made = trains(text, stages)
-    found = [train(made, stages, batches) for _ in range(2)]
+    mesh = Mesh({"stage": stages})
+    found = [run_simulated(mesh, lambda at: losses(made, batches, at)) for _ in range(2)]
     assert found[0] == found[1]
     assert all(own == found[0][0] for own in found[0])
     np.testing.assert_allclose(found[0][0], alone, rtol=1e-6)
 
 
-def train(
-    made: Artifact, stages: int, batches: list[Mapping[str, NDArray[Any]]]
-) -> list[list[float]]:
-    """The losses by rank."""
-    return run_simulated(Mesh({"stage": stages}), lambda at: losses(made, batches, at))
+@pytest.mark.parametrize(
+    ("axes", "split"),
+    [
+        ({"data": 2, "stage": 3}, None),
+        ({"stage": 3, "data": 2}, "weights"),
+        pytest.param({"stage": 3, "model": 2}, None, marks=pytest.mark.long),
+        pytest.param({"data": 2, "stage": 3, "model": 2}, "optimizer", marks=pytest.mark.long),
+    ],
+)
+def test_the_ranks_of_a_stage_divide_batches_and_weights(
+    axes: Mapping[str, int], split: Shard | None, tmp_path: Path
+) -> None:
+    batches, mesh = batches_of(TIED), Mesh(axes)
+    text = TIED.replace("stage = 3", ", ".join(f"{name} = {size}" for name, size in axes.items()))
+    if "model" in axes:
+        text = text.replace("f32[H, H] =", "f32[H, H] split (none, model) =")
+    made, index = trains(text, mesh.size, split), tmp_path / "tied.safetensors.index.json"
+
+    def work(at: SimulatedRanks) -> tuple[list[float], dict[str, float], set[str]]:
+        trainer = Trainer(made, threads=1, comm=at)
+        found = [trainer.step(**batch) for batch in batches]
+        trainer.save(index)
+        return found, trainer.measure(**batches[0]), set(trainer.weights)
+
+    first, *others = run_simulated(mesh, work)
+    assert all(found[:2] == first[:2] for found in others)
+    alone = Trainer(trains(TIED), threads=1)
+    np.testing.assert_allclose(first[0], [alone.step(**batch) for batch in batches], rtol=1e-6)
+    expected = pytest.approx(alone.measure(**batches[0]), rel=1e-6)
+    assert first[1] == expected
+    resumed = Trainer(trains(TIED), threads=1)
+    resumed.resume(index)
+    assert resumed.measure(**batches[0]) == expected
+    assert not any("norm.scale" in names and "w" in names for _, _, names in (first, *others))
+
+
+def test_a_rank_of_a_stage_computes_its_part_of_each_microbatch() -> None:
+    made = trains(TIED.replace("mesh stage", "mesh data = 2, stage"), 6)
+    staged = next(each for each in made.manifest.staged if each.interface.name == STEP + OF_RANK)
+    assert [item.shape for item in staged.interface.inputs[:2]] == [("4", "B", "8")] * 2
 
 
 def test_a_stage_holds_its_own_weights_and_the_first_rank_writes_all() -> None:

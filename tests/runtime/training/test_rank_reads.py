@@ -35,6 +35,23 @@ train Line {
 """
 
 
+def test_a_rank_reads_its_part_of_each_microbatch(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    x = random.standard_normal((48, 3), np.float32)
+    np.savez(tmp_path / "data.npz", x=x, y=x[:, :1])
+    text = TEXT.replace("batch = 8", "batch = 4\n  accumulate = 2")
+    alone = Trainer(artifact(text, 1), threads=1, folder=tmp_path).fit()
+    made = artifact(text, 2)
+
+    def work(at: SimulatedRanks) -> list[float]:
+        history = Trainer(made, threads=1, folder=tmp_path, comm=at).fit()
+        return [value for record in history for value in record.values.values()]
+
+    expected = [value for record in alone for value in record.values.values()]
+    for found in run_simulated(Mesh({"data": 2}), work):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_ranks_that_read_their_parts_train_as_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
