@@ -1,4 +1,4 @@
-"""How ranks begin a call together: none does where one refuses its arguments, calls something else, or ends.
+"""How ranks begin a call together: none does where one refuses its arguments, calls another, or ends.
 
 A rank that does not come leaves the others waiting in a collective for ever. Before each call of machine
 code they combine three words, which takes as long as a collective of a few bytes.
