@@ -265,6 +265,14 @@ def test_what_cannot_be_divided_is_refused_at_its_line(what: str) -> None:
     assert ":13:" in str(error.value)
 
 
+def test_where_a_rank_is_lost_all_stages_start_again_and_of_others_those_that_divide_batches() -> (
+    None
+):
+    assert plan_training(CompileRequest(path="", text=TIED)).ranks_without_one(3) == 3
+    text = LSTM.replace("batch = 8", "batch = 12")
+    assert plan_training(CompileRequest(path="", text=text)).ranks_without_one(6) == 4
+
+
 def test_another_number_of_ranks_than_stages_is_refused() -> None:
     with pytest.raises(DlcError, match="D0936"):
         trains(TIED, 2)
