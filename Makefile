@@ -125,7 +125,8 @@ $(TORCH)/installed: pyproject.toml
 	@touch $@
 
 test-torch: $(TORCH)/installed ## the tests of what is imported from PyTorch, in .venv-torch
-	$(TORCH)/bin/python -m pytest -m "" tests/importers/torch tests/driver/torch
+	$(TORCH)/bin/python -m pytest -m "" tests/importers/torch tests/driver/torch \
+		tests/benchmarks/fuzz/test_contender_steps.py
 
 # JAX is no part of the lock either.
 $(JAX)/installed: pyproject.toml

@@ -83,9 +83,9 @@ def generated(name: str) -> str:
 def request(name: str, folder: Path) -> CompileRequest:
     """What to compile."""
     # The networks need packages that are not there where only growth is measured.
-    from benchmarks.networks import network
-    from benchmarks.training_cases import OPTIMIZERS, path_of, with_optimizer
-    from benchmarks.training_cases import STEPS as CASES
+    from benchmarks.networks.files import network
+    from benchmarks.training.cases import OPTIMIZERS, path_of, with_optimizer
+    from benchmarks.training.cases import STEPS as CASES
 
     if name in STEPS:
         case = CASES[STEPS[name]]

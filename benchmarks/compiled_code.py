@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.memory import models, path_of
+from benchmarks.networks.files import models, path_of
 from dlc.driver.compile.settings import Settings
 from dlc.driver.memory.asked import compile_for_plan, models_of
 from dlc.driver.run.request import CompileRequest

@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.networks import names, network, random_inputs
+from benchmarks.networks.files import network, network_names, random_inputs
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_model
 from dlc.runtime.calling.results import Out
@@ -189,7 +189,7 @@ def main() -> None:
     """Measure what the command line names, everything if it names nothing."""
     parser = argparse.ArgumentParser("python -m benchmarks convolutions")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", choices=[*LAYERS, *GRADIENTS, *names(), []]
+        "names", nargs="*", metavar="NAME", choices=[*LAYERS, *GRADIENTS, *network_names(), []]
     )
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import kernel_estimates
-from benchmarks.gpu_contender_dlc import copy_rate, transfers
+from benchmarks.gpu.contender_dlc import copy_rate, transfers
 from dlc.driver.compile.host_target import newest_here
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_model
@@ -53,7 +53,7 @@ def measured_on_gpu(names: Sequence[str]) -> dict[str, float]:
 
 
 def _parts(count: int) -> dict[str, float]:
-    """The parts of a call that adds 1 to so many numbers of the host on the GPU, in milliseconds."""
+    """The parts of a call that adds 1 to `count` numbers of the host on the GPU, in milliseconds."""
     type = f"f32[{count}]"
     text = f"dlc 1\nexport fn f(x: {type}) -> {type} = x + 1\n"
     model, _ = make_model(CompileRequest("probe.dlm", text=text, settings=Settings(target="cuda")))

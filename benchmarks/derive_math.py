@@ -118,7 +118,7 @@ def _value(coefficients: Sequence[mpf], x: mpf) -> mpf:
 
 
 def rounded(value: mpf, bits: int) -> mpf:
-    """The nearest number with so many significant bits."""
+    """The nearest number with `bits` significant bits."""
     if value == 0:
         return value
     _, exponent = mp.frexp(value)

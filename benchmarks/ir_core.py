@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 def build(operations: int) -> Module:
-    """A module of at least so many operations."""
+    """A module of at least `operations` operations."""
     module = Module.empty(FileLocation("stack.dlm", 1, 1))
     for number in range(-(-operations // OPERATIONS_OF_A_FUNCTION)):
         module.body.append(_function(f"stack{number}"))

@@ -29,7 +29,7 @@ CALLS = 200
 
 
 def contenders(model: dlc.Model, rows: int) -> dict[str, Callable[[], object]]:
-    """Each way to call the network with so many rows."""
+    """Each way to call the network with `rows` rows."""
     x = np.random.default_rng(0).random((rows, 784), np.float32)
     given: Array = jax.numpy.asarray(x)
     w = {path: jax.numpy.asarray(values) for path, values in model.weights.items()}

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.networks import network
+from benchmarks.networks.files import network
 from dlc.dialects import kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.job import with_costs

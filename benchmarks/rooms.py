@@ -14,9 +14,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+TREES = ("dlc", "tests", "benchmarks")
 MANY_MODULES = 25
 """Folders with more are named."""
 MANY_LINES = 450
@@ -78,8 +80,8 @@ def lines_of(folder: Path) -> int:
 
 
 def full_folders(folder: Path) -> list[tuple[int, Path]]:
-    """The folders of more than `MANY_MODULES` modules, the fullest first."""
-    counts = Counter(path.parent for path in _sources(folder))
+    """The folders of more than `MANY_MODULES` modules beside `__init__.py`, the fullest first."""
+    counts = Counter(path.parent for path in _sources(folder) if path.stem != "__init__")
     return [(count, path) for path, count in counts.most_common() if count > MANY_MODULES]
 
 
@@ -156,7 +158,7 @@ def main(arguments: Sequence[str]) -> None:
         print(f"circle of {len(circle)}: {', '.join(circle)}")
     print(f"lines of dlc {lines_of(checkout / 'dlc'):,}, of tests {lines_of(checkout / 'tests'):,}")
     print(f"text cases of passes {pass_cases(checkout)}")
-    for count, path in full_folders(checkout / "dlc"):
+    for count, path in chain.from_iterable(full_folders(checkout / name) for name in TREES):
         print(f"{count} modules in {path.relative_to(checkout)}")
     for count, path in long_files(checkout / "dlc"):
         print(f"{count} lines in {path.relative_to(checkout)}")

@@ -18,7 +18,7 @@ module LeNet(classes = 10, act: fn = tanh) {
 }
 
 train LeNet {
-  data = npz("digits28.npz", image="images", label="labels", test=0.2)
+  data = npz(image="images", label="labels", test=0.2)
   loss(image: u8[B, 28, 28, 1], label: i32[B]) =
     mean(cross_entropy(logits(f32(image) / 255), label))
   metric accuracy = mean(f32(predict(image).digit == label))

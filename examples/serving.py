@@ -26,7 +26,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 LARGEST = 1 << 20
-"""So many bytes of a request are read; a longer one is refused before it fills the memory."""
+"""The most bytes of a request that are read; a longer one is refused before it fills the memory."""
 
 
 @cache

@@ -53,7 +53,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=100, help="cases; of readers, inputs of each")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first case")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=float, help="begin no case after so many seconds")
+    parser.add_argument("--seconds", type=float, help="begin no case after this many seconds")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="keep what was counted, and go on behind it"
     )

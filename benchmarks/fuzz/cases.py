@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dlc.errors import DlcError, InternalError
+from dlc.errors import ArtifactError, DlcError, InternalError
 
 Verdict: TypeAlias = Literal["agreed", "refused", "unstable", "no peer", "wrong", "crashed"]
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,9 @@ def attempt(check: Check, seed: int) -> Outcome:
         return check(seed)
     except InternalError as error:
         return Outcome("crashed", reason(error))
+    except ArtifactError as error:
+        # A program that was just compiled: the checks of its loader found a fault of the compiler.
+        return Outcome("wrong", reason(error))
     except DlcError as error:
         return Outcome("refused", reason(error))
     except Exception as error:  # noqa: BLE001 - what else comes out is what a fuzzer looks for

@@ -17,6 +17,7 @@ import numpy as np
 torch: Any = importlib.import_module("torch")
 f: Any = torch.nn.functional
 dispatch: Any = importlib.import_module("torch.utils._python_dispatch")
+weak: Any = importlib.import_module("torch.utils.weak")
 requests: Any = importlib.import_module("contender_requests")
 
 Array: TypeAlias = Any
@@ -61,30 +62,64 @@ def optimizer_of(facts: Facts, weights: list[Array]) -> Optimizer:
             return optim.AdamW(weights, lr, weight_decay=decay)
 
 
+LINEAR = ("mm", "bmm", "addmm", "sum", "mean", "convolution")
+"""Sums whose terms are products of elements: with magnitudes for operands they give that of the terms."""
+
+
 class Rounding(dispatch.TorchDispatchMode):
-    """Changes each result of each operation, derivatives too, at random by up to `eps` of itself."""
+    """Changes each result of each operation, derivatives too, at random by up to `eps` of itself.
+
+    A sum is changed by up to `eps` of the sum of its terms' magnitudes, which bounds the running error of a
+    sum in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3 and 4.2).
+    The derivative of softmax subtracts a sum from each cotangent. Where the cotangent is a sum as well, its
+    terms count: another implementation may sum them in each of the two by itself.
+    """
 
     def __init__(self, shake: int, eps: float) -> None:
         dispatch.TorchDispatchMode.__init__(self)
         self._random = np.random.default_rng(shake)
         self._eps = eps if shake else 0.0
+        self._magnitudes: Any = weak.WeakTensorKeyDictionary()
+        """Of the terms of each sum."""
 
     def __torch_dispatch__(
         self, function: Tensor, types: object, given: Sequence[Tensor], named: Facts | None = None
     ) -> Tensor:
-        made = function(*given, **(named or {}))
-        # What is another view of something, or was changed in place, was rounded when it was made.
-        if not self._eps or any(result.alias_info for result in function._schema.returns):
+        named = named or {}
+        made = function(*given, **named)
+        aliases = [result.alias_info for result in function._schema.returns if result.alias_info]
+        if not self._eps:
+            return made
+        if aliases:  # it was rounded when what it is a view of, or is written over, was made
+            if given[0] in self._magnitudes and not any(alias.is_write for alias in aliases):
+                self._magnitudes[made] = function(self._magnitudes[given[0]], *given[1:], **named)
             return made
         if isinstance(made, tuple):
-            return tuple(map(self._rounded, cast("tuple[Tensor, ...]", made)))
-        return self._rounded(made)
+            return tuple([self._rounded(each, None) for each in cast("tuple[Tensor, ...]", made)])
+        return self._rounded(made, self._terms(function, given, named))
 
-    def _rounded(self, x: Tensor) -> Tensor:
+    def _terms(self, function: Tensor, given: Sequence[Tensor], named: Facts) -> Tensor | None:
+        """The sum of the magnitudes of what an operation sums for each element; None if it does not."""
+        match function.overloadpacket.__name__:
+            case name if name in LINEAR:
+                return function(
+                    *[x.abs() if isinstance(x, torch.Tensor) else x for x in given], **named
+                )
+            case "_softmax_backward_data":
+                dy, y, axis = given[:3]
+                terms = self._magnitudes.get(dy, dy.abs())
+                return y * (terms + (terms * y).sum(axis, keepdim=True))
+            case _:
+                return None
+
+    def _rounded(self, x: Tensor, terms: Tensor | None) -> Tensor:
         if not isinstance(x, torch.Tensor) or not x.is_floating_point():
             return x
-        noise = self._random.uniform(1 - self._eps, 1 + self._eps, tuple(x.shape))
-        return x * torch.as_tensor(noise, dtype=x.dtype)
+        noise = self._random.uniform(-self._eps, self._eps, tuple(x.shape))
+        rounded = x + torch.as_tensor(noise, dtype=x.dtype) * (x.abs() if terms is None else terms)
+        if terms is not None:
+            self._magnitudes[rounded] = terms
+        return rounded
 
 
 def answered(

@@ -168,7 +168,7 @@ p = types.SimpleNamespace(
 def answered(
     text: str, floats: int, order: int, given: Sequence[Array], shake: int, eps: float
 ) -> list[list[Array]]:
-    """The value, and derivatives up to an order by the first so many arguments.
+    """The value, and derivatives up to `order` by the first `floats` arguments.
 
     With another `shake` than 0 each result is rounded at random by up to `eps` of itself.
     """

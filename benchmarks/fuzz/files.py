@@ -25,7 +25,7 @@ from dlc.runtime.arrays.picture_files import ENDINGS
 SECONDS, SECONDS_LARGE = 2.0, 20.0
 LARGE = 1 << 20
 LONG, SHARE_OF_LONG = 64 << 10, 0.125
-"""Whole files from so many bytes on are damaged so many times as often as shorter ones."""
+"""From this number of bytes on, whole files are damaged this many times as often as shorter ones."""
 BYTES_EACH = 64
 BYTES_ALWAYS = 128 << 20
 """What reading may take whatever the size."""

@@ -17,16 +17,14 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from benchmarks.fuzz import (
-    graph_control,
-    graph_elementwise,
-    graph_places,
-    graph_products,
-    graph_shapes,
-)
 from benchmarks.fuzz.cases import Kind, Outcome
 from benchmarks.fuzz.closeness import epsilon, judge
-from benchmarks.fuzz.graph import NAMES, OPSETS, Graph, Maker, Value
+from benchmarks.fuzz.graph import control as graph_control
+from benchmarks.fuzz.graph import elementwise as graph_elementwise
+from benchmarks.fuzz.graph import places as graph_places
+from benchmarks.fuzz.graph import products as graph_products
+from benchmarks.fuzz.graph import shapes as graph_shapes
+from benchmarks.fuzz.graph.building import NAMES, OPSETS, Graph, Maker, Value
 from benchmarks.fuzz.shaken import evaluated
 from dlc.dialects import func
 from dlc.driver.compile.compile import compile_model

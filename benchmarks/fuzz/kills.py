@@ -111,7 +111,7 @@ def _prepared(name: str) -> Path:
 
 
 def _killed(folder: Path, rank: int, moment: float) -> Outcome | None:
-    """Start a training and kill a rank after so many seconds; None where all ended as they should."""
+    """Start a training and kill a rank after `moment` seconds; None where all ended as they should."""
     environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
     with (folder / "said").open("w+") as said:
         process = subprocess.Popen(

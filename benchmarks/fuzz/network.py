@@ -62,7 +62,7 @@ class Network:
 
 
 Layer: TypeAlias = Callable[[Network, str, int], tuple[str, int]]
-"""Adds a layer behind a value of so many features; gives the new value and its features."""
+"""Adds a layer behind a value with this number of features; gives the new value and its features."""
 
 
 def linear(net: Network, x: str, width: int) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from benchmarks.environment import python_with
+from benchmarks.contenders.environment import python_with
 
 
 class NoAnswer(Exception):

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.environment import cache_folder, python_with
+from benchmarks.contenders.environment import cache_folder, python_with
 from benchmarks.fuzz.file_readers import READERS
 
 ATHERIS = ("atheris==3.0.0",)
@@ -65,7 +65,7 @@ def environment() -> dict[str, str]:
 def search(
     name: str, count: int, seed: int, until: float | None, where: dict[str, str]
 ) -> Searched:
-    """Search one reader until so many inputs were read, it failed too often, or the time is up."""
+    """Search one reader until `count` inputs were read, it failed too often, or the time is up."""
     found, began = Searched(name), time.monotonic()
     with tempfile.TemporaryDirectory() as corpus:
         for attempt in range(MOST_FAILURES):

@@ -96,7 +96,7 @@ class Summary:
         return found
 
     def left(self, count: int) -> Iterator[int]:
-        """The seeds of a run of so many cases that are still to be tried."""
+        """The seeds of a run of `count` cases that are still to be tried."""
         todo = range(self.next, self.seed + count)
         done = frozenset(self.ahead)
         return (seed for seed in todo if seed not in done)

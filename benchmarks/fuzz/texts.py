@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.environment import JAX
+from benchmarks.contenders.environment import JAX
 from benchmarks.fuzz.cases import Kind, Outcome, reason
 from benchmarks.fuzz.closeness import epsilon, judge, near
 from benchmarks.fuzz.peer import NoAnswer, Peer

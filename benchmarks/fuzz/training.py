@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dlc
-from benchmarks.environment import TORCH
+from benchmarks.contenders.environment import TORCH
 from benchmarks.fuzz.cases import Kind, Outcome
 from benchmarks.fuzz.closeness import epsilon, judge
 from benchmarks.fuzz.network import Training, random_training

@@ -4,8 +4,8 @@
                                          [--show wrong,broken] [--seconds 60]
 
 JAX exports each case to StableHLO once, as text or portable bytecode, and computes its results; they are
-kept in the cache folder. `--count` takes so many cases, evenly spread. No case may be wrong or broken: the
-program ends with 3.
+kept in the cache folder. `--count` takes a number of cases, evenly spread. No case may be wrong or
+broken: the program ends with 3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
     """Run it and print the tables; gives the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="a regular expression for the names of cases")
-    parser.add_argument("--count", type=int, help="at most so many cases")
+    parser.add_argument("--count", type=int, help="at most this many cases")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=60, help="the most for a case")
     parser.add_argument("--x64", action="store_true", help="with types of 64 bits")
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def chosen(pattern: str, count: int | None, *, x64: bool) -> list[Task]:
-    """The cases whose names have the pattern; with a count so many of them, evenly spread."""
+    """The cases whose names have the pattern; with a count that many of them, evenly spread."""
     names = [name for name in cases.harnesses(x64=x64) if re.search(pattern, name)]
     step = 1 if count is None else max(1, len(names) // count)
     return [Task(name, x64) for name in names[::step][:count]]

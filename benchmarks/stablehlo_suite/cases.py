@@ -18,7 +18,7 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.environment import cache_folder
+from benchmarks.contenders.environment import cache_folder
 
 Array: TypeAlias = Any
 Harness: TypeAlias = Any
@@ -26,7 +26,7 @@ Module: TypeAlias = Any
 
 SEED = 0
 BYTECODE_EVERY = 16
-"""One of so many cases is kept as portable bytecode, the others as text."""
+"""One case in this many is kept as portable bytecode, the others as text."""
 
 
 class NotMade(Exception):

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.environment import TORCH, python_with
-from benchmarks.turns import ROOT
+from benchmarks.contenders.environment import TORCH, python_with
+from benchmarks.contenders.turns import ROOT
 
 PACKAGES = ("torchvision==0.28.0", "transformers==5.23.0")
 COMPILER = ("--editable", str(ROOT))
@@ -76,7 +76,7 @@ def main() -> int:
     )
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names that fit it")
     parser.add_argument("--part", nargs="+", default=PARTS, choices=PARTS)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin none after so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin none after this many")
     parser.add_argument("--limit", type=float, default=240, help="seconds for each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as they come")
     parser.add_argument("--python", help="of an environment with all packages and dlc")

@@ -26,7 +26,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks zoo", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     make = verbs.add_parser("make", help="export networks into a folder")
-    make.add_argument("--seconds", type=float, default=1e9, help="begin none after so many")
+    make.add_argument("--seconds", type=float, default=1e9, help="begin none after this many")
     make.add_argument("--exporter", nargs="+", default=SOURCES[:3], choices=SOURCES)
     run = verbs.add_parser("run", help="run the networks of a folder")
     run.add_argument("--jobs", type=int, default=1, help="networks at a time")

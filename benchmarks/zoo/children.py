@@ -38,7 +38,7 @@ class Ended:
 
 
 def limited(command: Sequence[str], limits: Limits) -> list[str]:
-    """The command in a process that may have so much memory."""
+    """The command in a process with limited memory."""
     return [sys.executable, "-c", LIMITED, str(limits.memory), *command]
 
 

@@ -3,8 +3,8 @@
     python contender.py KIND FILE RESULTS THREADS NAME.0.npz NAME.1.npz ...
 
 Writes RESULTS.0.npz for the inputs NAME.0.npz and so on, then serves calls at the last size
-(`benchmarks.serve`). It imports nothing of ours but that and what it measures, because it runs in the
-peers' environment too.
+(`benchmarks.contenders.serve`). It imports nothing of ours but that and what it measures, because it runs
+in the peers' environment too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.serve import serve
+from benchmarks.contenders.serve import serve
 
 Array: TypeAlias = NDArray[Any]
 Session: TypeAlias = Any

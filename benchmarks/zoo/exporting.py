@@ -131,7 +131,7 @@ def one(name: str, exporter: str, folder: Path, limit: float) -> dict[str, objec
 
 
 def ended(child: int, limit: float) -> bool:
-    """Wait for a child process, and kill it after so many seconds; whether it ended by itself."""
+    """Wait for a child process, and kill it after `limit` seconds; whether it ended by itself."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         if os.waitpid(child, os.WNOHANG)[0]:

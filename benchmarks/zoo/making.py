@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.environment import TORCH, python_with
-from benchmarks.turns import ROOT
+from benchmarks.contenders.environment import TORCH, python_with
+from benchmarks.contenders.turns import ROOT
 
 EXPORTERS = (
     *("torchvision==0.28.0", "transformers==5.23.0", "onnx==1.23.2", "onnxscript==0.7.2"),

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.turns import NotReady, Process, take_turns
+from benchmarks.contenders.turns import NotReady, Process, take_turns
 from benchmarks.zoo import children
 from benchmarks.zoo.children import Limits
 from benchmarks.zoo.contender import read

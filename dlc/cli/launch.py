@@ -45,7 +45,7 @@ which end before anyone can see who was first; the shell keeps that from them, a
 
 
 def start(ranks: int | None, *, restarts: int = 0, limit: float = LIMIT) -> int | None:
-    """Do this command again as so many ranks, and give its exit code; None where this is one of them.
+    """Run this command again as `ranks` ranks and give its exit code; None where this is one of them.
 
     Where a rank is lost it is done up to `restarts` times more, with as many as the training says, from the
     last checkpoint. Raises Unsupported (D0740) without MPI, CallError (D0823) for a lost rank.

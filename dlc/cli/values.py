@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dlc.errors import UsageError
-from dlc.runtime.system.atomic_write import check_writable, is_stream
+from dlc.runtime.system.atomic_write import check_ending, check_writable
 from dlc.runtime.system.counts import whole_number
 
 
@@ -30,35 +30,14 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-OF_OTHERS = (".dlm", ".dlir", ".dlc", ".onnx", ".safetensors", ".npz", ".npy")
-"""Endings of files that somebody may have worked for."""
-
-
 def output_path(out: Path, *endings: str) -> Path:
     """The file to write, looked at before any work; a device may be called anything.
 
-    Raises UsageError: D0502 where no file can be written, D0924 for one that ends like files of another
-    kind, D0901 for other endings than these, which no verb would read again.
+    Raises UsageError: D0502 where no file can be written, and as `check_ending` does.
     """
     check_writable(out)
-    if out.suffix in endings or is_stream(out):
-        return out
-    known = " or ".join(endings)
-    if out.suffix in OF_OTHERS:
-        raise UsageError(
-            f"{out} would be overwritten by what ends in {known}",
-            code="D0924",
-            help=f"name the new file, such as {out.with_suffix(endings[0])}",
-        )
-    if out.name in endings:
-        raise UsageError(
-            f"{out} has nothing before its ending",
-            code="D0901",
-            help=f"write {out.with_name('model' + out.name)}",
-        )
-    raise UsageError(
-        f"{out} does not end in {known}", code="D0901", help=f"write {out.with_suffix(endings[0])}"
-    )
+    check_ending(out, *endings)
+    return out
 
 
 def check_kept(written: Iterable[str | Path | None], read: Iterable[str | Path | None]) -> None:

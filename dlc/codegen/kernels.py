@@ -1,4 +1,8 @@
-"""Machine code for all kernels of a module, each made on its own and kept in a cache."""
+"""Machine code for all kernels of a module, each made on its own and kept in a cache.
+
+The number in a kernel's name counts the kernels before it. Object files are made without the name, so
+that the cache has one for all kernels that are equal, in whatever model and at whatever place.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from dlc.codegen.link.image import Image, link
+from dlc.codegen.link.image import ANONYMOUS, Image, link
 from dlc.codegen.llvm import target_machine
 from dlc.codegen.llvm.background import Background, Job
 from dlc.codegen.llvm.loop import function_text
 from dlc.codegen.nvptx import ptx
-from dlc.codegen.nvptx.ptx import GPU_LEVEL, assemble, has_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.nvptx.ptx import GPU_LEVEL, NoAssembler, assemble, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
@@ -58,7 +62,17 @@ def compile_kernels(
     texts: Mapping[str, str], target: CpuTarget, level: int, cache: ObjectCache | None = None
 ) -> Image:
     """The kernels compiled for a target and linked into one image."""
-    return link({name: cached_object(text, target, level, cache) for name, text in texts.items()})
+    return link(
+        {
+            name: cached_object(_anonymous(text, name), target, level, cache)
+            for name, text in texts.items()
+        }
+    )
+
+
+def _anonymous(text: str, name: str) -> str:
+    """The LLVM text of a kernel without its name, which the linker gives it again."""
+    return text.replace(f"@{name}(", f"@{ANONYMOUS}(")
 
 
 class KernelsInBackground:
@@ -85,7 +99,8 @@ class KernelsInBackground:
         if not isinstance(op, loop.Func):
             return
         name = op.sym_name
-        text = self.texts[name] = function_text(op, name)
+        self.texts[name] = function_text(op, name)
+        text = _anonymous(self.texts[name], name)
         found = None if self._cache is None else self._cache.get(self._key(text))
         if found is None:
             self._begun[name] = self._background.add(text, self._machine)
@@ -115,11 +130,12 @@ def compile_ptx(texts: Iterable[str], gpu: GpuTarget, cache: ObjectCache | None 
 
 
 def assemble_ptx(text: str, gpu: GpuTarget, cache: ObjectCache | None = None) -> bytes:
-    """Machine code of it; nothing where there is no assembler."""
-    if not has_ptxas():
-        return b""
+    """Machine code of it; nothing where there is no assembler that knows the GPU."""
     key = cache_key(f"ptxas {text}", gpu, GPU_LEVEL)
-    return kept(cache, key, lambda: assemble(text, gpu.name)[0])
+    try:
+        return kept(cache, key, lambda: assemble(text, gpu.name)[0])
+    except NoAssembler:
+        return b""
 
 
 def _cached_ptx(text: str, gpu: GpuTarget, cache: ObjectCache | None) -> str:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import ParamSpec, TypeVar
 
 from dlc.errors import DlcError, InternalError
 
-__all__ = ["without_frames"]
+__all__ = ["methods_without_frames", "without_frames"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 def without_frames(function: Callable[P, R]) -> Callable[P, R]:
@@ -31,3 +33,14 @@ def without_frames(function: Callable[P, R]) -> Callable[P, R]:
             raise error.with_traceback(None)  # noqa: B904  it is the same error
 
     return called
+
+
+def methods_without_frames(kind: type[C]) -> type[C]:
+    """The class, whose public methods and `__init__` raise errors with a traceback that ends at the call.
+
+    Other special methods are left as they are: those that raise errors are decorated one by one.
+    """
+    for name, member in list(vars(kind).items()):
+        if isinstance(member, FunctionType) and (name == "__init__" or not name.startswith("_")):
+            setattr(kind, name, without_frames(member))
+    return kind

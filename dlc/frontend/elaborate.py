@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
@@ -109,11 +109,19 @@ def elaborate(
     problems = Problems()
     loader = Loader(problems, folder)
     wanted = _Wanted(module, settings or {}, purpose, places or {}, block)
-    parts = _parts(loader, source, wanted, values)
-    if parts is None or problems.errors:
+    checked = _checked(loader, source, wanted, values)
+    if checked is None or problems.errors:
         diagnostics = [blaming_settings(problem, settings or {}) for problem in problems.in_order()]
         raise ModelError(diagnostics, sources=loader.texts)
-    return Elaborated(*parts, tuple(problems.warnings), loader.texts, unkept(_own(loader)))
+    return Elaborated(
+        _module_of(checked, loader),
+        layers_of(checked.instances),
+        checked.trainings,
+        block_names(checked.file),
+        tuple(problems.warnings),
+        loader.texts,
+        unkept(_own(loader)),
+    )
 
 
 def examine(
@@ -125,7 +133,7 @@ def examine(
     values of expressions are.
     """
     try:
-        _parts(loader, source, _Wanted(), None, evaluator)
+        _checked(loader, source, _Wanted(), None, evaluator)
     except DlcError as error:  # what ends the elaboration of the whole text
         loader.problems.errors.extend(error.diagnostics)
     return [*loader.problems.in_order(), *unkept(_own(loader))]
@@ -142,29 +150,38 @@ class _Wanted:
     block: str | None = None
 
 
-_Parts: TypeAlias = "tuple[Module, tuple[Layer, ...], tuple[Training, ...], tuple[BlockName, ...]]"
+class _Checked(NamedTuple):
+    """A text in which everything was looked at: what a module is made of."""
+
+    at: Trace
+    file: File
+    entries: Sequence[func.Func]
+    instances: Sequence[Core]
+    weights: Sequence[Weight]
+    """Those that the entry points have; each as weight files from elsewhere call it."""
+    trainings: tuple[Training, ...]
 
 
-def _parts(
+def _checked(
     loader: Loader,
     source: Source,
     wanted: _Wanted,
     values: ValueMap | None,
     evaluator: Callable[[Trace], Evaluator] = Evaluator,
-) -> _Parts | None:
+) -> _Checked | None:
     """What a text elaborates to, or None where the problems of the loader tell why not."""
     if is_deep(FEW_CALLS):
-        return with_room(lambda: _parts_here(loader, source, wanted, values, evaluator))
-    return _parts_here(loader, source, wanted, values, evaluator)
+        return with_room(lambda: _checked_here(loader, source, wanted, values, evaluator))
+    return _checked_here(loader, source, wanted, values, evaluator)
 
 
-def _parts_here(
+def _checked_here(
     loader: Loader,
     source: Source,
     wanted: _Wanted,
     values: ValueMap | None,
     evaluator: Callable[[Trace], Evaluator],
-) -> _Parts | None:
+) -> _Checked | None:
     problems = loader.problems
     try:
         with without_collections():
@@ -198,16 +215,16 @@ def _elaborated(
     file: File,
     loader: Loader,
     wanted: _Wanted,
-) -> _Parts:
+) -> _Checked:
     at = ev.at
     own = _own(loader)
     for other in own:
         resolve(other, at.problems)
     check_limits(ev, own)
     root, entries, instances = _reached(ev, file, loader, wanted.module, wanted.settings)
-    layers, weights = layers_of(instances), weights_of(instances)
+    weights = weights_of(instances)
     if not at.problems.errors:
-        check_places(at.places, [layer.path for layer in layers])
+        check_places(at.places, [core.path or "" for core in instances])
     trainings = _trainings(ev, file, root, loader, weights, wanted.purpose != "call", wanted.block)
     if wanted.purpose != "call":
         if not trainings and not at.problems.errors:
@@ -216,15 +233,19 @@ def _elaborated(
             train_functions(ev, trainings[0], weights, wanted.purpose) if trainings else ([], [])
         )
         weights = [*weights, *states]
-    module_op = Module.empty(FileLocation(file.source.name, 1, 1))
-    attach_limits(module_op, limits_in(own))
-    attach_text_mesh(module_op, at.mesh)
     names = {} if root is None else _foreign_names(ev, file, root, instances)
-    for item in [*weights, *at.stored.values()]:
-        module_op.body.append(source_of(names.get(item.symbol, item)))
-    for entry in entries:
-        module_op.body.append(entry)
-    return module_op, layers, trainings, block_names(file)
+    weights = [names.get(item.symbol, item) for item in [*weights, *at.stored.values()]]
+    return _Checked(at, file, entries, instances, weights, trainings)
+
+
+def _module_of(checked: _Checked, loader: Loader) -> Module:
+    """The module of the IR of a text without errors: an editor, which only checks texts, needs none."""
+    module = Module.empty(FileLocation(checked.file.source.name, 1, 1))
+    attach_limits(module, limits_in(_own(loader)))
+    attach_text_mesh(module, checked.at.mesh)
+    for op in [*map(source_of, checked.weights), *checked.entries]:
+        module.body.append(op)
+    return module
 
 
 def _own(loader: Loader) -> list[File]:

@@ -16,7 +16,7 @@ from dlc.ir.location import FileLocation
 Array: TypeAlias = NDArray[np.generic]
 
 SHOWN = 5
-"""So many nodes of a kind are named in a message."""
+"""How many nodes of a kind a message names at most."""
 
 
 class ImportedScope(Protocol):

@@ -59,9 +59,9 @@ MAX_NESTING = 100
 Sizes share their parts, so a few calculations make one that could neither be written nor walked.
 """
 MAX_STEPS = 200
-"""So many terms of a quotient are looked for that comes out even."""
+"""The most terms of an exact quotient that are looked for."""
 MAX_PRODUCTS = 1 << 14
-"""So many products of terms are computed for the product of two sizes."""
+"""The most products of terms that are computed for the product of two sizes."""
 
 
 class Dim:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dlc.ir.dims import Quotient, Size, evaluate, names
 
 MAX_PERIOD = 1 << 12
-"""So many values of a dim are tried."""
+"""The most values of a dim that are tried."""
 
 
 class Period(NamedTuple):

@@ -14,11 +14,11 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
 
 from dlc.errors import UsageError, memory_needed
-from dlc.errors.boundary import without_frames
+from dlc.errors.boundary import methods_without_frames, without_frames
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime import model_repr
 from dlc.runtime.artifact.container import Data
-from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import DATA
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
@@ -30,6 +30,7 @@ from dlc.runtime.ranks.agreement import check_same, digest_of, made_by_all
 from dlc.runtime.ranks.links import Links
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.session import Session, SessionArrays, saved_arrays
+from dlc.runtime.system.atomic_write import OF_OTHERS, check_ending
 from dlc.runtime.system.buffers import as_bytes
 from dlc.runtime.system.device_names import device_or_none
 from dlc.runtime.system.gc_pause import without_collections
@@ -57,6 +58,7 @@ class Times(NamedTuple):
     upload_ms: float = 0.0
 
 
+@methods_without_frames
 class Model:
     """A compiled model. Its entry points are its methods, and `model["name"]`.
 
@@ -280,9 +282,11 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the `.dlc` file; the same model gives the same bytes.
 
-        Raises UsageError where the folder cannot be written.
+        Raises UsageError: D0502 where it cannot be written, D0924 for the name of another kind of file.
         """
         check_path("a model is saved at a path", path)
+        if Path(path).suffix in OF_OTHERS:
+            check_ending(path, SUFFIX)
         self._artifact.write(path)
 
     def cancel(self) -> None:

@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from operator import index
 from threading import Lock
-from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, cast
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError, UsageError
+from dlc.errors.boundary import methods_without_frames, without_frames
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, byte_count
@@ -26,6 +27,7 @@ from dlc.runtime.artifact.spelling import describe, python_name
 from dlc.runtime.calling.arguments import as_changed_array
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.signature import default_value
+from dlc.runtime.system.atomic_write import check_ending
 from dlc.runtime.system.available_memory import check_fits
 from dlc.runtime.system.buffers import ALIGNMENT, address
 from dlc.runtime.system.mapped_files import check_path
@@ -179,6 +181,7 @@ class SessionArrays:
         return CallError(f"session of {self.model}: {message}", code=code, help=help)
 
 
+@methods_without_frames
 class Session:
     """The arrays that the entry points of a model change. Its methods are the entry points.
 
@@ -205,6 +208,18 @@ class Session:
                 help=did_you_mean(name, points) or f"it has {', '.join(points)}",
             )
         return _SessionEntry(points[name], self._kinds, self._held, self._lock)
+
+    def __copy__(self) -> Session:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Mapping[int, object]) -> Session:
+        return self.copy()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "a session is not pickled, since it belongs to a model",
+            help="write its arrays, session.save(path), and begin with them: model.session(path)",
+        )
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         # Only for names that are not there: each entry point is made where it is first called.
@@ -233,7 +248,12 @@ class Session:
             return Session(self._kinds, {name: _copied(x) for name, x in self._held.items()})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the arrays to a safetensors file. Raises UsageError where it cannot be written."""
+        """Write the arrays to a safetensors file.
+
+        Raises UsageError where it cannot be written, and for a name that does not end in `.safetensors`.
+        """
+        check_path("the arrays of a session are saved at a path", path)
+        check_ending(path, ".safetensors")
         with self._lock:
             tensors = {name: _on_host(array) for name, array in self._held.items()}
             safetensors.write(path, tensors)
@@ -297,6 +317,7 @@ class _SessionEntry:
         self.__doc__ = point.doc or None
         self.__name__ = point.name
 
+    @without_frames
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:

@@ -62,11 +62,11 @@ class ProductBlocking:
     """There the rows of a tile stay in the second-level cache, together with a panel."""
 
     block_depth: int = 512
-    """Products of a sum in one block (KC): a panel of so many rows stays in the first or second cache."""
+    """Products of a sum in one block (KC): a panel with this many rows stays in the L1 or L2 cache."""
     block_left_bytes: int = 512 * KIB
     """What the rows of a tile read in a block stays in the second-level cache, or near it."""
     block_rows: int = 192
-    """Rows of a tile (MC): putting a panel in order costs a hundredth of what so many rows do with it."""
+    """Rows of a tile (MC): packing a panel costs a hundredth of multiplying it with this many rows."""
     block_panel_bytes: int = 128 * KIB
     """The panels of a tile, in a block (NC), take a quarter of the second-level cache: the rows pass by."""
     packed_rows: int = 96
@@ -76,7 +76,7 @@ class ProductBlocking:
 
     winograd_places: int = 49 * 36
     """Places of transformed tiles in a task, of which a tile of 4 x 4 results has 36: each panel of the
-    transformed kernel meets so many tiles while it is in the cache."""
+    transformed kernel is used for all of them while it is in the cache."""
     winograd_columns: int = 64
     """Output channels of a task, at least: its sums are read back before they leave the cache."""
 
@@ -96,7 +96,7 @@ class ProductBlocking:
     """Micro-tiles of queries in a tile, which read each block of keys."""
 
     def tile(self, registers: int) -> Tile:
-        """The tile with panels of so many registers."""
+        """The micro-tile whose panels are `registers` registers wide."""
         (tile,) = [tile for tile in self.tiles if tile.registers == registers]
         return tile
 

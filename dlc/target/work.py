@@ -17,7 +17,7 @@ from dlc.target.table import ElementCosts
 
 
 def element_work(block: Block, lanes: int, costs: ElementCosts) -> Size:
-    """Picoseconds for one element of a block, inner indices included, in registers of so many lanes."""
+    """Picoseconds for one element of a block, inner indices included, in registers of `lanes` lanes."""
     total: Size = 0
     for op in block:
         if isinstance(op, kernel.Inner):
@@ -52,7 +52,7 @@ CHEAP = frozenset(
 
 
 def tile_rows(rows: Size, row_work: Size, costs: CpuCosts) -> Size:
-    """How many of so many rows, of this much work each, make a tile: if known, about as many in all."""
+    """How many of `rows` rows make a tile; if their number is known, all tiles have about as many."""
     fitting = maximum(1, floor_divide(costs.tile, maximum(1, row_work)))
     if not (isinstance(rows, int) and isinstance(fitting, int)):
         return fitting
@@ -61,18 +61,18 @@ def tile_rows(rows: Size, row_work: Size, costs: CpuCosts) -> Size:
 
 
 def tiles(rows: Size, per_tile: Size, row_work: Size) -> tuple[Size, Size]:
-    """How many tiles so many rows are, and nanoseconds for one; the only one may be smaller."""
+    """The number of tiles of `rows` rows, and nanoseconds for one; a single tile may be smaller."""
     return ceil_divide(rows, per_tile), nanoseconds(minimum(rows, per_tile) * row_work)
 
 
 def winograd_block(tiles: Size, places: int, blocking: ProductBlocking) -> Size:
-    """The tiles, of so many places, in a task of a Winograd convolution: about equal in all."""
+    """The tiles of `places` elements in a task of a Winograd convolution; tasks have about as many."""
     tiles = maximum(tiles, 1)
     return ceil_divide(tiles, ceil_divide(tiles, blocking.winograd_places // places))
 
 
 def winograd_picoseconds(places: Size, channels: Size, columns: Size, costs: CpuCosts) -> Size:
-    """A Winograd convolution: transforming so many places of tiles, multiplying, and transforming back."""
+    """Picoseconds of a Winograd convolution: transforming tiles, multiplying, and transforming back."""
     transforms = (channels + columns) * costs.winograd_element
     return places * (channels * columns * costs.product + transforms)
 
@@ -85,8 +85,10 @@ def transform_picoseconds(costs: CpuCosts) -> int:
 def gradient_picoseconds(
     places: Size, tiles: Size, sides: tuple[Size, Size], costs: CpuCosts
 ) -> Size:
-    """A kernel's gradient in Winograd's form, of so many channels on both sides: transforming tiles of so
-    many places, multiplying, and transforming the sums back."""
+    """Picoseconds of a kernel's gradient in Winograd's form: transforming, multiplying, transforming back.
+
+    `tiles` have `places` elements each; `sides` are the channels of the picture and of the result.
+    """
     rows, columns = sides
     products = tiles * (rows * columns * costs.product + (rows + columns) * costs.winograd_element)
     return places * (products + rows * columns * costs.winograd_element)

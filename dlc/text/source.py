@@ -35,9 +35,18 @@ class Source:
     name: str
     text: str = field(repr=False)
     _line_starts: list[int] = field(default_factory=list[int], init=False, repr=False)
+    _places: dict[Span, SourceLocation] = field(
+        default_factory=dict[Span, SourceLocation], init=False, repr=False
+    )
 
     def place(self, span: Span) -> SourceLocation:
         """The line and columns of `span`; of several lines, the part on the first."""
+        place = self._places.get(span)
+        if place is None:  # those of a module's text are asked for by each of its instances
+            place = self._places[span] = self._place(span)
+        return place
+
+    def _place(self, span: Span) -> SourceLocation:
         line, column = self.line_and_column(span.start)
         line_end = self.text.find("\n", span.start, span.end)
         stop = span.end if line_end < 0 else line_end

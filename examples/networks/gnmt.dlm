@@ -74,7 +74,7 @@ module GNMT(V = 32000, D = 1024, L = 4) {
 }
 
 train GNMT {
-  data = npz("sentences.npz", source="source", target="target")
+  data = npz(source="source", target="target")
   loss(source: i32[B, S], target: i32[B, T + 1]) =
     -sum(score(source, target)) / sum(f32(target[:, 1:] != 0))
   optimizer = adam(lr=slope(peak=1e-3, warmup=200), clip_norm=5)

@@ -33,7 +33,7 @@ module GPT(V = 256, D = 256, H = 4, L = 4, F: dtype = f32) {
 }
 
 train GPT {
-  data = npz("texts.npz", ids="ids")
+  data = npz(ids="ids")
   loss(ids: i32[B, T + 1]) = mean(cross_entropy(logits(ids[:, :-1]), ids[:, 1:]))
   optimizer = adam(lr=1e-3)
   batch = 8

@@ -15,7 +15,7 @@ module Language(V = 256, D = 512, F: dtype = f32) {
 }
 
 train Language {
-  data = npz("texts.npz", ids="ids")
+  data = npz(ids="ids")
   loss(ids: i32[B, T + 1]) = mean(cross_entropy(logits(ids[:, :-1]), ids[:, 1:]))
   optimizer = adam(lr=1e-3, clip_norm=1)
   batch = 32

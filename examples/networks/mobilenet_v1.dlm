@@ -33,7 +33,7 @@ module MobileNetV1(classes = 1000) {
 }
 
 train MobileNetV1 {
-  data = pictures("imagenet/train", test="imagenet/val", size=224)
+  data = pictures(test=0.02, size=224)
   loss(image: u8[B, 224, 224, 3], label: i32[B]) = mean(cross_entropy(logits(image), label))
   metric accuracy = mean(f32(predict(image) == label))
   optimizer = momentum(lr=cosine(peak=0.05), weight_decay=4e-5)

@@ -24,7 +24,7 @@ module NCF(users = 20000, items = 10000, width = 64, F: dtype = f32) {
 }
 
 train NCF {
-  data = npz("ratings.npz", user="user", item="item", liked="liked")
+  data = npz(user="user", item="item", liked="liked")
   loss(user: i32[B], item: i32[B], liked: f32[B]) = binary_cross_entropy(score(user, item), liked)
   metric accuracy = mean(f32((predict(user, item) > 0.5) == (liked > 0.5)))
   optimizer = adam(lr=1e-3)

@@ -31,7 +31,7 @@ module ResNet18(classes = 10) {
 }
 
 train ResNet18 {
-  data = npz("pictures.npz", image="image", label="label")
+  data = npz(image="image", label="label")
   loss(image: f32[B, 32, 32, 3], label: i32[B]) = mean(cross_entropy(logits(image), label))
   metric accuracy = mean(f32(predict(image) == label))
   optimizer = adam(lr=1e-3)

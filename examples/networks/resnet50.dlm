@@ -44,7 +44,7 @@ module ResNet50(classes = 1000, F: dtype = f32) {
 }
 
 train ResNet50 {
-  data = pictures("imagenet/train", test="imagenet/val", size=224)
+  data = pictures(test=0.02, size=224)
   loss(image: u8[B, 224, 224, 3], label: i32[B]) = mean(cross_entropy(logits(image), label))
   metric accuracy = mean(f32(predict(image) == label))
   optimizer = momentum(lr=cosine(peak=0.1, warmup=5000), weight_decay=1e-4)

@@ -27,7 +27,7 @@ module VGG19(classes = 1000) {
 }
 
 train VGG19 {
-  data = pictures("imagenet/train", test="imagenet/val", size=224)
+  data = pictures(test=0.02, size=224)
   loss(image: u8[B, 224, 224, 3], label: i32[B]) = mean(cross_entropy(logits(image), label))
   metric accuracy = mean(f32(predict(image) == label))
   optimizer = momentum(lr=cosine(peak=0.01), weight_decay=5e-4)

@@ -48,8 +48,14 @@ def test_full_folders_and_long_files_are_named(
     monkeypatch.setattr(rooms, "MANY_MODULES", 2)
     monkeypatch.setattr(rooms, "MANY_LINES", 1)
     dlc = checkout / "dlc"
+    (dlc / "text" / "ir" / "short.py").touch()
     assert rooms.full_folders(dlc) == [(3, dlc / "text" / "ir")]
     assert [path.name for _, path in rooms.long_files(dlc)] == ["lexer.py", "printer.py"]
+
+
+def test_no_folder_has_more_modules_than_a_reader_takes_in() -> None:
+    full = [each for tree in rooms.TREES for each in rooms.full_folders(rooms.ROOT / tree)]
+    assert [folder for count, folder in full if count > 28] == []
 
 
 def test_no_modules_of_the_package_import_each_other_in_a_circle() -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from benchmarks.seeded_weights import weights_of
+from benchmarks.imported_examples.seeded_weights import weights_of
 from dlc.text.model.fmt import format_source
 
 FOLDER = Path(__file__).parents[2] / "examples" / "imported"

@@ -35,9 +35,9 @@ from tests.importers.onnx.models import (
     results,
     written,
 )
-from tests.importers.onnx.test_more_operators import CASES as MORE
-from tests.importers.onnx.test_operators import CASES
-from tests.importers.onnx.test_picture_operators import CASES as PICTURES
+from tests.importers.onnx.operators.test_each import CASES
+from tests.importers.onnx.operators.test_pictures import CASES as PICTURES
+from tests.importers.onnx.operators.test_signals import CASES as MORE
 from tests.suites import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

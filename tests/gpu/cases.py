@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks import gpu_kernels
+from benchmarks.gpu import kernels as gpu_kernels
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import measuring

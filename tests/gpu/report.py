@@ -11,7 +11,7 @@ from typing import TypedDict, cast
 
 import pytest
 
-from benchmarks.gpu_machine import facts
+from benchmarks.gpu.machine import facts
 
 OUT = Path("out/gpu")
 """The folder that the next run goes on from."""

@@ -11,6 +11,7 @@ from dlc.dialects import func, kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
 from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.source.weight_sources import Weights
@@ -40,22 +41,6 @@ LOOP_STEPS = 3000
 """Operations of the loops of each kernel that are evaluated."""
 
 HERE = FileLocation("program.dlm", 1, 1)
-
-
-class Objects:
-    """The object files that were made in this process: of equal kernels there is one."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, bytes] = {}
-
-    def get(self, key: str) -> bytes | None:
-        return self._known.get(key)
-
-    def put(self, key: str, data: bytes) -> None:
-        self._known[key] = data
-
-
-OBJECTS = Objects()
 
 
 def function_of(
@@ -175,7 +160,7 @@ def _needs_other_processor(context: Context, target: Target) -> bool:
 
 def artifact_of(module: Module, entry: Entry, level: int, target: str = "host") -> Artifact:
     """The artifact of a module of loops with one entry point."""
-    code = CodeMaker(CpuTarget.named(target), level, OBJECTS)
+    code = CodeMaker(CpuTarget.named(target), level, open_cache())
     sources = Sources("program.dlm", {"program.dlm": "dlc 1\n"}, "")
     return build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
 

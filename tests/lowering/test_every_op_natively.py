@@ -13,6 +13,7 @@ from dlc.dialects import func
 from dlc.dialects.kernel.products import Product
 from dlc.dialects.measured import measuring
 from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.compile.settings import Settings
@@ -23,7 +24,6 @@ from dlc.ir.types import BF16, TensorType
 from dlc.planning.return_counts import return_counts
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.model import Model
-from tests.lowering.everywhere import OBJECTS
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers
 from tests.suites import every, together
@@ -46,7 +46,7 @@ def natively(example: Example, settings: Settings) -> Sequence[Numbers]:
     context = Context(options=settings.options())
     Manager(context).run(module, pipeline("graph", "loop", level))
     sources = Sources("example.dlm", {"example.dlm": "dlc 1\n"}, "")
-    code = CodeMaker(settings.processor, level, OBJECTS)
+    code = CodeMaker(settings.processor, level, open_cache())
     artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
     model = Model(artifact, threads=1)
     main_of = cast("Callable[..., object]", model.main)

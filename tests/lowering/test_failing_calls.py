@@ -9,6 +9,7 @@ import pytest
 
 from dlc.dialects import array
 from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.source.weight_sources import Weights
@@ -42,7 +43,7 @@ def model_of(program: Program, level: int) -> Model:
     entry = interface_of(function)
     Manager(Context(options=Options(level=level))).run(module, pipeline("graph", "loop", level))
     sources = Sources("program.dlm", {"program.dlm": "dlc 1\n"}, "")
-    code = CodeMaker(CpuTarget.named("host"), level)
+    code = CodeMaker(CpuTarget.named("host"), level, open_cache())
     artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
     return Model(artifact, threads=1)
 

@@ -325,6 +325,13 @@ def test_paths_and_limits_of_other_kinds_are_refused(tiny: Model, tmp_path: Path
         assert said in str(caught.value)
 
 
+def test_a_model_does_not_take_the_name_of_another_kind_of_file(
+    tiny: Model, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="D0924"):
+        tiny.save(tmp_path / "tiny.dlm")
+
+
 def test_an_axis_of_size_1_is_advised_only_where_it_makes_the_input_fit(tiny: Model) -> None:
     one_axis_more = "add a first axis of size 1: x is f32[1, 4] then"
     assert one_axis_more in refused(lambda: tiny.f(X[0], X), "D0803")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +87,25 @@ def test_a_saved_session_is_loaded(model: Model, tmp_path: Path) -> None:
         assert stepped(loaded, 4, 1) == 5
     with pytest.raises(ModelError, match=r"D0504.*no array"):
         model.session(_saved_alone(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["s.npz", "s.bin", "model.dlm", "s", ".safetensors"])
+def test_a_session_is_not_saved_under_a_name_that_it_could_not_be_loaded_by(
+    model: Model, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(UsageError, match=r"D09(01|24)"):
+        model.session(S=4).save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_copy_module_copies_a_session_and_pickle_says_what_to_do(model: Model) -> None:
+    session = model.session(S=4)
+    stepped(session, 1, 0)
+    for other in (copy.copy(session), copy.deepcopy(session)):
+        assert stepped(other, 5, 2) == 6
+    assert stepped(session, 1, 2) == 2
+    with pytest.raises(UsageError, match=r"session\.save"):
+        pickle.dumps(session)
 
 
 def _saved_alone(folder: Path) -> Path:

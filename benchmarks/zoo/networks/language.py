@@ -182,7 +182,7 @@ class WithPast(Flat):
 def continued(
     name: str, config: str, model: str, heads: int, width: int, **settings: object
 ) -> None:
-    """Enter a decoder with past into the catalogue: `heads` of keys and values, of so many numbers."""
+    """Enter a decoder with past into the catalogue: `heads` of keys and values, of `width` numbers."""
 
     def make() -> Network:
         inputs: dict[str, Input] = {

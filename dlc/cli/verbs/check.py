@@ -18,12 +18,15 @@ def command(
     models: Annotated[list[str], typer.Argument(help="Models: .dlm, .dlir, .dlc or .onnx.")],
     *,
     compilation: options.Compilation,
+    data: Annotated[
+        str | None, typer.Option(help="Examples that training is given, to be checked, too.")
+    ] = None,
     as_json: options.Json = False,
 ) -> int:
     """Check models completely and report every error."""
     if len(models) > 1:
-        return _check_several(models, compilation, as_json=as_json)
-    checked = _checked(models[0], compilation)
+        return _check_several(models, compilation, data, as_json=as_json)
+    checked = _checked(models[0], compilation, data)
     if as_json:
         print_json(checked.data())
     else:
@@ -32,14 +35,14 @@ def command(
 
 
 def _check_several(
-    models: Sequence[str], compilation: options.Compilation, *, as_json: bool
+    models: Sequence[str], compilation: options.Compilation, data: str | None, *, as_json: bool
 ) -> int:
     """Check each, whatever is wrong with others; gives the greatest of their exit codes."""
     found: list[dict[str, object]] = []
     code = 0
     for model in models:
         try:
-            checked = _checked(model, compilation)
+            checked = _checked(model, compilation, data)
         except DlcError as error:
             code = max(code, error.exit_code)
             note(error.render())
@@ -53,9 +56,9 @@ def _check_several(
     return code
 
 
-def _checked(model: str, compilation: options.Compilation) -> driver.Checked:
+def _checked(model: str, compilation: options.Compilation, data: str | None) -> driver.Checked:
     with progress(f"reading {model}"):
-        return driver.check_model(compilation.of(model))
+        return driver.check_model(compilation.of(model), data)
 
 
 def _tell(checked: driver.Checked) -> None:

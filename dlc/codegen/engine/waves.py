@@ -84,8 +84,8 @@ done:
   ret void
 }}
 
-; Runs tiles `%first` up to `%last` of an op, the wave's number `%index`: so many `%together`, the last ones
-; first. Returns a status other than {Status.OK} if any fails.
+; Runs tiles `%first` up to `%last` of the op with number `%index` in its wave, `%together` at a time, the
+; last ones first. Returns a status other than {Status.OK} if any fails.
 define internal i64 @run_kernel(ptr %walk, i64 %step, i64 %index, i64 %first, i64 %last, i64 %together) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})

@@ -30,6 +30,9 @@ from dlc.codegen.link.elf import (
 from dlc.errors import InternalError
 from dlc.runtime.abi import IMPORTS, is_collective
 
+ANONYMOUS = "kernel"
+"""A function of this name has the name of its file, so that equal functions are one file of a cache."""
+
 SLOT_BYTES = 8
 CODE_ALIGNMENT = 64
 PAGE_BYTES = 4096
@@ -91,8 +94,9 @@ _MOV, _LEA = 0x8B, 0x8D
 def link(objects: Mapping[str, bytes]) -> Image:
     """Link object files, given by name in the order of their layout, into an image.
 
-    Global functions of a file can be called from the others. Raises `InternalError`, naming file and
-    symbol, for two functions of the same name and for anything that an image cannot hold.
+    Global functions of a file can be called from the others; one that is `ANONYMOUS` has the name of its
+    file. Raises `InternalError`, naming file and symbol, for two functions of the same name and for
+    anything that an image cannot hold.
     """
     linker = _Linker({name: read_object(data) for name, data in objects.items()})
     return linker.link()
@@ -141,9 +145,10 @@ class _Linker:
             if symbol.section == Special.UNDEFINED or symbol.hidden:
                 continue
             if symbol.binding == Binding.GLOBAL:
-                earlier = self.exported.setdefault(symbol.name, _Place(file, symbol))
+                name = file if symbol.name == ANONYMOUS else symbol.name
+                earlier = self.exported.setdefault(name, _Place(file, symbol))
                 if earlier.symbol is not symbol:
-                    raise InternalError(f"{file} and {earlier.file} both define {symbol.name}")
+                    raise InternalError(f"{file} and {earlier.file} both define {name}")
 
     def _imported_functions(self) -> tuple[str, ...]:
         names: set[str] = set()

@@ -17,9 +17,13 @@ from functools import cache
 from threading import Lock
 from typing import NamedTuple
 
+import llvmlite
 import llvmlite.binding as llvm
 
-from dlc.errors import InternalError
+from dlc.errors import DlcError, InternalError, UsageError
+
+LLVMLITE = "0.50"
+"""The version of llvmlite whose LLVM the code is written for."""
 
 
 class Machine(NamedTuple):
@@ -34,7 +38,7 @@ class Machine(NamedTuple):
 def compile_text(text: str, machine: Machine) -> bytes:
     """The ELF object file for a module of LLVM IR.
 
-    Raises `InternalError` with the offending line if LLVM refuses the text.
+    Raises `refusal` with the offending line if LLVM refuses the text.
     """
     generator = _generator(machine)
     module = parsed(text, machine.triple, generator, machine.level)
@@ -101,16 +105,32 @@ def _generator(machine: Machine) -> llvm.TargetMachine:
 
 
 def parsed(text: str, triple: str, machine: llvm.TargetMachine, level: int) -> llvm.ModuleRef:
-    """The module of a text, verified and cleaned up. Raises InternalError if LLVM refuses the text."""
+    """The module of a text, verified and cleaned up. Raises `refusal` if LLVM refuses the text."""
     try:
         module = llvm.parse_assembly(text)
         module.triple = triple
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
-        raise InternalError(_explain(str(error), text)) from error
+        raise refusal(_explain(str(error), text)) from error
     _tidy(module, machine, level)
     return module
+
+
+def refusal(message: str) -> DlcError:
+    """The error where a tool refuses our text: InternalError, or D0921 where LLVM is not the right one."""
+    if has_right_version():
+        return InternalError(message)
+    return UsageError(
+        f"llvmlite {llvmlite.__version__} is installed, and dlc is made for {LLVMLITE}: {message}",
+        code="D0921",
+        help=f"pip install 'llvmlite=={LLVMLITE}.*'",
+    )
+
+
+def has_right_version() -> bool:
+    """Whether the installed llvmlite has the LLVM that the code is written for."""
+    return llvmlite.__version__.startswith(f"{LLVMLITE}.")
 
 
 def _tidy(module: llvm.ModuleRef, machine: llvm.TargetMachine, level: int) -> None:

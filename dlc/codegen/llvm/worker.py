@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 
 from dlc.codegen.llvm.object_code import Machine, compile_text
-from dlc.errors import InternalError
+from dlc.errors import DlcError
 
 
 def serve() -> None:
@@ -26,7 +26,7 @@ def serve() -> None:
     while job := jobs.get():
         try:
             made = compile_text(*job)
-        except InternalError:
+        except DlcError:
             made = b""
         results.write(b"%d\n" % len(made) + made)
         results.flush()

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from dlc.codegen.llvm.object_code import loop_passes, parsed
-from dlc.errors import InternalError, UsageError
+from dlc.codegen.llvm.object_code import loop_passes, parsed, refusal
+from dlc.errors import UsageError
 from dlc.target.gpu import TRIPLE, GpuTarget
 
 GPU_LEVEL = 3
@@ -29,7 +29,19 @@ _HEAD = re.compile(r"^(//.*|\.version.*|\.target.*|\.address_size.*|)$")
 _FUNCTION = re.compile(r"Compiling entry function '(\w+)' for")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
+_TOO_OLD = re.compile(r"Unsupported \.version|is not defined for option 'gpu-name'")
 _SHARED = re.compile(r"(\d+) bytes smem")
+
+
+class NoAssembler(UsageError):
+    """There is no `ptxas`, or none that knows the architecture (D0926)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            code="D0926",
+            help="install the wheel nvidia-cuda-nvcc, or NVIDIA's toolkit",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +79,20 @@ def whole_ptx(kernels: Sequence[str], architecture: str) -> str:
 def assemble(ptx: str, architecture: str) -> tuple[bytes, dict[str, Usage]]:
     """Machine code ("cubin") for a file of PTX, and the resources of each kernel.
 
-    Raises UsageError (D0926) if `ptxas` is not installed, InternalError if it refuses the PTX.
+    Raises NoAssembler without a `ptxas` that knows the architecture, `refusal` if it refuses the PTX.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
         source.write_text(ptx)
-        command = [find_ptxas(), "-v", f"-arch={architecture}", str(source), "-o", str(target)]
+        ptxas = find_ptxas()
+        command = [ptxas, "-v", f"-arch={architecture}", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode and _TOO_OLD.search(done.stderr):
+            raise NoAssembler(
+                f"{ptxas} is too old for {architecture}: {done.stderr.splitlines()[0]}"
+            )
         if done.returncode:
-            raise InternalError(f"ptxas refuses our text: {' '.join(done.stderr.split())[:2000]}")
+            raise refusal(f"ptxas refuses our text: {' '.join(done.stderr.split())[:2000]}")
         return target.read_bytes(), _usage(done.stderr)
 
 
@@ -83,24 +100,20 @@ def has_ptxas() -> bool:
     """Whether the assembler is installed."""
     try:
         find_ptxas()
-    except UsageError:
+    except NoAssembler:
         return False
     return True
 
 
 def find_ptxas() -> str:
-    """The path of `ptxas`, in the wheel or else in the toolkit. Raises UsageError (D0926) without it."""
+    """The path of `ptxas`, in the wheel or else in the toolkit. Raises NoAssembler without it."""
     spec = find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for found in sorted(Path(folder).glob("*/bin/ptxas")):
             return str(found)
     found = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
     if found is None:
-        raise UsageError(
-            "there is no ptxas here",
-            code="D0926",
-            help="install the wheel nvidia-cuda-nvcc, or NVIDIA's toolkit",
-        )
+        raise NoAssembler("there is no ptxas here")
     return found
 
 

@@ -20,7 +20,8 @@ from dlc.codegen.program.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
 from dlc.dialects.measured import upper_bound
-from dlc.ir.core import Value
+from dlc.errors import ArtifactError
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size, minimum, product
 from dlc.ir.intervals import interval
 from dlc.ir.types import ViewType
@@ -39,7 +40,11 @@ class Placed:
 def certificate(
     program: mem.Program, placed: Sequence[Placed], arena: Entry, sizes: Sizes
 ) -> Certificate:
-    """The certificate of a program whose roots have the offsets in `placed`. Adds entries to `sizes`."""
+    """The certificate of a program whose roots have the offsets in `placed`. Adds entries to `sizes`.
+
+    Raises ArtifactError (D0610) for a call that uses a root which is not live then.
+    """
+    _Lives({each.root.result for each in placed}, program).check(program.body)
     bound, calls = _schedule_independent_bound(program, placed, sizes)
     return Certificate(
         str(arena),
@@ -161,6 +166,69 @@ def _sum(placed: Sequence[Placed], roots: Iterable[int], sizes: Sizes) -> Entry:
     for root in sorted(roots):
         total = sizes.sum(total, placed[root].bytes)
     return total
+
+
+# Lives.
+
+
+class _Lives:
+    """Checks that the roots of the arena live as long as calls use them.
+
+    The checker of a loader cannot see this: an address of a root that is over may be one of another root.
+    """
+
+    def __init__(self, roots: set[Value], program: mem.Program) -> None:
+        self._roots = roots
+        self._counts = {op.dim: op.view for op in program.body if isinstance(op, mem.MeasuredSize)}
+        self._waves = 0
+
+    def check(self, block: Block) -> set[mem.Root]:
+        """The roots that the calls in a block use, each in its life. Raises ArtifactError (D0610)."""
+        used = set[mem.Root]()
+        for op in block:
+            match op:
+                case mem.Wave():
+                    used |= self._check_wave(op)
+                case mem.Loop() | mem.While() | mem.Choose():
+                    first = self._waves
+                    inner = [self.check(region) for region in op.regions]
+                    used |= set[mem.Root]().union(*inner)
+                    if not isinstance(op, mem.Choose):
+                        self._check_loop(op, set[mem.Root]().union(*inner), first)
+                case _:
+                    pass
+        return used
+
+    def _check_wave(self, wave: mem.Wave) -> set[mem.Root]:
+        used = set[mem.Root]()
+        for call in [op for op in wave.body if isinstance(op, mem.Call)]:
+            roots = self._roots_of(call)
+            for root in roots:
+                if not root.first <= self._waves <= root.last:
+                    raise _not_live(call, root, self._waves)
+            used |= roots
+        self._waves += 1
+        return used
+
+    def _check_loop(self, loop: mem.Loop | mem.While, used: set[mem.Root], first: int) -> None:
+        """What was written before a loop is read again in each of its iterations."""
+        last = self._waves - 1
+        for root in used:
+            if root.first < first and root.last < last:
+                raise _not_live(loop, root, last)
+
+    def _roots_of(self, call: mem.Call) -> set[mem.Root]:
+        counts = [self._counts[str(size)] for size in call.sizes if str(size) in self._counts]
+        found = [view.root for view in _views_of([*call.views, *counts])]
+        return {root.op for root in found if root in self._roots and isinstance(root.op, mem.Root)}
+
+
+def _not_live(op: Op, root: mem.Root, wave: int) -> ArtifactError:
+    return ArtifactError(
+        f"root r{root.number} is used in wave {wave}, and is live from {root.first} to {root.last}",
+        code="D0610",
+        place=op.location.place,
+    )
 
 
 # Views.

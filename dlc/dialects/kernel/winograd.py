@@ -41,7 +41,7 @@ ERROR: Mapping[int, float] = MappingProxyType({2: 1.2, 4: 3.0})
 """How many times the error of the direct sum, at most: root mean squares against float64, for 16 channels
 or more.
 
-`tests/lowering/cpu/test_winograd.py` measures it, with pictures of both signs and after a relu.
+`tests/lowering/cpu/winograd/test_convolution.py` measures it, with pictures of both signs and after a relu.
 """
 
 

@@ -25,7 +25,7 @@ GRADIENT_ERROR: Mapping[int, float] = MappingProxyType({2: 2.2, 4: 3.2})
 """For each m, how many times the error of the direct sum, at most: root mean squares against float64, for
 sums over `FEWEST_PIXELS` or more.
 
-`tests/lowering/cpu/test_winograd_gradient.py` measures it, with pictures of both signs and after a relu.
+`tests/lowering/cpu/winograd/test_gradient.py` measures it, with pictures of both signs and after a relu.
 """
 SHORT_ERROR: Mapping[int, float] = MappingProxyType({2: 4.0, 4: 10.0})
 """The same for sums over fewer, which are nearly exact, so that the rounding of the transforms counts for

@@ -30,7 +30,14 @@ from dlc.driver.source.dim_bounds import narrow_dims
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import first_below_graph
 from dlc.driver.source.weight_sources import Weights, WeightsArgument, gather
-from dlc.errors import ArtifactError, DlcError, ModelError, SourceLocation, Unsupported
+from dlc.errors import (
+    ArtifactError,
+    DlcError,
+    InternalError,
+    ModelError,
+    SourceLocation,
+    Unsupported,
+)
 from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Pass
@@ -363,15 +370,19 @@ def _linked(
 ) -> Artifact:
     """The artifact of a lowered module. A plan that users wrote is checked as a loader checks it.
 
-    Raises ModelError (D0164) for what a loader would refuse.
+    Raises ModelError (D0164) for what a loader would refuse, InternalError if that is our own plan.
     """
+    written = model.read_at in ("plan", "loop")
     try:
         artifact = build_artifact(model.module, interface, weights, sources, code)
-        if model.read_at in ("plan", "loop"):
+        if written:
             Model(artifact, untrusted=True).close()
     except ArtifactError as error:
+        why = f"what is made of {model.name} would not be loaded: {error.diagnostics[0].message}"
+        if not written:
+            raise InternalError(why) from error
         raise ModelError(
-            f"what is made of {model.name} would not be loaded: {error.diagnostics[0].message}",
+            why,
             code="D0164",
             help="compile it from its kernels or its graph",
         ) from None

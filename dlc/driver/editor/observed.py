@@ -104,16 +104,16 @@ def observe(loader: Loader, source: Source) -> Observed:
 
 
 class _Observer(Evaluator):
-    __slots__ = ("_observed",)
+    __slots__ = ("_found", "_placed")
 
     def __init__(self, at: Trace, observed: Observed) -> None:
         super().__init__(at)
-        self._observed = observed
+        self._found, self._placed = observed.found, observed.placed
 
     def eval(self, node: ast.Expr, scope: Scope) -> Datum:
-        placed, found = self._observed.placed, self._observed.found
+        placed, found = self._placed, self._found
         start = len(placed)
-        value = super().eval(node, scope)
+        value = Evaluator.eval(self, node, scope)
         if node not in found:
             found[node] = value, start, len(placed)
         return value

@@ -10,6 +10,7 @@ from dlc.driver.memory.asked import ModelMemory, entry_plans
 from dlc.driver.memory.picture import svg_file
 from dlc.driver.memory.report import memory_text
 from dlc.errors import CallError, UsageError
+from dlc.errors.boundary import without_frames
 from dlc.runtime.calling.entry import EntryPoint
 
 
@@ -37,6 +38,7 @@ class MemoryPlan:
         return f'<div style="overflow-x:auto">{svg_file(self.memory)}</div>'
 
 
+@without_frames
 def plan(entry_point: EntryPoint, /, **sizes: int) -> MemoryPlan:
     """The memory plan of an entry point of a model at these named sizes, `dlc.plan(model.predict, B=8)`.
 

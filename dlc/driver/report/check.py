@@ -50,9 +50,10 @@ class Checked:
         }
 
 
-def check_model(request: CompileRequest) -> Checked:
+def check_model(request: CompileRequest, data: str | None = None) -> Checked:
     """Read a model completely, with what the request asks of its sizes.
 
+    `data` is a file of examples that it will be trained on, in place of what its text names.
     Raises ModelError with everything that is wrong, Unsupported for what its text demands and no
     compilation would keep, and for `train` blocks what `check_trainings` raises.
     """
@@ -65,7 +66,5 @@ def check_model(request: CompileRequest) -> Checked:
         check_least(model.module)
         settle_interfaces(model.module)
     entries = interfaces(model.module)
-    trainings = check_trainings(request, model)
-    missing = [warning for training in trainings for warning in training.warnings]
-    model.warnings = (*model.warnings, *missing)
+    trainings = check_trainings(request, model, data)
     return Checked(request.path, tuple(entries), model.warnings, model.remarks, trainings)

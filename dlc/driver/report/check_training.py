@@ -11,16 +11,19 @@ from dlc.dialects import func, weight
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import TrainingPlan, plan_training
 from dlc.driver.source.source_model import SourceModel
-from dlc.errors import Diagnostic, UsageError
+from dlc.errors import UsageError
 from dlc.ir.types import F32
 from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.mapped_files import check_inside
 
 MISSING = "D0501"
-_ELSEWHERE = "training needs it there, or given: dlc train --data FILE"
+_ELSEWHERE = (
+    "put it there, check what training will be given instead: dlc check --data FILE, "
+    "or leave the path out of the text: the data is given later then"
+)
 _SHOWN = 4
-"""So many weights of a row are named."""
+"""How many weights of a row are named at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class CheckedTraining:
     trained: tuple[weight.Source, ...]
     frozen: tuple[weight.Source, ...]
     unused: tuple[weight.Source, ...]
-    warnings: tuple[Diagnostic, ...] = ()
-    """That its data is not there."""
+    data_path: str = ""
+    """The examples that were checked; "" where they are given when it trains."""
     precision: str = F32.name
     """In what it computes products."""
 
@@ -44,6 +47,8 @@ class CheckedTraining:
         name = f"train {self.block} for {self.module}" if self.block else f"train {self.module}"
         rows = (("trains", self.trained), ("freezes", self.frozen), ("does not use", self.unused))
         told = [f"{what} {_told(sources)}" for what, sources in rows if sources]
+        if not self.data_path:
+            told.append("is given its data: dlc train --data FILE, or trainer.fit(data)")
         if self.precision != F32.name:
             told.append(f"computes products in {self.precision}")
         return "\n    ".join([name, *told])
@@ -54,6 +59,7 @@ class CheckedTraining:
         return {
             "block": self.block,
             "module": self.module,
+            "data": self.data_path or None,
             "precision": self.precision,
             **{
                 name: {"parameters": _count(sources), "weights": [s.sym_name for s in sources]}
@@ -74,27 +80,29 @@ def _told(sources: Sequence[weight.Source]) -> str:
     return f"{count:,} {noun}: {', '.join(names[:_SHOWN])}{more}"
 
 
-def check_trainings(request: CompileRequest, model: SourceModel) -> tuple[CheckedTraining, ...]:
+def check_trainings(
+    request: CompileRequest, model: SourceModel, data: str | None = None
+) -> tuple[CheckedTraining, ...]:
     """Check the `train` blocks of a text, or the one that the request names, as far as the first step.
 
+    Of the examples those in the file `data`, if there is one, in place of those that the text names.
     Raises ModelError or UsageError for what training would be refused for: a function that is wrong, data
     that is missing or does not fit, a batch that the sizes have no room for, a checkpoint that cannot be
     written.
     """
     if request.block is not None:
-        return (_checked(request),)
+        return (_checked(request, data),)
     blocks = [row for row in model.blocks if request.module in (None, row.module)]
-    return tuple(
-        [_checked(replace(request, module=row.module, block=row.name or None)) for row in blocks]
-    )
+    requests = [replace(request, module=row.module, block=row.name or None) for row in blocks]
+    return tuple([_checked(each, data) for each in requests])
 
 
-def _checked(request: CompileRequest) -> CheckedTraining:
+def _checked(request: CompileRequest, data: str | None) -> CheckedTraining:
     planned = plan_training(request)
     model = planned.source
     assert isinstance(model, SourceModel)
     facts = planned.facts
-    warnings = _check_data(planned, model)
+    _check_data(planned, data)
     if facts.checkpoint:
         with model.blaming("checkpoint"):
             check_inside(facts.checkpoint)
@@ -113,21 +121,23 @@ def _checked(request: CompileRequest) -> CheckedTraining:
         tuple(trained),
         tuple(frozen),
         tuple(unused),
-        warnings,
+        data or facts.data.path,
         facts.precision,
     )
 
 
-def _check_data(planned: TrainingPlan, model: SourceModel) -> tuple[Diagnostic, ...]:
-    """Check the data; that it is not on this machine is a warning, for the text may be right."""
+def _check_data(planned: TrainingPlan, data: str | None) -> None:
+    """Check the examples, unless they are given only when the training begins."""
+    if data is None and not planned.facts.data.path:
+        return
     try:
-        planned.data()
+        planned.data(data)
     except UsageError as error:
-        is_there = all(os.path.lexists(path) for path in planned.files)
+        is_there = data is not None or all(os.path.lexists(path) for path in planned.files)
         if is_there or any(d.code != MISSING for d in error.diagnostics):
             raise
-        return tuple([replace(d, severity="warning", help=_ELSEWHERE) for d in error.diagnostics])
-    return ()
+        told = [replace(d, help=_ELSEWHERE) for d in error.diagnostics]
+        raise UsageError(told, sources=error.sources) from None
 
 
 def _parameters(model: SourceModel) -> Iterator[weight.Source]:

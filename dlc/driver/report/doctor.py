@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from dlc.codegen.llvm import target_machine
+from dlc.codegen.llvm.object_code import LLVMLITE, has_right_version
+from dlc.codegen.nvptx.ptx import find_ptxas
 from dlc.driver.compile.cache import chosen_cache
 from dlc.driver.compile.cost_table import (
     BUILT_IN,
@@ -38,7 +40,7 @@ OPTIONAL: Final = {
     "pygls": "speaks with editors (dlc lsp): pip install 'dlc[lsp]'",
     "matplotlib": "draws training curves: pip install 'dlc[plots]'",
     "ml_dtypes": "gives bf16 arrays a NumPy dtype: pip install ml_dtypes",
-    "cuda-python": "runs models on NVIDIA GPUs: pip install 'dlc[cuda]'",
+    "cuda-bindings": "runs models on NVIDIA GPUs: pip install 'dlc[cuda]'",
 }
 """Optional packages, and the purpose of each."""
 CORES: Final = {
@@ -75,6 +77,7 @@ def examine() -> list[Finding]:
         Finding("llvm", target_machine.version()),
         _processor(),
         _gpu(),
+        _ptxas(),
         _blas(),
         _cache(),
         Finding("threads", str(default_threads())),
@@ -127,9 +130,13 @@ def _extensions() -> list[Finding]:
 
 def _package(name: str) -> Finding:
     try:
-        return Finding(name, importlib.metadata.version(name))
+        version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, "not installed", "error")
+    if name == "llvmlite" and not has_right_version():
+        text = f"{version}, and dlc is made for {LLVMLITE}: pip install 'llvmlite=={LLVMLITE}.*'"
+        return Finding(name, text, "error")
+    return Finding(name, version)
 
 
 def _optional(name: str, purpose: str) -> Finding:
@@ -155,6 +162,15 @@ def _gpu() -> Finding:
         return Finding("gpu", f"none: {error.diagnostics[0].message}")
     major, minor = found.capability
     return Finding("gpu", f"{found.name}, sm_{major}{minor}")
+
+
+def _ptxas() -> Finding:
+    """What assembles the code for GPUs before a driver has to."""
+    try:
+        return Finding("ptxas", find_ptxas())
+    except DlcError:
+        text = "none: the GPU's driver assembles code when a model is loaded, which takes longer"
+        return Finding("ptxas", f"{text}: pip install nvidia-cuda-nvcc")
 
 
 def _host_level() -> str | None:

@@ -162,7 +162,7 @@ class RankPrograms:
         return sizes
 
     def sizes(self, ranks: int) -> dict[str, int]:
-        """The sizes that each of so many ranks has."""
+        """The sizes that each of `ranks` ranks has."""
         if self._batch_name is None:
             return self._sizes
         return {**self._sizes, self._batch_name: self._batch(self.parts(ranks))}
@@ -179,14 +179,14 @@ class RankPrograms:
         return self._whole if self._asked.weak else self._whole // parts
 
     def examples(self, ranks: int) -> int:
-        """How many examples of a step or a call each of so many ranks computes."""
+        """How many examples of a step or a call each of `ranks` ranks computes."""
         several = 1 if self._facts is None else self._facts.accumulate
         return several * self._batch(self.parts(ranks))
 
     # Ranks.
 
     def parts(self, ranks: int) -> int:
-        """Into how many parts so many ranks divide a batch."""
+        """The number of parts into which `ranks` ranks divide a batch."""
         return ranks // self._rest
 
     def _read_numbers(self) -> tuple[list[int], str]:
@@ -224,7 +224,7 @@ class RankPrograms:
         return time_of(program, kernels, conditions)
 
     def _program(self, parts: int) -> _Lowered:
-        """The program for so many parts of a batch."""
+        """The program of one rank where a batch is divided into `parts`."""
         alike = self._batch_name is not None and self._asked.shard is None
         key = 1 << 3 * ((parts.bit_length() - 1) // 3) if alike else parts
         if parts > 1 or self._rest > 1:
@@ -252,7 +252,7 @@ class RankPrograms:
         return _Lowered(_program_named(model.module, name), sent_by(model.module), barrier)
 
     def _widen(self, module: Module, parts: int) -> None:
-        """Let the batch be so many times as large as the text says."""
+        """Make the batch `parts` times as large as the text says."""
         for function in entry_functions(module):
             bounds, name = function.bounds, self._batch_name
             if name is not None and name in bounds:

@@ -55,8 +55,6 @@ def from_torch(
     with every operator that is not imported.
     """
     torch_needed()
-    import torch
-
     settings = Settings(
         whole("level", level),
         of_kind("target", target, str, 'what to compile for, such as "cpu"'),
@@ -65,32 +63,49 @@ def from_torch(
         verify_each,
         conv=of_kind("conv", conv, str, CONV),
     )
-    given = (args,) if isinstance(args, torch.Tensor) else tuple(cast("Iterable[object]", args))
-    named = dict(kwargs or {})
-    if isinstance(module, torch.export.ExportedProgram):
-        if gradients:
-            raise UsageError(
-                "gradients=True takes a module, found a program of torch.export",
-                code="D0901",
-                help="give dlc.from_torch the module that it was exported from",
-            )
-        program, name = module, "program"
-    elif isinstance(cast("object", module), torch.nn.Module):
-        program = exported(module, given, named, dynamic, gradients=gradients)
-        name = type(module).__name__
-    else:
-        raise UsageError(
-            f"dlc.from_torch takes a torch.nn.Module, found a {type(module).__name__}", code="D0901"
-        )
+    examples = _examples(args), dict(kwargs or {})
+    own, program = _exported(module, examples, dynamic, gradients=gradients)
+    name = "program" if own is None else type(own).__name__
     names = size_names(dynamic, program)
-    wrt = requiring_gradients(leaves_of(program, given, named)) if gradients else None
+    wrt = requiring_gradients(leaves_of(program, *examples)) if gradients else None
     read = read_program(program, f"{name}.pt2", names, wrt)
     found = Gradients(Backward(read), settings, threads) if gradients else None
     model, imported = compiled(read.graph, settings, threads, found and found.whole)
     if found is not None:
         found.take(model)
-    own = None if isinstance(module, torch.export.ExportedProgram) else module
     return CompiledModule(model, read, found, module=own, draws=imported.draws)
+
+
+def _examples(args: object) -> tuple[object, ...]:
+    """Example inputs; one tensor alone counts as one."""
+    import torch
+
+    return (args,) if isinstance(args, torch.Tensor) else tuple(cast("Iterable[object]", args))
+
+
+def _exported(
+    module: object,
+    examples: tuple[tuple[object, ...], dict[str, object]],
+    dynamic: Dynamic,
+    *,
+    gradients: bool,
+) -> tuple[torch.nn.Module | None, ExportedProgram]:
+    """The module, None where a program was given, and its program. Raises UsageError (D0901) for others."""
+    import torch
+
+    if isinstance(module, torch.nn.Module):
+        return module, exported(module, *examples, dynamic, gradients=gradients)
+    if not isinstance(module, torch.export.ExportedProgram):
+        raise UsageError(
+            f"dlc.from_torch takes a torch.nn.Module, found a {type(module).__name__}", code="D0901"
+        )
+    if gradients:
+        raise UsageError(
+            "gradients=True takes a module, found a program of torch.export",
+            code="D0901",
+            help="give dlc.from_torch the module that it was exported from",
+        )
+    return None, module
 
 
 __all__ = ["from_torch"]

@@ -69,7 +69,7 @@ def _products(m: int, k: int, n: int, units: float, matmul: str = "generated") -
 
 
 def _attended(depth: int) -> Probe:
-    """512 queries of 512 keys, heads of so many elements; a unit is a score."""
+    """512 queries of 512 keys, heads of `depth` elements; a unit is a score."""
     types = dict.fromkeys("qkv", f"f32[512, {depth}]")
     return Probe("attention(q, k, v)", types, f"f32[512, {depth}]", 512 * 512)
 

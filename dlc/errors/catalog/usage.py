@@ -170,8 +170,8 @@ PAGES: dict[str, Page] = {
     "D0926": Page(
         "no assembler for GPUs",
         "`ptxas` makes machine code of PTX, the text that a compilation for a GPU gives. It belongs to "
-        "NVIDIA's CUDA toolkit and is in the wheel `nvidia-cuda-nvcc` too. Without it the artifact has PTX "
-        "only, which the driver compiles each time the artifact is loaded.",
+        "NVIDIA's CUDA toolkit and is in the wheel `nvidia-cuda-nvcc` too. Without it, or with one that is "
+        "older than the GPU, the artifact has PTX only, which the driver compiles each time it is loaded.",
         "dlc compile mlp.dlm -o mlp.dlc --target cuda:sm_80",
         "pip install nvidia-cuda-nvcc",
     ),
@@ -298,9 +298,10 @@ PAGES: dict[str, Page] = {
         without="a mistake of dlc's makes it, which is not known",
     ),
     "D0921": Page(
-        "an optional package is missing",
+        "a package is missing, or has another version than dlc is made for",
         "Some kinds of files need a package that dlc does not bring along. The message says which, and "
-        "how to install it.",
+        "how to install it. A checkout that is used without being installed also meets other versions: "
+        "LLVM is that of one version of llvmlite.",
         "pip install -e .",
         "pip install -e '.[onnx]'",
     ),

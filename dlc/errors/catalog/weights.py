@@ -132,7 +132,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0531": Page(
         "a `train` block that lacks something",
-        "Training needs data, a loss, and an optimizer. All other entries have defaults.",
+        "Training needs a loss and an optimizer. All other entries have defaults; without `data` the "
+        "examples are given when it begins: `dlc train --data FILE`.",
         TRAIN.format("").replace("  optimizer = sgd(lr=0.1)\n", ""),
         TRAIN.format(""),
     ),
@@ -160,7 +161,9 @@ PAGES: dict[str, Page] = {
     "D0535": Page(
         "a missing or unknown optimizer",
         "An optimizer is a module with `fn update(p, g, step)`, which gives the next value of a weight: "
-        "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own.",
+        "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own. "
+        "One whose update gives the weight as it is would train nothing and is refused; one that does "
+        "not use the gradient is a warning.",
         TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
         TRAIN.format(""),
     ),

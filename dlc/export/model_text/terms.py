@@ -84,8 +84,8 @@ class Weight:
 class Layer:
     """`module(settings)`, applied to a value; `weights` are its members by name.
 
-    `name` is what it is called where it comes from. With a `count` it is a stack of so many, each applied
-    to the result of the one before, and its weights are stacked.
+    `name` is what it is called where it comes from. With a `count` it is a stack of `count` instances, each
+    applied to the result of the one before, and its weights are stacked.
     """
 
     module: str

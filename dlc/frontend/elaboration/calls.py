@@ -161,14 +161,14 @@ def call_function(ev: Evaluator, function: Function, arguments: Arguments) -> Da
     if at.frame.depth >= MAX_CALLS:
         raise _too_deep(ev, function, arguments)
     scope = Scope(function.home)
-    caller, called_at = at.frame, arguments.source.place(arguments.span)
+    caller, call_site = at.frame, (arguments.source, arguments.span)
     source = function.home.source
     outer_training, at.training = at.training, at.training and function.home.trains
     at.source = source
     try:
         _match_parameters(ev, function, bound, arguments.source, scope)
         at.frame = Frame(
-            declaration.name, function.path, source, caller.depth + 1, caller, called_at
+            declaration.name, function.path, source, caller.depth + 1, caller, call_site
         )
         at.frame.key = caller.call(declaration.name, function.path)
         try:

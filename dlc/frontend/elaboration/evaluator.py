@@ -123,8 +123,9 @@ class Evaluator:
 
         Expressions nest 64 deep, calls 100 and definitions 250, which is more than a thread has room for.
         """
-        handler = _HANDLERS[type(node)]
-        if is_deep():
+        kind = type(node)
+        handler = _HANDLERS[kind]
+        if kind is not ast.Name and is_deep():  # what a name leads to asks for itself
             return with_room(lambda: handler(self, node, scope))
         return handler(self, node, scope)
 

@@ -16,7 +16,7 @@ from dlc.ir.needs import Need
 from dlc.text.model import ast
 
 MOST_TRIED = 4096
-"""So many values of the sizes in conditions are tried, to see whether any meets them."""
+"""The most values of the sizes in conditions that are tried, to see whether any meets them."""
 
 
 def state(ev: Evaluator, statement: ast.Require, scope: Scope) -> None:
@@ -119,7 +119,7 @@ def _has_no_solution(needs: Iterable[Need], bounds: Bounds) -> bool:
 
 
 def _values(name: str, bounds: Bounds) -> range:
-    """The values of a size; without an upper bound so many that they are not tried."""
+    """The values of a size; without an upper bound there are too many to be tried."""
     low, high = bounds.get(name, (1, None))
     return range(low, low + 2 * MOST_TRIED if high is None else high + 1)
 

@@ -44,11 +44,16 @@ class Frame:
     source: Source
     depth: int = 0
     caller: Frame | None = None
-    called_at: SourceLocation | None = None
+    call_site: tuple[Source, Span] | None = None
     draws: int = 0
     key: str = ""
     """The path of calls that led here, for the keys of random numbers."""
     calls: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def called_at(self) -> SourceLocation | None:
+        """The place of the call that is being elaborated; None for an entry point."""
+        return None if self.call_site is None else self.call_site[0].place(self.call_site[1])
 
     def call(self, function: str, path: str) -> str:
         """The key of a call from here: its number among the calls of the same function tells it apart."""

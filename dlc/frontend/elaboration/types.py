@@ -7,7 +7,6 @@ variable of the call, and the first place where it stands alone binds it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dlc.errors import Label, ModelError, SourceLocation
@@ -71,8 +70,7 @@ class Declared(NamedTuple):
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(NamedTuple):
     """Why a value must have a type: the rest of the sentence `A given where B is expected`."""
 
     verb: str

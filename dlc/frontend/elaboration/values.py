@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dlc.dialects.array import show
 from dlc.errors import SourceLocation
@@ -16,9 +16,6 @@ from dlc.ir.dims import Dim, Size
 from dlc.ir.types import DType, TensorType
 from dlc.runtime.system.counts import whole_number
 from dlc.text.source import Source, Span
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "PLACEHOLDER", "UNKNOWN", "Argument", "Arguments", "Builtin", "Callee", "Datum", "Hole", "Items",
@@ -185,16 +182,14 @@ class Builtin(Callee):
         return tuple([parameter.name.lstrip("*") for parameter in self.parameters])
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """A value that is given in a call, and where it stands."""
 
     value: Datum
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """The result of a call that stands at `span` of `source`."""
 
     positional: tuple[Argument, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.errors import SourceLocation
 from dlc.ir.types import TensorType
@@ -10,8 +11,7 @@ from dlc.ir.types import TensorType
 __all__ = ["Origin", "Weight"]
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """The initial value of a weight: the text of an initialiser, or a file and perhaps a key in it."""
 
     init: str | None = None

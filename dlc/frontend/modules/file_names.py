@@ -190,7 +190,7 @@ class _Entry:
                     f"write [{name}] behind the stack or the list that it walks through",
                 )
         if not key.blocks:
-            return replace(item, origin=replace(item.origin, key=key.text))
+            return replace(item, origin=item.origin._replace(key=key.text))
         if len(key.blocks) != item.stacked:
             raise self._wrong(
                 f"{item.symbol} lies in a stack further out, which the key does not count",

@@ -56,7 +56,8 @@ class Core:
     ev: Evaluator
     definition: ModuleDefinition
     arguments: dict[str, Datum]
-    made_at: SourceLocation
+    making: Arguments
+    """The arguments of the call which made it."""
     explicit: tuple[str, ...]
     """The parameters that the call which made it sets."""
     path: str | None = None
@@ -76,6 +77,11 @@ class Core:
     """The type of the weight that an optimizer updates."""
     trains: bool = True
     """Whether `training` may be true in its functions."""
+
+    @property
+    def made_at(self) -> SourceLocation:
+        """The place of the call which made it."""
+        return self.making.source.place(self.making.span)
 
     def below(self, name: str) -> str:
         """The path of a member."""
@@ -375,9 +381,9 @@ def _call_instance(ev: Evaluator, instance: Instance, arguments: Arguments) -> D
             place=arguments.source.place(arguments.span),
             help="give the module a fn call, or call one of its functions",
         )
-    function = instance.member(call)
-    assert isinstance(function, Function)
-    return call_function(ev, replace(function, device=instance.core.device), arguments)
+    core = instance.core
+    function = Function(call, instance, core.path or "", core.device)
+    return call_function(ev, function, arguments)
 
 
 @attributes_of(Instance)

@@ -167,7 +167,7 @@ def instantiate(ev: Evaluator, definition: ModuleDefinition, arguments: Argument
     ev.at.stand(arguments.span)
     ev.at.count()
     bound = bind(ev, definition.name, [(p.name, p.default is None) for p in parameters], arguments)
-    core = Core(ev, definition, {}, arguments.source.place(arguments.span), tuple(bound))
+    core = Core(ev, definition, {}, arguments, tuple(bound))
     scope = Scope(Instance(core))
     for parameter in parameters:
         core.arguments[parameter.name] = _argument(

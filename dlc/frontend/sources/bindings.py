@@ -23,7 +23,7 @@ EVERYWHERE = (BUILTINS, CONSTANTS, SPECIALS, DTYPES, INITIALISERS, FILES, TRAINI
 """Tables of the names that every text knows; a package may add to the first while dlc runs."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Binding:
     """A name, the span that gives it, the node that does so, the span where it holds, and its uses.
 

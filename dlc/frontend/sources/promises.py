@@ -114,8 +114,8 @@ def checked_places(places: Mapping[str, str]) -> dict[str, str]:
 
 def check_places(unmet: Mapping[str, str], paths: Sequence[str]) -> None:
     """Raises UsageError (D0931) for a path that no submodule has; `paths` are those of the layers."""
-    there = list(dict.fromkeys([whole for path in paths for whole in _wholes(path)]))
     for path in unmet:
+        there = list(dict.fromkeys([whole for path in paths for whole in _wholes(path)]))
         raise UsageError(
             f"the model has no submodule {path} to place",
             code="D0931",

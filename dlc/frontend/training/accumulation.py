@@ -55,16 +55,9 @@ def accumulated(
     the loop carries, only after the first time, which is thrown away.
     """
     rows = {name: _split(at, count, value) for name, value in inputs.items()}
-    with at.discarded() as block:
-        trial = _Microbatches(at)
-        trial.block = block
-        slices = {name: block.add_argument(_row(value)) for name, value in rows.items()}
-        with at.looping(trial):
-            once = differentiate(slices)
-        sums = [_wide(tensor_type(v)) for v in (*once.losses, *once.gradients.values())]
-        states = list(once.states)
-    loop = _Microbatches(at)
+    sums, states = _carried_types(at, rows, differentiate)
     starts = [array.fill(at, 0, type) for type in sums]
+    loop = _Microbatches(at)
     carried = [loop.block.add_argument(value.type) for value in (*starts, *states)]
     slices = {name: loop.block.add_argument(_row(value)) for name, value in rows.items()}
     with at.inside(loop.block), at.looping(loop):
@@ -73,18 +66,7 @@ def accumulated(
         added = _added(at, carried[: len(sums)], own, weight)
         at.place(flow.Yield([*added, *[found.states[state] for state in states]]))
     _read_carried(loop.block, dict(zip(states, carried[len(sums) :], strict=True)))
-    results = at.all(
-        flow.Scan(
-            [*starts, *states],
-            list(rows.values()),
-            capture([loop.block]),
-            loop.block,
-            count,
-            (0,) * len(rows),
-            (),
-            False,
-        )
-    )
+    results = at.all(_scan(loop.block, [*starts, *states], list(rows.values()), count))
     means = _means(at, results[: len(sums)], count, own, weight)
     losses, gradients = means[: len(found.losses)], means[len(found.losses) :]
     return Differentiated(
@@ -92,6 +74,27 @@ def accumulated(
         dict(zip(found.gradients, gradients, strict=True)),
         dict(zip(states, results[len(sums) :], strict=True)),
     )
+
+
+def _carried_types(
+    at: Trace,
+    rows: Mapping[str, Value],
+    differentiate: Callable[[Mapping[str, Value]], Differentiated],
+) -> tuple[list[TensorType], list[Value]]:
+    """The types of the sums and the states that the loop carries, from a microbatch that is discarded."""
+    with at.discarded() as block:
+        trial = _Microbatches(at)
+        trial.block = block
+        slices = {name: block.add_argument(_row(value)) for name, value in rows.items()}
+        with at.looping(trial):
+            once = differentiate(slices)
+        sums = [_wide(tensor_type(v)) for v in (*once.losses, *once.gradients.values())]
+        return sums, list(once.states)
+
+
+def _scan(block: Block, starts: list[Value], rows: list[Value], count: int) -> flow.Scan:
+    """The loop over the microbatches: it carries values from `starts`, and stacks nothing."""
+    return flow.Scan(starts, rows, capture([block]), block, count, (0,) * len(rows), (), False)
 
 
 def _split(at: Trace, count: int, value: Value) -> Value:

@@ -38,6 +38,7 @@ from dlc.frontend.training.scaling import LossScale, loss_scale, precision
 from dlc.frontend.training.state_updates import lift_sets
 from dlc.ir.types import F32, DType, TensorType
 from dlc.runtime.artifact.manifest import NUMBER, TOTAL, DataSource, Plateau, Watched
+from dlc.runtime.data.source import LATER
 from dlc.runtime.training.epoch_sums import WEIGHT
 from dlc.runtime.training.history import TEST
 from dlc.text.model import ast
@@ -193,7 +194,6 @@ class _Check:
         seen.update([entry.name for entry in self.optimizers])
         for needed, how in (
             ("loss", "loss(x: f32[B, 4], y: i32[B]) = ..."),
-            ("data", 'data = npz("data.npz", x="x", y="y")'),
             ("optimizer", "optimizer = adam(lr=1e-3)"),
         ):
             if needed not in seen:
@@ -378,7 +378,7 @@ class _Check:
 
     def _data(self, inputs: Mapping[str, TensorType] | None) -> DataSource | None:
         entry = self.settings.get("data")
-        return None if entry is None else data_source(self.ev, self.root, entry, inputs)
+        return LATER if entry is None else data_source(self.ev, self.root, entry, inputs)
 
     def _whole(self, name: str, default: int, least: int) -> int:
         entry = self.settings.get(name)

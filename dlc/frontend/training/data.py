@@ -26,6 +26,7 @@ _EXAMPLES = {
     "window": "write the number of bytes: ids=window(65)",
 }
 """How the names of a source are written that has other ones than texts."""
+_UNNAMED = "name it, or leave the path out where the data is given later: dlc train --data FILE"
 
 
 def data_source(
@@ -43,12 +44,9 @@ def data_source(
     read = _Reader(ev, root, cast(DataKind, kind))
     for item in call.arguments:
         read.argument(item)
-    if read.path is None:
-        help = f'write it first: {kind}("data", ...)'
-        ev.report(ev.at.fail("D0533", f"{kind} needs the path of its data", call.span, help=help))
     if inputs is not None:
         read.check_given(inputs, call)
-    if read.path is None or len(ev.at.problems.errors) > before:
+    if len(ev.at.problems.errors) > before:
         return None
     return source_of(kind, read.path, read.fields, read.options)
 
@@ -58,19 +56,26 @@ class _Reader:
 
     def __init__(self, ev: Evaluator, root: Instance, kind: DataKind) -> None:
         self.ev, self.root, self.kind = ev, root, kind
-        self.path: str | None = None
+        self.path = ""
         self.fields: dict[str, str] = {}
         self.options: dict[str, Setting] = {}
 
     def argument(self, item: ast.Argument) -> None:
-        if item.name is None and self.path is None and isinstance(item.value, ast.String):
-            self.path = beside(Scope(self.root), item.value.value)
+        if item.name is None and not self.path and isinstance(item.value, ast.String):
+            self._path(item.value)
         elif item.name in OPTIONS:
             self._option(item.name, item.value)
         elif item.name is not None:
             self.fields[item.name] = self._field(item.value)
         else:
-            self._refuse("D0533", f"{self.kind} takes one path", item)
+            help = f'write it first: {self.kind}("data", ...)'
+            self._refuse("D0533", f"{self.kind} takes one path", item, help)
+
+    def _path(self, node: ast.String) -> None:
+        if node.value:
+            self.path = beside(Scope(self.root), node.value)
+        else:
+            self._refuse("D0533", "an empty path names no file", node, _UNNAMED)
 
     def check_given(self, inputs: Iterable[str], call: ast.Call) -> None:
         """Refuse inputs that the source neither names nor has by itself, and names that are no inputs."""

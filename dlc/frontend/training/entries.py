@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from dlc.errors import ModelError
 from dlc.errors.suggest import did_you_mean
@@ -14,12 +14,11 @@ from dlc.frontend.modules.instances import Instance
 from dlc.frontend.weights.initialisers import beside
 from dlc.runtime.artifact.manifest import Watched
 from dlc.runtime.data.source import Setting
+from dlc.runtime.training.checkpoint import CHECKPOINT, INDEX
 from dlc.text.model import ast
 
 __all__ = ["MOST", "average", "called", "checkpoint", "constant", "measured_by", "watched", "whole"]
 
-CHECKPOINTS: Final = (".safetensors", ".safetensors.index.json")
-"""How the names of checkpoints end: of one file, and of an index."""
 MOST = (1 << 32) - 1
 """The largest whole number that an entry may be: more epochs, examples and seeds than anyone needs."""
 
@@ -175,7 +174,7 @@ def checkpoint(ev: Evaluator, root: Instance, entry: ast.Setting) -> tuple[str, 
     match positional:
         case [ast.String(value=path)] if whole_number and not named:
             assert isinstance(every, int)
-            if not path.endswith(CHECKPOINTS):
+            if not path.endswith((CHECKPOINT, INDEX)):
                 message = f"a checkpoint is a file of safetensors, and {path} does not end so"
                 help = 'write checkpoint = file("model.safetensors")'
                 ev.report(ev.at.fail("D0534", message, call.span, help=help))

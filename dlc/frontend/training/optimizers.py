@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, weight
-from dlc.errors import ModelError
+from dlc.errors import Diagnostic, ModelError
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.definitions import ModuleDefinition
 from dlc.frontend.elaboration.evaluator import Evaluator
@@ -235,10 +235,23 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
     if value.type is not p.type:
         message = f"update of {name} makes {describe(updated)} of a weight {core.like.text}"
         raise at.fail("D0535", message)
+    if value is p:
+        message = f"update of {name} gives each weight as it is, so nothing is trained"
+        help = "give the next value of the weight; freeze = PART leaves a part as it is"
+        raise at.fail("D0535", message, help=help)
+    if not g.uses:
+        _warn_of_unused_gradient(at, name)
     rounded = convert(at, value, dtype)
     if rest is not None:
         at.place(weight.Set(rest, at(array.Subtract(value, convert(at, rounded, F32)))))
     return rounded
+
+
+def _warn_of_unused_gradient(at: Trace, name: str) -> None:
+    message = f"update of {name} does not use the gradient, so the loss trains nothing"
+    help = "compute the next value of the weight from its second parameter"
+    place = at.source.place(at.span)
+    at.problems.report([Diagnostic("D0535", message, place, help=help, severity="warning")])
 
 
 def _rest(at: Trace, core: Core) -> Value:

@@ -19,7 +19,7 @@ from dlc.ir.dims import Bounds, Dim, Size, floor_divide
 from dlc.ir.equal_sizes import never_equal
 
 MOST = 1 << 14
-"""So many elements of a value are computed while importing."""
+"""The most elements of a value that are computed while importing."""
 
 Sizes: TypeAlias = tuple[Size, ...]
 T = TypeVar("T")

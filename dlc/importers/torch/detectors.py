@@ -111,7 +111,7 @@ def operator() -> Callable[..., Tensor]:
 
 
 def fewest(source: Tensor, most: int, axis: int) -> int:
-    """So many elements of an axis as there are, and no more than `most`."""
+    """The number of elements along an axis, or `most` if that is less."""
     import torch
 
     return torch.sym_min(most, source.size(axis))
@@ -355,7 +355,7 @@ class _Samples:
     def of(
         cls, begin: Tensor, end: Tensor, bins: int, each: int, size: int, *, aligned: bool
     ) -> _Samples:
-        """Of boxes with these ends, `each` samples in every one of so many windows."""
+        """For boxes with these ends, `each` samples in each of `bins` windows."""
         import torch
 
         extent = end - begin if aligned else (end - begin).clamp(min=1)

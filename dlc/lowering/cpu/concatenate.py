@@ -45,7 +45,7 @@ def _write_row(op: Concatenate, writer: Writer, row: Expr, lanes: int) -> None:
 
 
 def _copy(source: Pointer, target: Pointer, length: Expr, lanes: int) -> None:
-    """Copy so many elements: whole registers, then what is left one by one."""
+    """Copy `length` elements: whole registers, then the remainder one by one."""
     emit = length.emit
     whole: Index = 0
     if lanes > 1:

@@ -15,23 +15,23 @@ from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.cpu.attention import lower_attention
-from dlc.lowering.cpu.blas_gemm import lower_blas_gemm
 from dlc.lowering.cpu.cached_attention import lower_cached_attention
 from dlc.lowering.cpu.collective import lower_collective, lower_rank, lower_test, lower_wait
 from dlc.lowering.cpu.concatenate import lower_concatenate
 from dlc.lowering.cpu.depthwise import lower_depthwise
 from dlc.lowering.cpu.generic import lower_generic
-from dlc.lowering.cpu.inline_packed_gemm import lower_inline_packed_gemm
 from dlc.lowering.cpu.nonzero import lower_nonzero
 from dlc.lowering.cpu.prefix_scan import lower_running
-from dlc.lowering.cpu.prepacked_product import lower_packed_product
+from dlc.lowering.cpu.product.blas import lower_blas_gemm
+from dlc.lowering.cpu.product.inline_packed import lower_inline_packed_gemm
+from dlc.lowering.cpu.product.prepacked import lower_packed_product
 from dlc.lowering.cpu.scatter import lower_scatter
 from dlc.lowering.cpu.send import lower_send
 from dlc.lowering.cpu.sort import lower_sort
 from dlc.lowering.cpu.update import lower_update
-from dlc.lowering.cpu.winograd import lower_winograd
-from dlc.lowering.cpu.winograd_gradient import lower_winograd_gradient
-from dlc.lowering.cpu.winograd_kernel import lower_winograd_kernel
+from dlc.lowering.cpu.winograd.convolution import lower_winograd
+from dlc.lowering.cpu.winograd.gradient import lower_winograd_gradient
+from dlc.lowering.cpu.winograd.kernel_transform import lower_winograd_kernel
 from dlc.lowering.kernel_code.lower_kernels import Lowering, lower_kernels
 from dlc.lowering.kernel_code.writer import Lowered
 

@@ -32,7 +32,7 @@ class Digits:
 
     @staticmethod
     def of(bits: int, start: int, length: Size) -> Digits:
-        """The digits of keys of so many bits in rows of a length.
+        """The digits of keys of `bits` bits, in rows of `length` elements.
 
         Counting 2^11 values pays for long rows; more would not fit into the first-level cache.
         """
@@ -62,7 +62,7 @@ class Digits:
 def radix_sort(
     length: Expr, source: Words, target: Words, counters: Pointer, digits: Digits
 ) -> Words:
-    """Sort so many words, at least one; returns the one of both arrays that has them in order."""
+    """Sort `length` words, at least one; returns which of the two arrays then has them in order."""
     emit = length.emit
     _count_all(length, source, counters, digits)
 

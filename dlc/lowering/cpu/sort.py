@@ -50,7 +50,7 @@ def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
 
 
 def selects(count: Size, length: Size) -> bool:
-    """Whether the first `count` of so many elements are found without sorting the others."""
+    """Whether the first `count` of `length` elements are found without sorting the others."""
     if not isinstance(count, int) or count > FEW:
         return False
     return not isinstance(length, int) or length >= max(SHARE * count, 2 * SHORT)
@@ -129,7 +129,7 @@ class _Row:
         return [*outer[:axis], along, *outer[axis:]]
 
     def _keys(self, place: Expr, lanes: int) -> Expr:
-        """The keys of so many elements from a place on."""
+        """The keys of `lanes` elements from a place on."""
         elements = self._elements(neighbours(place, lanes))
         loaded = in_lanes(self.sort.body.load(Point(lanes, {}), 0, elements), lanes)
         return ordered_bits(loaded, descending=self.sort.op.descending)

@@ -206,7 +206,7 @@ def _every(emit: Builder, kernel: Value, axis: int, phase: _Phase) -> Value:
 
 
 def _in_turns(emit: Builder, parts: Sequence[Value], axis: int, length: Size) -> Value:
-    """Elements of the parts in turns along an axis, so many of them."""
+    """The parts interleaved along an axis, cut to `length` elements."""
     if len(parts) == 1:
         return parts[0]
     shape = tensor_type(parts[0]).shape

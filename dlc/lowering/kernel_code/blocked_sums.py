@@ -46,7 +46,7 @@ def block_lengths(
 ) -> list[int | None]:
     """For each axis of a fold the steps of a block, or None where one loop does it.
 
-    So many registers take neighbours along the last axis side by side; what is left is taken one by one.
+    `registers` registers take neighbours along the last axis side by side, the rest follow one by one.
     """
     lengths: list[int | None] = []
     within = 1
@@ -96,7 +96,7 @@ def add_in_blocks(
     starts: Sequence[Expr],
     body: Loop,
 ) -> list[Expr]:
-    """What is carried, and the sums of a loop: in blocks of so many steps, and in blocks of those.
+    """The carried values with the sums of a loop, in blocks of `length` steps and in blocks of those.
 
     Each block begins at `starts`.
     """

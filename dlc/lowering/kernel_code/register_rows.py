@@ -47,7 +47,7 @@ def reduce_row(
 
 
 def _half(register: Expr, lanes: int, *, start: int) -> Expr:
-    """So many lanes of a register, from `start` on."""
+    """`lanes` lanes of a register, from `start` on."""
     order = tuple(range(start, start + lanes))
     return register.apply(vec.Shuffle(register.value, register.value, order))
 

@@ -52,8 +52,9 @@ class KernelWriter:
     Its first two arguments, `lead`, say which part of the work is to be done.
     """
 
-    def __init__(self, op: kernel.Kernel, lead: tuple[str, str]) -> None:
+    def __init__(self, op: kernel.Kernel, lead: tuple[str, str], *, literal: bool = False) -> None:
         self.location: Location = op.location
+        self.literal = literal
         self.block = Block()
         self.emit = Builder(self.block, self.location)
         self.lead = exprs(self.emit, [self.block.add_argument(INDEX, name) for name in lead])
@@ -72,7 +73,12 @@ class KernelWriter:
         self._computed: dict[Size, Value] = {}
 
     def size(self, size: Size, *role: object) -> Expr:
-        """A size as a value: an argument of its own for each role, so that text does not depend on it."""
+        """A size as a value: an argument of its own for each role, so that text does not depend on it.
+
+        In a `literal` kernel, known sizes are constants.
+        """
+        if self.literal and isinstance(size, int):
+            return index(self.emit, size)
         if isinstance(size, Dim) and not self._measured.isdisjoint(names(size)):
             return Expr(self.emit, self._computed_size(size))
         return Expr(self.emit, self._argument(size, role))
@@ -199,8 +205,8 @@ class KernelWriter:
 class Writer(KernelWriter):
     """Writes a kernel that does the tiles from `first` up to, but not including, `last`."""
 
-    def __init__(self, op: kernel.Kernel) -> None:
-        super().__init__(op, ("first", "last"))
+    def __init__(self, op: kernel.Kernel, *, literal: bool = False) -> None:
+        super().__init__(op, ("first", "last"), literal=literal)
         self.first, self.last = self.lead
 
     def leave_out_tiles(self, start: Builder, count: Value, divider: Op) -> None:

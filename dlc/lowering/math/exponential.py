@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dlc.ir.types import F32, F64, DType
 from dlc.lowering.math import coefficients
 from dlc.lowering.math.coefficients import LN2, LOG2_E
-from dlc.lowering.math.pairs import fast_two_sum, two_sum
+from dlc.lowering.math.pairs import fast_two_sum
 from dlc.lowering.math.term import Format, Number, Term
 
 
@@ -33,7 +33,7 @@ class ExpFormat:
 
 
 def _ln2(bits: int) -> tuple[float, float]:
-    """log(2) as a number with so many bits after the point, and the rest."""
+    """log(2) as a number with `bits` bits after the point, and the rest."""
     high = round(LN2[0] * 2**bits) / 2**bits
     return high, (LN2[0] - high) + LN2[1]
 
@@ -133,14 +133,22 @@ def expm1(x: Term) -> Term:
     return result.unless(abs(x) <= facts.tiny, x)
 
 
+RAISED = 64
+"""`2 ** RAISED` times the smallest denormal number is a normal number, in f32 and in f64."""
+
+
 def sigmoid(x: Term) -> Term:
-    """`1 / (1 + e ** -x)`."""
-    facts = EXP[x.dtype]
-    reduced = reduce((-x).at_least(facts.minus_one).at_most(-facts.lowest))
-    # With -x = n * log(2) + rest it is p / (p + exp(rest)) for p = 2**-n. A rounding counts double in
-    # a denominator just above a power of two: what the larger ones leave out is added at the end.
-    first, second = halves(-reduced.count, x.format)
-    one = reduced.head.constant(1)
-    partial, lost = fast_two_sum(one, reduced.head)
-    total, also_lost = two_sum(partial, first * second)
-    return first / (total + (reduced.small + (lost + also_lost))) * second
+    """`1 / (1 + e ** -x)`.
+
+    With `e = exp(-abs(x))` and `part = e / (1 + e)` it is `1 - part`, or `e - e * part` for a negative x:
+    roundings of the smaller term hardly count.
+    """
+    facts, layout = EXP[x.dtype], x.format
+    count, n, head = _nearest_multiple((-abs(x)).at_least(facts.lowest))
+    rest = n.times_plus(-facts.low, head)
+    # e may be denormal, so it is kept as a multiple that is not: a result is rounded once.
+    scale = ((count + (layout.bias + RAISED)) << layout.fraction_bits).float()
+    multiple = rest.polynomial((1, 1, *facts.tail)) * scale
+    e = multiple * 2.0**-RAISED
+    whole = multiple.where(x < 0, 2.0**RAISED)
+    return (-(e / (e + 1))).times_plus(whole, whole) * 2.0**-RAISED

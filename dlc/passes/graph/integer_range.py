@@ -15,7 +15,7 @@ Range: TypeAlias = tuple[int, int]
 """The least and the largest number, both possible."""
 
 FARTHEST = 16
-"""So many operations are followed from a value to what it is computed of."""
+"""The most operations that are followed from a value to what it is computed from."""
 
 
 def integer_range(value: Value) -> Range:

@@ -48,12 +48,9 @@ def fold_transposes(module: Op, context: Context) -> None:
 
 
 @define_pass("constant_padding")
-def constant_padding(module: Op, context: Context, *, gpu_only: bool = False) -> None:
-    """Make the padding value of convolutions a constant: no GPU kernel reads it.
-
-    With `gpu_only` only convolutions placed on a GPU.
-    """
-    for op in ops_of(module, gpu_only=gpu_only):
+def constant_padding(module: Op, context: Context) -> None:
+    """Make the padding value of convolutions a constant, which no call writes and no GPU kernel reads."""
+    for op in list(module.walk()):
         if isinstance(op, Conv) and not op.outs:
             zeros = Dense.splat(0, kernel.array_type(op.blank))
             constant = Builder.before_op(op)(array.Constant(zeros))

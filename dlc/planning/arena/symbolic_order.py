@@ -102,7 +102,7 @@ def _by_offset(offsets: Sequence[int]) -> list[int]:
 
 
 def _improved(stack: Stack, order: Sequence[int], run: Improve, steps: int) -> int:
-    """Improve an order, which is then in the stack, for so many steps; returns its cost."""
+    """Improve an order for `steps` steps; it is then in the stack. Returns its cost."""
     stack.order[:] = array("q", order)
     return run(stack, steps, SEED)
 

@@ -3,7 +3,7 @@
 A loop that is differentiated stacks, iteration by iteration, the values that the loop of its derivative
 needs. The backward loop may read fewer stacks and recompute the other values from them. A minimum cut finds
 the best choice: it weighs the bytes that a value takes in all iterations against the time of its kernel in
-all of them, at a price of so many picoseconds for a byte.
+all of them, at a price in picoseconds for each byte.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class _Schedule:
             self.polls.setdefault(self._under_way[0].number, []).append(number)
 
     def _finish(self, count: int) -> None:
-        """Wait for so many of the all-reduces, and do what waits for no other one."""
+        """Wait for `count` of the all-reduces, then run what waits for no other one."""
         if not count:
             return
         del self._under_way[:count]

@@ -213,7 +213,7 @@ class _Bands:
         return self.emit(part)
 
     def _convolution(self, picture: Value, rows: range, vertical: tuple[int, int]) -> Value:
-        """Some rows of the convolution, of these rows of its source and so many of padding."""
+        """`rows` of the convolution, from the rows `picture` of its source with this padding."""
         op = self.chain.conv
         extras, epilogue = self._extras_of(op, rows)
         part = Conv(

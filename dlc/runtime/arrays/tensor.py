@@ -23,6 +23,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dlc.errors import UsageError
+from dlc.errors.boundary import methods_without_frames
 from dlc.runtime.arrays import device_dlpack, dlpack
 from dlc.runtime.arrays.dtypes import (
     BF16,
@@ -48,6 +49,7 @@ _Axis: TypeAlias = (
 Index: TypeAlias = "_Axis | tuple[_Axis, ...]"
 
 
+@methods_without_frames
 class Tensor(NDArrayOperatorsMixin):
     """An array of a dtype of the language, on a device. It shares memory with the array it is made from.
 

@@ -55,7 +55,7 @@ class Certificate(NamedTuple):
     """The memory plan of one program.
 
     `order_bound`: the peak of live bytes for the order of the calls as they are. `any_order_bound`: a lower
-    bound on that peak for every order, since so many bytes are live while one of the `witnesses` runs.
+    bound on that peak for every order, since that many bytes are live while one of the `witnesses` runs.
     """
 
     arena: str

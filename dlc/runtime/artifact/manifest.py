@@ -331,6 +331,7 @@ DataKind: TypeAlias = Literal["npz", "npy", "safetensors", "csv", "text", "pictu
 class DataSource(NamedTuple):
     """The source of the examples of a training. `fields` maps inputs to their names in the source.
 
+    Without a `path` they are given when the training begins.
     `test_part` is the fraction reserved for the test, such as `0.2`, as text; `test_path` another file
     with the test examples; `limit` the largest number of examples. `header` says whether a table begins
     with column names (null: detected), `separator` separates cells, `size` is the height and width to

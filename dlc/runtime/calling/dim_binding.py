@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 NEAR = np.array([sign * distance for distance in range(1, 65) for sign in (-1, 1)])
 """What is added to the dim of a call for values to propose, the nearest first."""
 FEW = 2
-"""So many of them are looked at one by one."""
+"""Up to this number they are looked at one by one."""
 
 
 class DimBinder:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError, Unsupported, visible
+from dlc.errors.boundary import methods_without_frames
 from dlc.runtime.abi import Root, TraceWord
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.arrays.tensor import Tensor
@@ -62,6 +63,7 @@ Observe: TypeAlias = Callable[
 """Inner values of a call: from the artifact, names, the entry point, its arguments, and threads."""
 
 
+@methods_without_frames
 class EntryPoint:
     """A function of a loaded model. Call it with arrays, by position or by name.
 

@@ -101,9 +101,8 @@ def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile
     wall, busy_ms, idle = _of_traced_runs(done, lines, cycles_per_ms)
     rows = rows_of(subject, runs, wall, busy_ms)
     call, processor, plain, long, untraced, traced = (
-        float(quiet(np.array(times))) / 1e6
-        for times in zip(*[each.times for each in done], strict=True)
-    )
+        quiet(np.array([each.times for each in done])) / 1e6
+    ).tolist()
     between, rows = _without_trace(max(0.0, long - plain), idle, rows)
     kernels = sum(row.ms for row in rows.values())
     python = max(0.0, call - plain)

@@ -74,6 +74,8 @@ class Results:
 
     def handed_over(self, arrays: Sequence[Array]) -> object:
         """One array, a tuple, or a named tuple."""
+        if self.is_plain:
+            return arrays[0]
         if self._pack_all is not None:
             return self._pack_all(arrays)
         return self.packed([self.shown(i, arrays[i]) for i in self.visible])

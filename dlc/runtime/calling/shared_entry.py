@@ -98,7 +98,7 @@ class SharedEntryPoint(RankEntryPoint):
     _of_rank: EntryPoint | None = None
 
     def share(self, of_rank: EntryPoint, part: int, parts: int) -> None:
-        """Let `of_rank` do this rank's part of a batch, where it has so many equal ones."""
+        """Let `of_rank` compute this rank's part of a batch of `parts` equal parts."""
         self._of_rank, self._own, self._parts_of_all = of_rank, part, parts
         batch = batch_of(self.inputs)
         self._divided = [bool(item.shape) and str(item.shape[0]) == batch for item in self.inputs]
@@ -174,7 +174,7 @@ def batch_of(inputs: Sequence[Input]) -> str | None:
 def shared_entries(
     entries: Mapping[str, EntryPoint], part: int, parts: int
 ) -> dict[str, EntryPoint]:
-    """The entry points as callers see them, without the programs of ranks, for one of so many parts."""
+    """The entry points as callers see them, without the programs of ranks, for `part` of `parts`."""
     for name, entry in entries.items():
         of_rank = entries.get(name + OF_RANK)
         if of_rank is not None and isinstance(entry, SharedEntryPoint):

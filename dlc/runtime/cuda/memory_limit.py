@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dlc.errors import UsageError
+from dlc.errors.boundary import without_frames
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.cuda.memory_use import GpuMemory
 
 
+@without_frames
 def gpu_memory(device: str = "cuda") -> GpuMemory:
     """How much memory of a GPU dlc has, in bytes. Raises Unsupported (D0702) where there is no such GPU."""
     return driver_of(device).memory_use.shown()
 
 
+@without_frames
 def limit_gpu_memory(most: int | None, device: str = "cuda") -> None:
     """Limit the bytes of a GPU's memory that dlc allocates; None removes the limit.
 

@@ -22,7 +22,7 @@ class PinnedBytes:
     __slots__ = ("_driver", "address", "size")
 
     def __init__(self, driver: Driver, size: int) -> None:
-        """Raises CallError (D0613) if the system cannot pin so much."""
+        """Raises CallError (D0613) if the system cannot pin `size` bytes."""
         self._driver = driver
         self.address = driver.pinned_pool.take(size)
         self.size = size
@@ -91,7 +91,7 @@ def pinned(array: ArrayLike, device: str = "cuda") -> Array:
     """A copy of an array of the host in pinned memory, from which calls on a GPU take it without another.
 
     `device` is the GPU that it is for. Raises Unsupported (D0702) where there is none, UsageError for an
-    array of objects, CallError (D0613) if the system does not have so much pinned memory.
+    array of objects, CallError (D0613) if the system cannot pin that much memory.
     """
     driver = driver_of(device)
     values = np.asarray(array)

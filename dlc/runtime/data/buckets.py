@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dlc.errors import ModelError
+from dlc.errors.boundary import without_frames
 from dlc.runtime.arrays.masked import UNMASK, has_masked
 from dlc.runtime.data.order import epoch_purpose, order
 
@@ -202,6 +203,7 @@ class Buckets:
         )
 
 
+@without_frames
 def buckets(
     examples: Sequence[Example],
     *,

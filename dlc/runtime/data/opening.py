@@ -20,7 +20,7 @@ from dlc.runtime.data.given import NAME, given_table
 from dlc.runtime.data.order import SPLIT, Rows, order
 from dlc.runtime.data.pictures import picture_table
 from dlc.runtime.data.place import DataLocation
-from dlc.runtime.data.source import check_source
+from dlc.runtime.data.source import LATER, check_source
 from dlc.runtime.data.stream import Stream
 from dlc.runtime.data.tables import csv_table
 from dlc.runtime.data.windows import text_table
@@ -61,13 +61,14 @@ def open_data(
     fitting = Fitting(wanted, dims)
     if override is not None and not isinstance(override, str | os.PathLike):
         return _given(override, source, fitting, seed)
-    if source is None and override is None:
+    source = source or LATER
+    if not source.path and override is None:
         raise UsageError(
-            "there is no data to train on",
-            help="give a file of examples, or write `data` in the train block",
+            "there is no data to train on, since the train block leaves it to be given",
+            code="D0501",
+            help="give it: dlc train --data FILE, or trainer.fit(data); or name a file in the train block",
         )
     home = os.fspath(folder)
-    source = source or DataSource("npz", "", {})
     check_source(source)
     place = DataLocation(source.path, home)
     if override is not None:
@@ -81,7 +82,7 @@ def open_data(
 def _given(override: object, source: DataSource | None, fitting: Fitting, seed: int) -> Dataset:
     if isinstance(override, Mapping):
         table = given_table(cast("Mapping[str, object]", override), fitting)
-        options = source or DataSource("npz", "", {})
+        options = source or LATER
         check_source(options)
         return _split(NAME, options._replace(test_path=""), fitting, table, seed, None)
     if isinstance(override, Iterable):

@@ -131,6 +131,8 @@ _OPTIONS: dict[str, Callable[[Setting], dict[str, object]]] = {
     "separator": _separator,
     "size": _size,
 }
+LATER = DataSource("npz", "", {})
+"""The source of a text that names none. One without a path, with options or without, is given later."""
 OPTIONS = tuple(_OPTIONS)
 """Arguments of a source that are options, not fields."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
+from dlc.errors import CallError
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import GpuCode
 from dlc.runtime.cuda.devices import capability_of
-from dlc.runtime.cuda.driver import Driver, Kernel
+from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.system.buffers import Bytes, as_bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
@@ -18,10 +20,7 @@ class Gpu:
 
     def __init__(self, artifact: Artifact, code: GpuCode, driver: Driver) -> None:
         self.driver = driver
-        fits = code.cubin and _is_for(code.architecture, self.driver.capability)
-        # Without a cubin for this GPU the driver compiles the PTX, which must end with a zero byte.
-        image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"
-        self._module = self.driver.load_module(image)
+        self._module = self._loaded(artifact, code)
         self.kernels = [
             Kernel(
                 self.driver.get_function(self._module, kernel.name, kernel.shared),
@@ -33,6 +32,17 @@ class Gpu:
         ]
         self._constants = DeviceBytes.of(self.driver, as_bytes(artifact.section("constants")))
         self.constants = self._constants.address
+
+    def _loaded(self, artifact: Artifact, code: GpuCode) -> Handle:
+        """The module of the machine code if it is for this GPU, else of the PTX. Raises CallError (D0818).
+
+        A driver also refuses machine code of a `ptxas` that is newer than it is.
+        """
+        if code.cubin and _is_for(code.architecture, self.driver.capability):
+            with suppress(CallError):
+                return self.driver.load_module(bytes(artifact.section(code.cubin)))
+        # The driver compiles it, up to a zero byte.
+        return self.driver.load_module(bytes(artifact.section(code.ptx)) + b"\0")
 
     def __del__(self) -> None:
         if hasattr(self, "_module"):

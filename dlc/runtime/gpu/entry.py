@@ -7,9 +7,10 @@ an array of PyTorch, CuPy or JAX) it is used where it is, and what the call give
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -47,7 +48,7 @@ from dlc.runtime.gpu.in_stream import StreamCalls
 from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.located import LaunchingEntryPoint
 from dlc.runtime.gpu.ranges import annotate
-from dlc.runtime.gpu.ready import Plan
+from dlc.runtime.gpu.ready import Plan, ReadyCall
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import address
 
@@ -78,7 +79,9 @@ class GpuEntryPoint(LaunchingEntryPoint):
             Parameter(k, DTYPES[item.dtype], passed_as(item.dtype))
             for k, item in enumerate(entry.inputs)
         ]
-        self._names = [python_name(item.name) for item in entry.inputs]
+        names = [python_name(item.name) for item in entry.inputs]
+        self._named = [_taker(names[first:]) for first in range(len(names))]
+        """What takes the arguments from this one on by their names."""
         self._given_as = [DTYPES[output.dtype] for output in entry.outputs]
         machine = None if runner is None else runner.machine
         self._driver_here = machine.driver if isinstance(machine, Gpu) else None
@@ -120,11 +123,10 @@ class GpuEntryPoint(LaunchingEntryPoint):
         self, args: tuple[object, ...], named: dict[str, object]
     ) -> tuple[tuple[object, ...], dict[str, object]]:
         """Arguments by position, if these are all there are; else as they were."""
-        rest = self._names[len(args) :]
-        if len(rest) != len(named):
+        if len(args) + len(named) != len(self._named):
             return args, named
         try:
-            return (*args, *[named[name] for name in rest]), {}
+            return args + self._named[len(args)](named), {}
         except KeyError:
             return args, named
 
@@ -142,8 +144,9 @@ class GpuEntryPoint(LaunchingEntryPoint):
             plan = frame.plan(key)
             if plan is None:
                 return _NOT_READY
-            if Tensor not in map(type, args):
-                return self._again_here(frame, plan, hosts)
+            ready = plan.ready.get(())
+            if ready is not None:
+                return self._again_here(frame, plan, ready, hosts)
             outputs: list[DeviceArray] = []
             for storage, place in zip(plan.outputs, self._results.updates, strict=True):
                 if place is None:
@@ -162,11 +165,14 @@ class GpuEntryPoint(LaunchingEntryPoint):
             [Tensor.on_device(outputs[k], kinds[k]) for k in self._results.visible]
         )
 
-    def _again_here(self, frame: GpuFrame, plan: Plan, hosts: list[int]) -> object:
+    def _again_here(
+        self, frame: GpuFrame, plan: Plan, ready: ReadyCall, hosts: list[int]
+    ) -> object:
         """`_again` with all arrays on the host, of which the call changes none."""
         outputs = self._results.allocate(plan.outputs)
-        hosts += map(address, outputs)
-        if frame.run_ready(plan.ready[()], hosts):
+        for output in outputs:
+            hosts.append(address(output))
+        if frame.run_ready(ready, hosts):
             raise self.failure(frame.status_words())
         return self._results.handed_over(outputs)
 
@@ -548,6 +554,14 @@ class GpuEntryPoint(LaunchingEntryPoint):
 
     def _refuse(self, message: str, code: str) -> CallError:
         return CallError(f"{self.name}: {message}", code=code)
+
+
+def _taker(names: Sequence[str]) -> Callable[[Mapping[str, object]], tuple[object, ...]]:
+    """The function that gives the values of names as a tuple; it raises KeyError for a missing one."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    (name,) = names
+    return lambda named: (named[name],)
 
 
 def _places(

@@ -19,6 +19,7 @@ Key: TypeAlias = "tuple[tuple[int, ...] | int | None, ...]"
 """The shape of each argument, and after it its address on the device, None for one of the host."""
 FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
+_ndarray = np.ndarray  # every call looks it up for each argument
 
 
 class Parameter(NamedTuple):
@@ -42,24 +43,26 @@ def key_of(
     """
     if len(values) != len(parameters):
         return None
-    key: list[tuple[int, ...] | int | None] = []
-    for value, (number, kind, dtype) in zip(values, parameters, strict=True):
-        if type(value) is Tensor:
-            there = value.memory
-            if value.kind is not kind or not isinstance(there, DeviceArray):
+    key: Key = ()
+    for place, value in enumerate(values):  # `zip` with `strict` takes twice as long
+        parameter, kind = parameters[place], type(value)
+        if kind is _ndarray:
+            here: Array = value  # pyright: ignore[reportAssignmentType] - its type was looked at
+            if here.dtype is not parameter.dtype or here.flags.num & FITS != FITS:
+                return None
+            hosts[parameter.number] = address(here)
+            key += here.shape, None
+        elif kind is Tensor:
+            tensor: Tensor = value  # pyright: ignore[reportAssignmentType] - likewise
+            there = tensor.memory
+            if tensor.kind is not parameter.kind or not isinstance(there, DeviceArray):
                 return None
             if there.address % ALIGNED or there.driver is not driver:
                 return None
             key += there.shape, there.address
-        elif type(value) is np.ndarray:
-            here = cast(Array, value)
-            if here.dtype is not dtype or here.flags.num & FITS != FITS:
-                return None
-            hosts[number] = address(here)
-            key += here.shape, None
         else:
             return None
-    return tuple(key)
+    return key
 
 
 def shapes_of(key: Key) -> tuple[tuple[int, ...], ...]:

@@ -45,28 +45,21 @@ class _Round(NamedTuple):
     kernels: Sequence[KernelTime]
     events_ms: float
 
+    @property
+    def figures(self) -> tuple[float, ...]:
+        """Milliseconds: of the call, of the processor, of transfers, of computing, of recording events."""
+        transfers = self.parts.upload_ms + self.parts.download_ms
+        return self.call_ms, self.processor_ms, transfers, self.parts.compute_ms, self.events_ms
+
 
 def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile:
     """Measure `rounds` rounds, or as many as 1.5 seconds allow. Raises CallError (D0801) for `rounds`."""
     done = _rounds(measured, None if rounds is None else checked_rounds(subject.entry, rounds))
     runs = Counter(each.op for each in done[0].kernels)
     alone = quiet(np.array([_by_op(each.kernels, len(subject.ops)) for each in done]))
-    call, processor, transfers, compute, events = (
-        float(quiet(np.array(times)))
-        for times in zip(
-            *[
-                (
-                    each.call_ms,
-                    each.processor_ms,
-                    each.parts.upload_ms + each.parts.download_ms,
-                    each.parts.compute_ms,
-                    each.events_ms,
-                )
-                for each in done
-            ],
-            strict=True,
-        )
-    )
+    call, processor, transfers, compute, events = quiet(
+        np.array([each.figures for each in done])
+    ).tolist()
     compute = min(compute, call)
     transfers = min(transfers, call - compute)
     kernels = float(alone.sum())

@@ -6,7 +6,6 @@ for Python is to copy small arrays of the host to pinned memory and back.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from dlc.runtime.calling.results import Storage
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.graphs import Graph
-from dlc.runtime.system.buffers import bytes_at
+from dlc.runtime.system.buffers import bytes_at, copy_bytes
 
 MOST = 16
 """The most calls that are kept ready at one tuple of sizes."""
@@ -92,7 +91,7 @@ class ReadyCall:
         driver, stream = self._driver, self._stream
         copies = self._copies
         for number, offset, size in copies.inputs:
-            ctypes.memmove(pinned + offset, hosts[number], size)
+            copy_bytes(pinned + offset, hosts[number], size)
         for number, device, size in copies.large:
             self._staging.upload(device, hosts[number], size)
         if copies.uploaded:
@@ -118,7 +117,7 @@ class ReadyCall:
     def hand_over(self, pinned: int, hosts: Sequence[int]) -> None:
         """Copy the results to the arrays of the host."""
         for number, offset, size in self._copies.outputs:
-            ctypes.memmove(hosts[number], pinned + offset, size)
+            copy_bytes(hosts[number], pinned + offset, size)
 
     def result(self, pinned: int, number: int) -> bytes:
         """The bytes of a result on the host, by its number among inputs and outputs."""

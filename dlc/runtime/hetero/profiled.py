@@ -71,16 +71,11 @@ def profile(
     cycles_per_ms = NS_PER_MS * cycles_per_nanosecond(ends)
     times = [_times(each.found, subject, cycles_per_ms) for each in done]
     alone, busy, threads = (quiet(np.array(column)) for column in zip(*times, strict=True))
-    call_ms, processor, copies, events = (
-        float(quiet(np.array(column)))
-        for column in zip(
-            *[
-                (each.call_ms, each.processor_ms, each.found.copies_ms, each.found.events_ms)
-                for each in done
-            ],
-            strict=True,
-        )
-    )
+    figures = [
+        (each.call_ms, each.processor_ms, each.found.copies_ms, each.found.events_ms)
+        for each in done
+    ]
+    call_ms, processor, copies, events = quiet(np.array(figures)).tolist()
     whole = float(alone.sum()) + copies
     part = min(1.0, call_ms / whole) if whole else 1.0
     rows = rows_of(subject, runs, alone * part, busy)

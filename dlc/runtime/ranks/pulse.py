@@ -166,7 +166,7 @@ class OwnPulse:
         self._words[_STEP], self._words[_BUSY] = step, 0
 
     def finish_step(self, step: int) -> None:
-        """So many steps are finished."""
+        """Note that `step` steps are finished."""
         self._words[_STEP] = step
 
     def end_steps(self) -> None:

@@ -18,6 +18,8 @@ from dlc.errors import UsageError
 
 _TOKEN_BYTES = 8
 """Length of the random number in a temporary name."""
+OF_OTHERS = (".dlm", ".dlir", ".dlc", ".onnx", ".safetensors", ".npz", ".npy")
+"""Endings of files that somebody may have worked for."""
 
 
 def write_file(
@@ -57,6 +59,35 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             raise PermissionError(errno.EACCES, f"nothing can be made in {Path(path).parent}")
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise _cannot(Path(path), error) from error
+
+
+def check_ending(path: str | os.PathLike[str], *endings: str) -> None:
+    """Refuse to write a file under a name that nothing would read it by; a device may be called anything.
+
+    Raises UsageError: D0924 for a name that ends like files of another kind, D0901 for one that has none of
+    these endings.
+    """
+    out = Path(path)
+    if out.name.endswith(endings) and out.name not in endings:
+        return
+    if is_stream(out):
+        return
+    known = " or ".join(endings)
+    if out.name in endings:
+        raise UsageError(
+            f"{out} has nothing before its ending",
+            code="D0901",
+            help=f"write {out.with_name('model' + out.name)}",
+        )
+    if out.suffix in OF_OTHERS:
+        raise UsageError(
+            f"{out} would be overwritten by what ends in {known}",
+            code="D0924",
+            help=f"name the new file, such as {out.with_suffix(endings[0])}",
+        )
+    raise UsageError(
+        f"{out} does not end in {known}", code="D0901", help=f"write {out.with_suffix(endings[0])}"
+    )
 
 
 def is_stream(target: Path) -> bool:

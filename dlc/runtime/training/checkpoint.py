@@ -28,7 +28,9 @@ from dlc.runtime.weights import weight_index
 
 KEY = "dlc.checkpoint"
 """What the progress stands under in the metadata of a file."""
-INDEX = ".safetensors.index.json"
+CHECKPOINT = ".safetensors"
+"""How the name of a checkpoint ends."""
+INDEX = f"{CHECKPOINT}.index.json"
 """How the name of the index of a sharded checkpoint ends."""
 OPTIMIZER, AVERAGE, SCALE = "$optimizer.", "$average.", "$scale."
 """These stand before a weight's name in the names of what its optimizer keeps, and of its average; the last

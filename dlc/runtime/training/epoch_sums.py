@@ -34,7 +34,7 @@ class EpochSums:
         """What all steps so far count."""
 
     def add(self, losses: Mapping[str, float], count: int) -> None:
-        """Add the numbers of a step with so many examples; those of weight 0, means over nothing, add 0."""
+        """Add the numbers of a step with `count` examples; those of weight 0, means over nothing, add 0."""
         weight = losses.get(WEIGHT, count)
         for name, value in losses.items():
             if name != WEIGHT:

@@ -98,7 +98,7 @@ class StepCall:
         return (0, 1) if self._share is None else (self._share.part, self._share.parts)
 
     def of_rank(self, examples: int) -> tuple[EntryPoint, tuple[int, ...]]:
-        """The function that takes this rank's part of so many examples, and the first axes of that."""
+        """The function that takes this rank's part of a batch of `examples`, and that part's first axes."""
         share = self._share
         shape = None if share is None else share.shape(examples)
         if share is None or shape is None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError, memory_needed
+from dlc.errors.boundary import methods_without_frames
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, RATE, SEED, STEP, TOTAL
 from dlc.runtime.data import Dataset
@@ -32,6 +33,7 @@ _MOST_STEPS = (1 << 31) - 1
 """The largest `total_steps` that a step is passed: an i32; a longer schedule has hardly begun to fall."""
 
 
+@methods_without_frames
 class Stepper:
     """Makes steps and measurements of one `train` block; a `Trainer` knows data and files, too."""
 

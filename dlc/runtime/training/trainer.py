@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import UsageError, memory_needed
+from dlc.errors.boundary import methods_without_frames
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import (
@@ -31,10 +32,11 @@ from dlc.runtime.data.dataset import WHOLE
 from dlc.runtime.data.opening import Given
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.agreement import digest_of, made_by_all
-from dlc.runtime.system.atomic_write import check_writable
-from dlc.runtime.system.mapped_files import check_inside
+from dlc.runtime.system.atomic_write import check_ending, check_writable
+from dlc.runtime.system.mapped_files import check_inside, check_path
 from dlc.runtime.training.batch_sizes import check_batches
 from dlc.runtime.training.checkpoint import (
+    CHECKPOINT,
     INDEX,
     Checkpoint,
     Facts,
@@ -84,6 +86,7 @@ class _Best(NamedTuple):
     steps: int
 
 
+@methods_without_frames
 class Trainer(Stepper):
     """Owns the weights of a model and updates them step by step.
 
@@ -297,17 +300,23 @@ class Trainer(Stepper):
         the end.
 
         Raises CallError (D0815) if the loss, a weight or a state becomes NaN or infinite. The trainer then
-        has the weights of that step; the checkpoint is the last good one. Raises UsageError (D0901) for a
-        negative `ahead`.
+        has the weights of that step; the checkpoint is the last good one. Raises UsageError (D0901) for
+        negative `ahead` or `epochs`, and for a checkpoint that does not end in `.safetensors`.
         """
         if ahead is not None and ahead < 0:
             message = f"ahead is a number of batches from 0 on, found {ahead}"
             raise UsageError(
                 message, code="D0901", help="ahead=0 makes each batch when it is needed"
             )
+        if epochs is not None and epochs < 0:
+            message = f"epochs is the number of all epochs, from 0 on, found {epochs}"
+            raise UsageError(message, code="D0901", help=f"write epochs={self._facts.epochs}")
         if checkpoint is None and self._facts.checkpoint:
             check_inside(self._facts.checkpoint)
         path = checkpoint or self.checkpoint
+        if path is not None:
+            check_path("a checkpoint is written to a path", path)
+            check_ending(path, CHECKPOINT, INDEX)
         examples = self._opened_by_all(data, path)
         last = self._facts.epochs if epochs is None else epochs
         steps = examples.steps(self._facts.examples, self._facts.accumulate)
@@ -357,6 +366,26 @@ class Trainer(Stepper):
         ahead: int | None,
     ) -> None:
         """Finish the current epoch, then measure the loss and the metrics."""
+        loss = self._rest_of_epoch(examples, last, report, ahead)
+        if not self.position:
+            raise self._no_batch()
+        self._check_weights()
+        measured = self._state.sums.means()
+        if examples.test is not None:
+            means = self._measured(examples.test)
+            measured |= {f"{TEST}{name}": value for name, value in means.items()}
+        self._state.finish_epoch(measured)
+        if report is not None:
+            report(self._progress(last, examples, loss, measured))
+
+    def _rest_of_epoch(
+        self,
+        examples: Dataset,
+        last: int,
+        report: Callable[[Progress], None] | None,
+        ahead: int | None,
+    ) -> float:
+        """Train on the batches that the epoch still has; returns the last loss, NaN without a step."""
         loss = math.nan
         size = self._facts.examples
         buffers = examples.buffers(size, max(_BUFFERS, 1 + (ahead or 0)))
@@ -385,16 +414,7 @@ class Trainer(Stepper):
                     self._state.sums.add({"loss": loss, **self.parts}, count)
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
-        if not self.position:
-            raise self._no_batch()
-        self._check_weights()
-        measured = self._state.sums.means()
-        if examples.test is not None:
-            means = self._measured(examples.test)
-            measured |= {f"{TEST}{name}": value for name, value in means.items()}
-        self._state.finish_epoch(measured)
-        if report is not None:
-            report(self._progress(last, examples, loss, measured))
+        return loss
 
     def _progress(
         self, last: int, examples: Dataset, loss: float, measured: Mapping[str, float] | None
@@ -448,6 +468,8 @@ class Trainer(Stepper):
         `.safetensors.index.json` all ranks call it, and each writes a file, which the index names. Raises
         CallError (D0824) where another of these does something else.
         """
+        check_path("a trainer is saved at a path", path)
+        check_ending(path, CHECKPOINT, INDEX, SUFFIX)
         comm = self._comm if self._weights.parts.are_divided else None
         self._begin_together("trainer.save", by_all=os.fspath(path).endswith(INDEX))
         with self._weights.alone:

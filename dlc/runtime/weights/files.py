@@ -88,8 +88,8 @@ def _opened(
     """The arrays of what `file` maps; `shard` maps another file beside it."""
     if Path(name).suffix.lower() == ".json":
         return WeightFile(name, weight_index.entries(file(), name, shard))
-    read = _reader(name)
-    return WeightFile(name, read(file(), name))
+    mapped = file()  # a file that is not there is told before an ending that is not known
+    return WeightFile(name, _reader(name)(mapped, name))
 
 
 def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:

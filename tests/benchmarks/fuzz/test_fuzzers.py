@@ -26,8 +26,10 @@ from dlc.dialects import array
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.source_model import SourceModel
+from dlc.errors import ArtifactError
 from dlc.runtime.artifact.contents import Artifact
 from tests.benchmarks.fuzz.ends import a_slow_one, ends_the_run, kinds_of_ends, no_check
+from tests.driver.diff.planting import reuse_too_early
 from tests.suites import every
 
 
@@ -270,6 +272,26 @@ def test_a_sum_that_becomes_a_difference_is_found_in_texts(monkeypatch: pytest.M
     monkeypatch.setattr(texts, "compile_model", compiled_wrongly)
     found = (texts.check(texts.random_case(seed), None) for seed in range(6))
     assert any(one.verdict == "wrong" for one in found)
+
+
+@pytest.mark.parametrize("kind", ["graphs", "texts"])
+def test_memory_that_is_given_away_too_early_is_found(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reuse_too_early(monkeypatch)
+    checks: dict[str, Check] = {
+        "graphs": graphs.check,
+        "texts": lambda seed: texts.check(texts.random_case(seed), None),
+    }
+    found = (attempt(checks[kind], seed) for seed in range(6))
+    assert any(one.verdict == "crashed" and "is used in wave" in one.what for one in found)
+
+
+def test_an_artifact_that_its_own_loader_refuses_is_wrong() -> None:
+    def check(seed: int) -> Outcome:
+        raise ArtifactError("a value would overwrite another", code="D0610")
+
+    assert attempt(check, 0) == Outcome("wrong", "D0610 a value would overwrite another")
 
 
 def test_a_reader_that_raises_a_key_error_is_found(tmp_path: Path) -> None:

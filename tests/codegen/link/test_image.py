@@ -238,6 +238,11 @@ def test_two_functions_of_one_name_are_refused() -> None:
     assert "kernel1 and kernel0 both define f" in refused(text, text)
 
 
+def test_anonymous_functions_have_the_names_of_their_files() -> None:
+    made = image(*(f"define i64 @kernel() {{ ret i64 {n} }}" for n in (5, 7)))
+    assert [call(made, f"kernel{n}") for n in (0, 1)] == [5, 7]
+
+
 def test_indirect_functions_are_refused() -> None:
     text = """
 @g = ifunc void (), ptr @choose

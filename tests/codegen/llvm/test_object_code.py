@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
+import llvmlite
 import pytest
 
 from dlc.codegen.kernels import kernel_texts
-from dlc.codegen.llvm.object_code import CONSTANTS_STAY
+from dlc.codegen.llvm.object_code import (
+    CONSTANTS_STAY,
+    LLVMLITE,
+    Machine,
+    compile_text,
+    has_right_version,
+)
 from dlc.codegen.llvm.target_machine import assembly
 from dlc.dialects import array, nn
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.compile.settings import Settings
+from dlc.errors import UsageError
 from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import F32, TensorType
 from dlc.target.cpu import CpuTarget
 from tests.lowering.everywhere import function_of
 
+ROOT = Path(__file__).parents[3]
 TYPES = [TensorType(F32, (128, 384)), TensorType(F32, (384, 1536)), TensorType(F32, (1536,))]
 
 
@@ -67,3 +78,18 @@ def test_gelu_leaves_the_sums_of_its_product_in_16_registers() -> None:
 def test_constants_stay_out_of_16_registers(target: str, crowded: bool) -> None:
     texts, _ = texts_for(target)
     assert any(CONSTANTS_STAY in text for text in texts) is crowded
+
+
+def test_the_version_of_llvm_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (wanted,) = [each for each in project["dependencies"] if each.startswith("llvmlite")]
+    assert wanted.startswith(f"llvmlite>={LLVMLITE},<")
+    assert has_right_version()
+
+
+def test_a_text_that_another_llvm_refuses_is_the_fault_of_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(llvmlite, "__version__", "0.47.0")
+    with pytest.raises(UsageError, match=r"D0921.*llvmlite 0.47.0 is installed"):
+        compile_text("define void @f() { nonsense }", Machine("x86_64-linux", "x86-64", "", 2))

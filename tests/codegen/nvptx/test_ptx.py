@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import llvmlite
 import pytest
 
-from benchmarks import gpu_kernels
-from benchmarks.gpu_cases import CALLED
-from benchmarks.gpu_cases import NETWORKS as MEASURED
-from benchmarks.gpu_kernels import (
+from benchmarks.gpu import kernels as gpu_kernels
+from benchmarks.gpu.cases import CALLED
+from benchmarks.gpu.cases import NETWORKS as MEASURED
+from benchmarks.gpu.kernels import (
     ARCHITECTURES,
     LIGHT,
     OPTIONS,
@@ -26,7 +27,8 @@ from benchmarks.gpu_kernels import (
     models,
     options_for,
 )
-from benchmarks.training_cases import NETWORKS
+from benchmarks.training.cases import NETWORKS
+from dlc.codegen.kernels import assemble_ptx
 from dlc.codegen.nvptx import ptx
 from dlc.codegen.nvptx.ptx import assemble, find_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
@@ -254,6 +256,34 @@ def test_a_processor_that_there_is_none_of_is_refused() -> None:
 def test_text_that_ptxas_refuses_is_our_fault() -> None:
     with pytest.raises(InternalError, match=r"ptxas refuses our text: .*Parsing error"):
         assemble(whole_ptx([".visible .entry kernel( { }\n"], "sm_80"), "sm_80")
+
+
+def test_text_that_ptxas_refuses_of_another_llvm_is_the_fault_of_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(llvmlite, "__version__", "0.47.0")
+    with pytest.raises(UsageError, match=r"D0921.*llvmlite 0.47.0 is installed.*made for 0.50.*"):
+        assemble(whole_ptx([".visible .entry kernel( { }\n"], "sm_80"), "sm_80")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ptxas fatal   : Value 'sm_90a' is not defined for option 'gpu-name'",
+        "ptxas kernels.ptx, line 1; fatal   : Unsupported .version 8.0; current version is '7.5'",
+    ],
+)
+def test_a_ptxas_that_is_older_than_the_gpu_makes_no_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
+) -> None:
+    old = tmp_path / "ptxas"
+    old.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 255\n')
+    old.chmod(0o755)
+    monkeypatch.setattr(ptx, "find_ptxas", lambda: str(old))
+    text = whole_ptx([], "sm_90a")
+    with pytest.raises(UsageError, match=r"D0926.*ptxas is too old for sm_90a"):
+        assemble(text, "sm_90a")
+    assert assemble_ptx(text, GpuTarget.named("sm_90a")) == b""
 
 
 def test_without_ptxas_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

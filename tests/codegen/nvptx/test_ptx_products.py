@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.gpu_kernels import ARCHITECTURES, Assembler
+from benchmarks.gpu.kernels import ARCHITECTURES, Assembler
 from dlc.codegen.nvptx.ptx import kernel_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import array, flow, nn, simt

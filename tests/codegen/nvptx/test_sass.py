@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.gpu_case import PRECISIONS, GpuCase
-from benchmarks.gpu_kernels import lowered, options_for
-from benchmarks.gpu_shapes import attention, convolutions, products
+from benchmarks.gpu.case import PRECISIONS, GpuCase
+from benchmarks.gpu.kernels import lowered, options_for
+from benchmarks.gpu.shapes import attention, convolutions, products
 from dlc.codegen.nvptx.ptx import assemble, kernel_ptx, whole_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.driver.compile.settings import Settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import cast
 
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
+from dlc.errors import InternalError
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.certificate import Certificate, plan_at, read_certificate
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.plan import Plan
 from dlc.runtime.model import Model
+from tests.driver.diff.planting import forget_next_iteration, reuse_too_early
 from tests.suites import every
 
 
@@ -82,6 +84,36 @@ def test_what_is_empty_ties_no_call_to_another_and_the_rest_is_held_in_any_order
     # Without `e` and `g`, of one row less, nothing makes `b` before `a` is done with.
     assert plan(artifact, {"N": 1}).any_order_bound == 2 * 64
     assert plan(artifact, {"N": 2}).any_order_bound >= 3 * 64 * 2
+
+
+READ_IN_LOOP = """dim T = 1..9
+export fn f(x: f32[T, 4], h0: f32[4]) -> f32[4] {
+  let a = sort(h0, axis=0)
+  let h = scan t in x with h = h0 {
+    let b = sort(t * a, axis=0)
+    next h = cumsum(sort(b + h, axis=0), axis=0)
+  }
+  return h
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "plant", "wave"),
+    [(CHAIN, reuse_too_early, 1), (READ_IN_LOOP, forget_next_iteration, 6)],
+    ids=["one wave early", "before the next iteration"],
+)
+def test_memory_that_is_given_away_too_early_is_noticed_by_every_compilation(
+    text: str,
+    plant: Callable[[pytest.MonkeyPatch], None],
+    wave: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    monkeypatch.setenv("DLC_CACHE", "")
+    with pytest.raises(
+        InternalError, match=rf"root r\d is used in wave {wave}, and is live from 0"
+    ):
+        compiled(text)
 
 
 def test_every_root_and_view_says_which_line_it_comes_from() -> None:

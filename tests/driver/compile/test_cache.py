@@ -14,9 +14,13 @@ import pytest
 
 import dlc
 from dlc.driver.compile.cache import DiskCache, open_cache
+from dlc.driver.compile.compile import Report, compile_model
+from dlc.driver.compile.settings import Settings
 from dlc.driver.report.doctor import examine
+from dlc.driver.source.open import open_model
 from dlc.errors import DlcError
 from dlc.errors.warn import warn_once
+from dlc.runtime.model import Model
 from dlc.runtime.system.atomic_write import write_file
 
 
@@ -72,6 +76,20 @@ def compiled(formula: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     text = f"dlc 1\nexport fn f(x: f32[2]) -> f32[2] = {formula}\n"
     with dlc.compile(text=text) as model:
         return np.asarray(model(np.arange(2, dtype=np.float32)))
+
+
+def test_equal_kernels_are_one_file_wherever_they_stand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DLC_CACHE", str(tmp_path))
+    found: list[tuple[int, int]] = []
+    for before in ("", "export fn e(x: f32[2]) -> f32[2] = sqrt(x)\n"):
+        text = f"dlc 1\n{before}export fn f(x: f32[2]) -> f32[2] = exp(x) + 1\n"
+        report = Report()
+        model = Model(compile_model(open_model("m.dlm", text=text), Settings(), report=report))
+        np.testing.assert_array_equal(np.asarray(model.f(np.zeros(2, np.float32))), [2, 2])
+        found.append((report.cached, report.compiled))
+    assert found == [(0, 1), (1, 1)]
 
 
 def test_swapped_files_change_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

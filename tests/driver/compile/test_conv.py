@@ -75,3 +75,11 @@ def test_within_a_limit_gradients_keep_the_form_that_needs_no_matrix_of_windows(
     most = 4_000_000
     request = CompileRequest("gradient.dlm", text=GRADIENT, settings=Settings(max_memory=most))
     assert make_artifact(request).artifact.manifest.promise is not None
+
+
+@pytest.mark.parametrize("conv", ["direct", "winograd"])
+def test_no_kernel_writes_the_zeros_around_pictures(conv: str) -> None:
+    plan = bytes(artifact(conv).section("plan")).decode().partition("weight.derived")[0]
+    assert plan.count('"kernel.conv"') == plan.count('"mem.constant"') == 1
+    assert plan.count('"mem.wave"') == 1
+    assert '"kernel.generic"' not in plan

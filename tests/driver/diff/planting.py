@@ -231,6 +231,20 @@ def reuse_too_early(patch: Patch) -> None:
     patch.setattr(kernel_to_plan, "lifetimes", wrong)
 
 
+def forget_next_iteration(patch: Patch) -> None:
+    """What was written before a loop is free behind its last reader in there, not behind the loop."""
+    right = kernel_to_plan.lifetimes
+
+    def wrong(items: list[Item], origins: Origins, reads: Reads) -> Lifetimes:
+        lives = right(items, origins, reads)
+        for value, read in lives.reads.items():
+            if all(reader is not None for _, reader in read):
+                lives.last[value] = max(wave for wave, _ in read)
+        return lives
+
+    patch.setattr(kernel_to_plan, "lifetimes", wrong)
+
+
 def always_in_place(patch: Patch) -> None:
     """Every operand of a kernel may be overwritten by its result."""
 

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.driver import CompileRequest, check_model
-from dlc.errors import Diagnostic, DlcError
+from dlc.driver.run.train import plan_training
+from dlc.errors import Diagnostic, DlcError, UsageError
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.arrays.tensor import Tensor
 from tests.suites import every
@@ -18,6 +19,16 @@ HEAD = """\
 dlc 1
 import nn (Linear, Dropout)
 dim B = 1..64
+module same(lr = 0.1) {
+  state m: f32[..] = zeros()
+  fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] {
+    set m = m + g
+    return p
+  }
+}
+module shrink(lr = 0.1) {
+  fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] = p * (1 - lr)
+}
 module Line(width = 3) {
   param w: f32[3] = ones()
   use head = Linear(3, 1)
@@ -82,7 +93,9 @@ WRONG = [
     ("csv name", "D0541", block(data='csv("t.csv", x=columns(0, 2), y="zz")')),
     ("csv number", "D0533", block(data='csv("t.csv", x=columns(0, 2), y=2)')),
     ("npz number", "D0533", block(data='npz("d.npz", x="x", y=2)')),
-    ("no path", "D0533", block(data='npz(x="x", y="y")')),
+    ("empty path", "D0533", block(data='npz("", x="x", y="y")')),
+    ("two paths", "D0533", block(data='npz("d.npz", "e.npz", x="x", y="y")')),
+    ("no data folder", "D0501", block(data='npy("gone")')),
     ("csv text", "D0545", block(data='csv("t.csv", x=columns(0, 2), y="k")')),
     (
         "text short",
@@ -176,6 +189,8 @@ WRONG = [
     ("optimizer option", "D0208", block(optimizer="adam(lrr=1)")),
     ("optimizer option twice", "D0208", block(optimizer="adam(lr=1, lr=2)")),
     ("optimizer value", "D0534", block(optimizer='adam(lr="a")')),
+    ("optimizer that updates nothing", "D0535", block(optimizer="same()")),
+    ("optimizer that ignores the gradient", "D0535", block(optimizer="shrink()")),
     ("optimizer none", "D0531", block().replace("  optimizer", "  # optimizer")),
     ("optimizer module", "D0535", block(optimizer="Line()")),
     ("lr schedule", "D0201", block(optimizer="adam(lr=cosin(peak=1))")),
@@ -279,16 +294,40 @@ def test_a_wrong_block_is_found_with_its_place_and_a_way_out(
     assert told.help or code in HELPLESS
 
 
-def test_data_that_cannot_be_read_is_no_data_of_another_machine(folder: Path) -> None:
+def test_data_that_is_not_there_ends_a_check_as_it_would_end_the_training(folder: Path) -> None:
     path = folder / "model.dlm"
     read = block(data='text("empty", x=window(3))', takes="x: u8[B, 3]", loss="mean(f32(x) @ w)")
     path.write_text(HEAD + read)
     with pytest.raises(DlcError, match=r"D0501.*is a folder"):
         check_model(CompileRequest(str(path)))
     path.write_text(HEAD + read.replace('"empty"', '"gone.txt"'))
-    assert [each.severity for each in check_model(CompileRequest(str(path))).warnings] == [
-        "warning"
-    ]
+    with pytest.raises(UsageError, match=r"(?s)D0501.*leave the path out of the text"):
+        check_model(CompileRequest(str(path)))
+
+
+@pytest.mark.parametrize("data", ['  data = npz(x="x", y="y", test=0.2)\n', ""])
+def test_data_that_is_given_later_is_told_and_checked_where_it_is_named(
+    folder: Path, data: str
+) -> None:
+    path = folder / "model.dlm"
+    path.write_text(HEAD + block().replace(f"  data = {DATA}\n", data))
+    (row,) = check_model(CompileRequest(str(path))).trainings
+    assert "is given its data: dlc train --data FILE" in row.head
+    assert row.data()["data"] is None
+    (row,) = check_model(CompileRequest(str(path)), str(folder / "d.npz")).trainings
+    assert "is given its data" not in row.head
+    for name, code in (("gone.npz", "D0501"), ("bad.npz", "D0503"), ("short.txt", "D0")):
+        with pytest.raises(DlcError, match=code):
+            check_model(CompileRequest(str(path)), str(folder / name))
+    with pytest.raises(UsageError, match=r"(?s)D0501.*dlc train --data FILE"):
+        plan_training(CompileRequest(str(path))).data()
+
+
+def test_a_file_that_is_given_is_checked_in_place_of_that_of_the_text(folder: Path) -> None:
+    path = folder / "model.dlm"
+    path.write_text(HEAD + block(data='npz("gone.npz", x="x", y="y")'))
+    (row,) = check_model(CompileRequest(str(path)), str(folder / "d.npz")).trainings
+    assert row.data()["data"] == str(folder / "d.npz")
 
 
 def test_a_block_that_is_not_there_is_told(folder: Path) -> None:

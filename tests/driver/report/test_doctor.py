@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 
+import llvmlite
 import pytest
 
 from dlc.driver.report import doctor
 from dlc.driver.report.doctor import Finding, examine
+from dlc.errors import UsageError
 from dlc.runtime.cpu import blas
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
@@ -33,7 +35,7 @@ def test_every_package_is_named_with_its_version(name: str) -> None:
         ("numpy", "error", "not installed"),
         ("onnx", "ok", "not installed; it reads .onnx files: pip install 'dlc[onnx]'"),
         (
-            "cuda-python",
+            "cuda-bindings",
             "ok",
             "not installed; it runs models on NVIDIA GPUs: pip install 'dlc[cuda]'",
         ),
@@ -51,6 +53,26 @@ def test_what_is_missing_is_said_with_what_it_is_for(
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert found(name) == Finding(name, said, "error" if level == "error" else "ok")
+
+
+def test_another_llvm_than_dlc_is_made_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found("llvmlite").level == "ok"
+    monkeypatch.setattr(llvmlite, "__version__", "0.47.0")
+    finding = found("llvmlite")
+    assert finding.level == "error"
+    assert finding.text.endswith("dlc is made for 0.50: pip install 'llvmlite==0.50.*'")
+
+
+def test_the_assembler_for_gpus_is_named_or_what_its_absence_means(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lacking() -> str:
+        raise UsageError("there is no ptxas here", code="D0926")
+
+    monkeypatch.setattr(doctor, "find_ptxas", lambda: "/usr/local/cuda/bin/ptxas")
+    assert found("ptxas").text == "/usr/local/cuda/bin/ptxas"
+    monkeypatch.setattr(doctor, "find_ptxas", lacking)
+    assert found("ptxas").text.startswith("none: the GPU's driver assembles code")
 
 
 @pytest.mark.parametrize(

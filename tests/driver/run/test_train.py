@@ -214,6 +214,26 @@ def test_every_step_draws_anew_and_the_same_seed_draws_the_same() -> None:
     assert len(set(losses[0])) == 3
 
 
+def test_a_checkpoint_is_not_written_under_the_name_of_another_kind_of_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.dlm").write_text(NOISY)
+    trainer = dlc.trainer("model.dlm")
+    batch = {"x": np.ones((2, 4), np.float32), "y": np.ones((2, 1), np.float32)}
+    for name in ("model.dlm", "model.npz", "model"):
+        with pytest.raises(UsageError, match=r"D09(01|24)"):
+            trainer.save(name)
+        with pytest.raises(UsageError, match=r"D09(01|24)"):
+            trainer.fit([batch], epochs=1, checkpoint=name)
+    with pytest.raises(UsageError, match="D09"):
+        trainer.fit([batch], epochs=1, checkpoint="model.dlc")
+    with pytest.raises(UsageError, match="epochs is the number"):
+        trainer.fit([batch], epochs=-1)
+    assert Path("model.dlm").read_text() == NOISY
+    assert trainer.steps == 0
+
+
 def test_a_saved_trainer_goes_on_without_the_compiler(tmp_path: Path) -> None:
     trainer = noisy(seed=3)
     trainer.step(**batch())

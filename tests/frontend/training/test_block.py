@@ -60,7 +60,7 @@ def test_only_a_folder_of_npy_files_may_leave_out_the_names() -> None:
         ('npz("d.npz", x="x", y="y", size=64)', "D0540", "size is an option of pictures"),
         ('npz("d.npz", x=columns(0, 3), y="y")', "D0533", "expected a name in quotes"),
         ('csv("d.csv", x=window(3), y="y")', "D0533", "or columns"),
-        ('npz(x="x", y="y")', "D0533", "needs the path"),
+        ('npz("", x="x", y="y")', "D0533", "an empty path names no file"),
         ('npx("d.npz", x="x", y="y")', "D0530", "data is none of npz, npy, safetensors, csv"),
     ],
 )

@@ -55,6 +55,13 @@ def test_a_picture_of_any_width(width: int, window: int, stride: int, target: Ta
     check_layer((2, 4, width, 8), window, stride, 1, target)
 
 
+@pytest.mark.parametrize(
+    ("height", "window", "stride"), each_value([1, 2, 3, 5, 8], [3, 5, 7], [1, 2])
+)
+def test_a_picture_of_any_height(height: int, window: int, stride: int) -> None:
+    check_layer((2, height, 9, 8), window, stride, target=AVX2)
+
+
 @pytest.mark.parametrize("channels", [1, 3, 16, 24, 31, 40, 63])
 def test_any_number_of_channels(channels: int) -> None:
     check_layer((1, 3, 9, channels))
@@ -63,6 +70,12 @@ def test_any_number_of_channels(channels: int) -> None:
 @pytest.mark.parametrize("dilation", [2, 3, 9])
 def test_windows_with_gaps_that_reach_over_both_borders(dilation: int) -> None:
     check_layer((1, 5, 12, 8), dilation=dilation)
+
+
+def test_a_picture_whose_height_is_known_when_it_is_called() -> None:
+    types = f32(2, symbol("H"), 6, 8), f32(3, 3, 1, 8), f32(8)
+    dims = {"H": (1, 20)}
+    check(layer(1, 1, 1, 8), *types, dims=dims, at=[{"H": 1}, {"H": 4}, {"H": 7}], target=AVX2)
 
 
 def test_a_picture_whose_width_is_known_when_it_is_called() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dlc.dialects import array, mem
 from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.source.weight_sources import Weights
@@ -46,7 +47,7 @@ def built(
         (entry,),
         Weights((), memoryview(b"")),
         Sources("program.dlm", {"program.dlm": "dlc 1\n"}, ""),
-        CodeMaker(CpuTarget.named("host"), level),
+        CodeMaker(CpuTarget.named("host"), level, open_cache()),
     )
     model = Model(artifact)
     found = called(model, [given.copy() for given in inputs])

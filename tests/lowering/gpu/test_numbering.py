@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dlc
-from benchmarks.gpu_kernels import OPTIONS, divides_positions, lowered
+from benchmarks.gpu.kernels import OPTIONS, divides_positions, lowered
 from dlc.codegen.nvptx.ptx import kernel_ptx
 from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import simt

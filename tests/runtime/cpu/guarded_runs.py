@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dlc.dialects import func
 from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.entries import entry_functions
@@ -34,7 +35,6 @@ from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.model import Model
 from dlc.runtime.system.buffers import as_bytes
 from tests import example_models
-from tests.lowering.everywhere import OBJECTS
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, Example
 from tests.runtime.cpu.guard_pages import guarded_copy, guarding
@@ -73,7 +73,7 @@ def compiled(example: Example, settings: Settings) -> Artifact:
     entry, level = interface_of(main), settings.level
     Manager(Context(options=settings.options())).run(module, pipeline("graph", "loop", level))
     sources = Sources("example.dlm", {"example.dlm": "dlc 1\n"}, "")
-    code = CodeMaker(settings.processor, level, OBJECTS)
+    code = CodeMaker(settings.processor, level, open_cache())
     return build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
 
 

@@ -23,7 +23,7 @@ from dlc.runtime.cuda import pinned, pinned_pool, staging
 from dlc.runtime.cuda.pinned import new_result
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 from dlc.runtime.cuda.staging import Staging
-from dlc.runtime.gpu import frame
+from dlc.runtime.gpu import frame, machine
 from dlc.runtime.hetero import staging_slots
 from dlc.runtime.system.buffers import address
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu, fake_gpus, no_gpu
@@ -60,7 +60,7 @@ def numbers(*shape: int, seed: int = 1) -> Floats:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGpu]:
     """A GPU for which few bytes are many."""
     monkeypatch.setattr(staging, "CHUNK", CHUNK)
-    for module in (frame, pinned, staging_slots):
+    for module in (frame, machine, pinned, staging_slots):
         monkeypatch.setattr(module, "LARGE", LARGE)
     with fake_gpu() as found:
         yield found

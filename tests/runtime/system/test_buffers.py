@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlc.runtime.system.buffers import ALIGNMENT, POPULATED, address, aligned_array, zeros
+from dlc.runtime.system.buffers import (
+    ALIGNMENT,
+    POPULATED,
+    address,
+    aligned_array,
+    copy_bytes,
+    zeros,
+)
 
 
 @pytest.mark.parametrize("length", [0, 1, 1000, POPULATED - 1, POPULATED, POPULATED + 4097])
@@ -30,3 +37,17 @@ def test_the_address_is_that_of_the_first_element() -> None:
     whole = np.zeros((3, 5, 7), np.int16)
     for array in (whole, whole[1:], whole[:, 2:, 3:], whole.T, whole[:0]):
         assert address(array) == array.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 1 << 20])
+def test_bytes_are_copied_between_addresses_and_no_others(length: int) -> None:
+    source = np.arange(length + 2, dtype=np.int64).astype(np.uint8)
+    target = np.full(length + 2, 7, np.uint8)
+    copy_bytes(address(target) + 1, address(source) + 1, length)
+    assert target.tolist() == [7, *source[1:-1].tolist(), 7]
+
+
+def test_a_piece_of_memory_is_copied_over_itself() -> None:
+    array = np.arange(8, dtype=np.uint8)
+    copy_bytes(address(array) + 2, address(array), 6)
+    assert array.tolist() == [0, 1, 0, 1, 2, 3, 4, 5]

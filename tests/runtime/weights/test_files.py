@@ -180,10 +180,12 @@ def test_a_misspelt_name_gets_suggestions(tmp_path: Path) -> None:
 
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "w.pt").write_bytes(b"a pickle")
     with pytest.raises(UsageError, match=r"use one of \.safetensors, \.npz, \.npy"):
         open_weights(tmp_path / "w.pt")
-    with pytest.raises(UsageError, match="no such file"):
-        open_weights(tmp_path / "w.npz")
+    for name in ("w.npz", "gone.pt"):
+        with pytest.raises(UsageError, match="no such file"):
+            open_weights(tmp_path / name)
     with pytest.raises(UsageError, match="may lead out"):
         open_weights_inside(tmp_path, "../w.npz")
 

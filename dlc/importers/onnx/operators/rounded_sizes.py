@@ -40,7 +40,7 @@ class _Quotient:
         return _Quotient(self.size + added, self.divisor, self.reach + abs(added), self.steps + 1)
 
     def times(self, number: int) -> _Quotient | None:
-        """So many times a size; None for a quotient, or a number that is not positive."""
+        """`number` times the quotient; None for a quotient, or a number that is not positive."""
         if self.divisor != 1 or number <= 0:
             return None
         return _Quotient(self.size * number, 1, self.reach * number, self.steps + 1)

@@ -21,7 +21,7 @@ from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BOOL
 
 MOST = 1 << 12
-"""So many elements a window may have whose function has no operation of its own."""
+"""The most elements of a window whose function has no operation of its own."""
 
 FUNCTIONS = {"add": "sum", "maximum": "max", "minimum": "min"}
 CUMULATIVE: dict[str, Callable[..., Op]] = {

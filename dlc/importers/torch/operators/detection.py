@@ -17,8 +17,8 @@ from dlc.ir.intervals import interval
 from dlc.ir.types import BOOL, I64, TensorType
 
 MOVED = 1000
-"""Up to so many boxes torchvision moves those of each class away from all others, and suppresses them
-together; more it takes class by class. The numbers differ in their last bits."""
+"""Up to this number of boxes, torchvision moves those of each class away from all others and suppresses
+them together; more it takes class by class. The numbers differ in their last bits."""
 
 
 def _nms(context: NodeContext) -> Operand:

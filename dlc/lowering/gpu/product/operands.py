@@ -42,7 +42,7 @@ WASTE = 0.25
 MOST_NARROW = (1 << 31) - 1
 """The largest size of which positions are 32-bit numbers."""
 MOST_ROWS = 128
-"""Rows of a tile at most: so many may lie beyond the last pixel."""
+"""The most rows of a tile, and so the most that lie beyond the last pixel."""
 
 
 class Operand:

@@ -78,7 +78,7 @@ class SharedLayout:
 
     @property
     def _period(self) -> int:
-        """After so many lines units are permuted in the same way again."""
+        """The number of lines after which the permutation of units repeats."""
         return {Swizzle.NONE: 1, Swizzle.ELEMENTS: 4, Swizzle.UNITS: BANK_UNITS}[self.swizzle]
 
     def _swizzled(self, unit: Expr, low: Expr) -> Expr:

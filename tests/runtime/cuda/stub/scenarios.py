@@ -20,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
+from dlc.driver.compile import code_maker
 from dlc.errors import CallError, Unsupported, UsageError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.bindings import Bindings
@@ -31,6 +32,7 @@ from tests.runtime.cuda.stub.library import Stub
 
 Array = NDArray[np.float32]
 GPU = "cuda:sm_80"
+ELF = b"\x7fELF"
 LAYERS = """dlc 1
 dim B = 1..300000
 export fn scaled(x: f32[B, 3], y: f32[B, 3]) -> f32[B, 3] = softmax(x * y + sum(x)) - x
@@ -328,6 +330,22 @@ def full(stub: Stub) -> None:
     close(model.scaled(x, y), before)
 
 
+def refused_machine_code(stub: Stub) -> None:
+    """Machine code that the driver does not know, as that of a newer `ptxas`, gives way to the PTX."""
+    del stub
+
+    def assembled(*given: object) -> bytes:
+        del given
+        return ELF
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(code_maker, "assemble_ptx", assembled)
+        model = dlc.compile(text=LAYERS, target="cuda:sm_90")
+    assert bytes(model.artifact.section("code/cuda/cubin")) == ELF
+    x, y = rows(2, 0), rows(2, 1)
+    close(model.scaled(x, y), dlc.compile(text=LAYERS, threads=1).scaled(x, y))
+
+
 def refused_ptx(stub: Stub) -> None:
     """Code that the driver's compiler does not accept is reported with its log."""
     stub["refuses_ptx"] = 1
@@ -368,6 +386,7 @@ SCENARIOS: list[Callable[[Stub], None]] = [
     refused_start,
     limited,
     full,
+    refused_machine_code,
     refused_ptx,
     third_kernel,
 ]

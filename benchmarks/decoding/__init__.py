@@ -1,0 +1,1 @@
+"""A decoder's tokens side by side with PyTorch."""

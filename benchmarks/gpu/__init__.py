@@ -1,0 +1,1 @@
+"""Kernels, products, networks and their training on a GPU, side by side with PyTorch and JAX."""

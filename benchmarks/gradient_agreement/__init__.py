@@ -1,0 +1,1 @@
+"""Gradients by compiled training steps beside PyTorch's."""

@@ -1,0 +1,1 @@
+"""Networks of PyTorch with seeded weights, as `examples/imported` keeps them."""

@@ -1,0 +1,1 @@
+"""Memory of plans beside their bounds and beside the peers."""

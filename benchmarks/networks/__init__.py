@@ -1,0 +1,1 @@
+"""Whole networks side by side with onnxruntime and OpenVINO."""

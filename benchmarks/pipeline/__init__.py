@@ -1,0 +1,1 @@
+"""Training by the stages of a pipeline."""

@@ -1,0 +1,81 @@
+"""Compiled all-reduces in turns with mpi4py's, for `benchmarks.ranks`.
+
+    mpiexec -n RANKS python -m benchmarks.ranks.contender_all_reduce ROUNDS BYTES...
+
+The first rank prints a line of JSON for each size: its bytes, and the milliseconds of every call of ours
+and of theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+import dlc
+from dlc.driver.run.request import CompileRequest, make_artifact
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.ranks.agreement import made_once
+
+LEAST, MOST_SECONDS = 5, 0.2
+TEXT = """\
+module {{dlc.mesh=["data = {ranks}"]}} {{
+  func @total {{dlc.inputs=["x"]}} (%x: f32[{count}]) {{
+    %y = comm.all_reduce %x {{mesh_axis="data", ranks={ranks}}}
+    return %y
+  }}
+}}
+"""
+
+
+def compiled(count: int, comm: MPI.Intracomm) -> dlc.Model:
+    """A model whose entry point `total` sums arrays of `count` elements."""
+
+    def make() -> Artifact:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "total.dlir")
+            path.write_text(TEXT.format(ranks=comm.Get_size(), count=count), "utf-8")
+            return make_artifact(CompileRequest(str(path), trust_ir=True)).artifact
+
+    return dlc.Model(made_once(comm, make), threads=1, comm=comm)
+
+
+def timed(comm: MPI.Intracomm, call: Callable[[], object], count: int) -> list[float]:
+    """Milliseconds of calls that all ranks begin together."""
+    spent: list[float] = []
+    for _ in range(count):
+        comm.Barrier()
+        begin = time.perf_counter()
+        call()
+        spent.append((time.perf_counter() - begin) * 1e3)
+    return spent
+
+
+def main(rounds: str, *sizes: str) -> None:
+    """Measure each size."""
+    comm = MPI.COMM_WORLD
+    for size in map(int, sizes):
+        model = compiled(size // 4, comm)
+        x = np.full(size // 4, comm.Get_rank(), np.float32)
+        ours, theirs = np.empty_like(x), np.empty_like(x)
+        calls = (lambda: model.total(x, out=ours), lambda: comm.Allreduce(x, theirs))  # noqa: B023
+        once = max(timed(comm, call, 3)[-1] for call in calls) / 1e3
+        counts = comm.allgather(int(np.clip(MOST_SECONDS / once, LEAST, 200)))
+        count = max(counts)
+        assert np.array_equal(ours, theirs)
+        spent: tuple[list[float], list[float]] = ([], [])
+        for _ in range(int(rounds)):
+            for call, times in zip(calls, spent, strict=True):
+                times += timed(comm, call, count)
+        if comm.Get_rank() == 0:
+            print(json.dumps([size, *spent]), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

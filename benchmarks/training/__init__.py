@@ -1,0 +1,1 @@
+"""Training steps side by side with PyTorch and JAX."""

@@ -1,0 +1,1 @@
+"""Convolutions in Winograd's form on a processor, and the gradients of their kernels."""
