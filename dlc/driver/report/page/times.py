@@ -15,7 +15,7 @@ def add_times(data: JsonPage, path: str) -> None:
     """Give the steps of the plan the seconds that a profile of the model says.
 
     Steps with the same code share its time, those from the same line alone if there are such. Raises
-    UsageError: D0501 for a file that cannot be read, D0907 for one that is not a profile, or of another model.
+    UsageError: D0501 for a file that cannot be read, D0907 for one that is not a profile of this model.
     """
     entry, kernels = _read(path, {each["name"]: each["line"] for each in data["files"]})
     if entry not in {each["name"] for each in data["entries"]}:
