@@ -22,7 +22,7 @@ from dlc.dialects.expr import minimum as smaller
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
-from dlc.ir.types import U64, DType
+from dlc.ir.types import U64, DType, ViewType
 from dlc.lowering.cpu.micro_kernel import (
     SUM_LENGTH,
     UNROLL,
@@ -84,6 +84,8 @@ def lower_packed_product(op: kernel.Kernel, context: Context) -> Lowered:
     match op:
         case Gemm():
             writer: _PackedProduct = _PackedGemm(op, context)
+        case Conv() if _PackedPointwise.applies(op):
+            writer = _PackedPointwise(op, context)
         case Conv():
             writer = _PackedConv(op, context)
         case _:
@@ -228,32 +230,78 @@ class _RowStart:
     group: Expr | None
 
 
-class _PackedGemm(_PackedProduct):
-    """The rows of a matrix, which need no position."""
+class _PackedRows(_PackedProduct):
+    """A product whose left operand is a matrix, whose rows need no position."""
 
-    def __init__(self, op: Gemm, context: Context) -> None:
-        super().__init__(op, context)
-        self.op = op
-        self.depth = self.footprint = self.steps(op.inner)
+    row_axis: int
+    """The axis of the left operand along which its rows are."""
+    lhs: Pointer
+    """The left operand of a batch."""
 
-    def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
-        self.lhs = self.writer.part(0, batch)
-        return []
+    def first_column(self, group: Expr | None) -> Index:
+        """The column of the left operand at which a group begins."""
+        raise NotImplementedError
 
     def sums(self, start: _RowStart, panels: Sequence[Pointer]) -> tuple[Sums, RowPosition]:
-        shape = self.shape
+        shape, writer = self.shape, self.writer
         last = start.bottom - 1
-        stride = self.writer.stride(0, len(self.op.domain) - 2)
+        stride = writer.stride(0, self.row_axis)
+        depth = writer.size(self.depth, "inner")
+        lhs = self.lhs + self.first_column(start.group)
         rows = [
-            (self.lhs + smaller(start.row + number, last) * stride).of(self.shape.factors)
+            (lhs + smaller(start.row + number, last) * stride).of(shape.factors)
             for number in range(shape.rows)
         ]
-        depth = self.writer.size(self.depth, "inner")
         if isinstance(self.depth, int) and self.depth <= SUM_LENGTH:
             most = self.cpu.products.long_unroll
             unroll = UNROLL if self.depth % most else most
             return multiply(shape, rows, panels, depth, zeros(depth.emit, shape), unroll=unroll), []
         return multiply_long(shape, rows, panels, depth), []
+
+
+class _PackedGemm(_PackedRows):
+    """A product of matrices."""
+
+    def __init__(self, op: Gemm, context: Context) -> None:
+        super().__init__(op, context)
+        self.op = op
+        self.depth = self.footprint = self.steps(op.inner)
+        self.row_axis = len(op.domain) - 2
+
+    def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
+        self.lhs = self.writer.part(0, batch)
+        return []
+
+    def first_column(self, group: Expr | None) -> Index:
+        return 0
+
+
+class _PackedPointwise(_PackedRows):
+    """A 1 x 1 convolution in groups: rows are pixels, and each group reads columns of its own."""
+
+    row_axis = 2
+
+    def __init__(self, op: Conv, context: Context) -> None:
+        super().__init__(op, context)
+        self.inputs = kernel.array_type(op.lhs).shape[-1] // op.groups
+        self.depth = self.footprint = self.steps(self.inputs)
+
+    @staticmethod
+    def applies(op: Conv) -> bool:
+        """Whether a convolution is one, of pixels that are equally far apart in memory."""
+        lhs = op.lhs.type
+        assert isinstance(lhs, ViewType)
+        _, height, width, _ = lhs.shape
+        picture, row, pixel, _ = lhs.strides
+        no_window = op.window == op.strides == (1, 1) and op.padding == ((0, 0), (0, 0))
+        return no_window and row == width * pixel and picture == height * row
+
+    def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
+        self.lhs = self.writer.pointer(0)
+        return []
+
+    def first_column(self, group: Expr | None) -> Index:
+        return 0 if group is None else group * self.writer.size(self.inputs, "inputs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ the epilogue is applied to them, in registers or from memory, as far as the micr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dlc.dialects.expr import Expr, Pointer, index, minimum
 from dlc.dialects.kernel.product_schedule import Packed, PackedPairs, PackInline, PackPairsInline
@@ -18,7 +19,7 @@ from dlc.lowering.cpu.micro_kernel import Shape, Sums, shape_for, store
 from dlc.lowering.cpu.register_epilogue import Target, Tile, in_registers, write_registers
 from dlc.lowering.kernel_code.body import lanes_of
 from dlc.lowering.kernel_code.epilogue import epilogue_body, write_epilogue
-from dlc.lowering.kernel_code.lanes import Linear
+from dlc.lowering.kernel_code.lanes import Linear, Uniform
 from dlc.lowering.kernel_code.words import either, for_each
 from dlc.lowering.kernel_code.writer import Writer
 from dlc.planning.overwriting import reads_only_own_element
@@ -145,10 +146,17 @@ class ProductTiles:
         def whole() -> None:
             write_registers(op, self.body, self._registers(corner), sums, targets)
 
-        if in_registers(op, self.body, shape):
-            either((rows >= height) & (columns >= width), whole, partly)
-        else:
+        def at_right_edge() -> None:
+            store(shape, sums, buffer)
+            self._by_parts(corner, buffer, targets)
+
+        if not in_registers(op, self.body, shape):
             partly()
+        elif isinstance(self.columns, int) and self.columns % shape.columns:
+            tall = partial(either, columns >= width, whole, at_right_edge)
+            either(rows >= height, tall, partly)
+        else:
+            either((rows >= height) & (columns >= width), whole, partly)
 
     def _registers(self, corner: Corner) -> Tile:
         """The indices of a micro-tile's registers."""
@@ -157,6 +165,22 @@ class ProductTiles:
         rows = [corner.row + r for r in range(self.shape.rows)]
         columns = [Linear(column + v * lanes) for v in range(self.shape.across)]
         return Tile(corner.batch, rows, columns, lanes)
+
+    def _by_parts(self, corner: Corner, buffer: Pointer, targets: Sequence[Target]) -> None:
+        """Apply the epilogue to the sums in memory of a micro-tile at the right edge that has all rows.
+
+        Register by register, and at the end to halves of one, down to single columns.
+        """
+        shape = self.shape
+        assert isinstance(self.columns, int)
+        column, _ = corner.columns
+        rows = range(shape.rows)
+        for first, lanes in parts_of(self.columns % shape.columns, shape.register.lanes):
+            sums = [buffer.load(r * shape.columns + first, lanes) for r in rows]
+            place = column + first
+            columns = [Linear(place) if lanes > 1 else Uniform(place)]
+            tile = Tile(corner.batch, [corner.row + r for r in rows], columns, lanes)
+            write_registers(self.product, self.body, tile, sums, targets)
 
     def _by_rows(
         self,
@@ -174,3 +198,17 @@ class ProductTiles:
             results = [target + (m * stride + column) for target, stride in targets]
             leading = [*corner.batch, m]
             write_epilogue(self.product, self.body, leading, column, width, sums, results)
+
+
+def parts_of(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """Columns as registers of `lanes` and, at the end, halves of one: where each begins, and its lanes.
+
+    >>> list(parts_of(14, 8))
+    [(0, 8), (8, 4), (12, 2)]
+    """
+    first = 0
+    while first < columns:
+        while lanes > columns - first:
+            lanes //= 2
+        yield first, lanes
+        first += lanes

@@ -219,6 +219,25 @@ def test_a_convolution_in_groups(
     )
 
 
+@pytest.mark.parametrize(
+    ("outputs", "target"),
+    every(2, itertools.product([1, 2, 7, 8, 9, 15, 20, 31, 34], [AVX2, AVX512])),
+)
+def test_a_pointwise_convolution_in_groups_of_any_number_of_columns(
+    outputs: int, target: Target
+) -> None:
+    types = f32(2, 5, 7, 2 * 6), f32(1, 1, 6, 2 * outputs), f32(2 * outputs)
+    check(_grouped(2, (0, 0), 1, 1), *types, target=target)
+
+
+def test_a_pointwise_convolution_in_groups_of_a_part_of_a_picture() -> None:
+    def network(emit: Builder, x: Value, w: Value, b: Value) -> Sequence[Value]:
+        part = emit(array.Slice(x, (0, 1, 2, 0), (2, 5, 7, 12), (1, 1, 1, 1)))
+        return _grouped(2, (0, 0), 1, 1)(emit, part, w, b)
+
+    check(network, f32(2, 6, 9, 12), f32(1, 1, 6, 40), f32(40))
+
+
 def _grouped(groups: int, padding: tuple[int, int], stride: int, dilation: int) -> Program:
     """A convolution in groups with a bias, and what is negative cut off."""
 
