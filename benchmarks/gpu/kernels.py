@@ -39,6 +39,7 @@ from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import mem, scalar, simt
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.entries import settle_interfaces
+from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
@@ -252,7 +253,7 @@ def lowered(opened: SourceModel, options: Options = OPTIONS) -> list[simt.Func]:
 def _plan(opened: SourceModel, options: Options) -> None:
     """Bring a model down to the plan."""
     settle_interfaces(opened.module)
-    opened.context.options = options
+    opened.context.options, opened.context.compiler = options, machine_code
     Manager(opened.context).run(
         opened.module, pipeline("graph", "plan", options.level, Device.CUDA)
     )
