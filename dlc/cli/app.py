@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -13,36 +14,16 @@ from dlc.cli.verb import UNREADABLE, Verb, misread, refused
 from dlc.errors.suggest import did_you_mean
 from dlc.version import VERSION
 
-VERBS = (
-    "compile",
-    "run",
-    "train",
-    "show",
-    "opt",
-    "bench",
-    "profile",
-    "probe",
-    "scale",
-    "check",
-    "gradcheck",
-    "diff",
-    "reduce",
-    "fmt",
-    "import",
-    "inspect",
-    "stubs",
-    "memory",
-    "why",
-    "ops",
-    "doc",
-    "lsp",
-    "cache",
-    "tune",
-    "new",
-    "doctor",
-    "explain",
-)
-"""The verbs, in the order of the help."""
+GROUPS = {
+    "Compile and run": ("compile", "run", "train", "inspect"),
+    "Write models": ("new", "check", "fmt", "import", "stubs", "lsp"),
+    "See what the compiler does": ("show", "why", "memory", "probe", "opt"),
+    "Measure": ("bench", "profile", "scale", "tune"),
+    "Find faults": ("gradcheck", "diff", "reduce"),
+    "Look things up": ("doc", "ops", "explain", "doctor", "cache"),
+}
+"""The verbs under the headings of the help, in its order."""
+VERBS = tuple(chain.from_iterable(GROUPS.values()))
 
 
 def dlc(
@@ -158,8 +139,10 @@ def _parser(verbs: tuple[str, ...]) -> Callable[..., object]:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     parser.callback(invoke_without_command=True)(dlc)
+    headings = {verb: heading for heading, group in GROUPS.items() for verb in group}
     for verb in verbs:
-        parser.command(verb, cls=Verb)(_interruptible(_command(verb)))
+        command = _interruptible(_command(verb))
+        parser.command(verb, cls=Verb, rich_help_panel=headings[verb])(command)
     return typer.main.get_command(parser)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dlc import driver
 from dlc.cli import main
-from dlc.cli.app import VERBS
+from dlc.cli.app import GROUPS, VERBS
 from dlc.errors.catalog import PAGES
 from tests.cli.conftest import Command
 from tests.suites import every, together
@@ -28,6 +28,13 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
     done = dlc()
     assert done.code == 0
     assert all(verb in done.out for verb in VERBS)
+
+
+def test_the_help_lists_the_verbs_under_headings(dlc: Command) -> None:
+    done = dlc("--help")
+    places = [done.out.index(heading) for heading in GROUPS]
+    assert places == sorted(places)
+    assert len(set(VERBS)) == len(VERBS)
 
 
 @together(

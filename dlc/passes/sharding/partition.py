@@ -45,6 +45,8 @@ SPLITS = "dlc.splits"
 
 Splits: TypeAlias = Mapping[str, int]
 """The axis of a value that each axis of the mesh splits."""
+Held: TypeAlias = dict[Value, dict[Placement, Value]]
+"""What a rank has of each value of the whole program, by placement."""
 
 
 @define_pass("partition", required=True)
@@ -262,20 +264,9 @@ class Partition:
                 operands = self._brought(emit, op.operands, assignment.ends, have)
                 emit.place(_made(op, operands, ()))
                 continue
-            strategy = assignment.strategies[op]
-            operands = self._brought(emit, op.operands, strategy.operands, have)
-            self._pass_on(op)
-            regions = [
-                self.block(region, inner)
-                for region, inner in zip(op.regions, assignment.regions.get(op, ()), strict=True)
-            ]
-            types = [
-                self._local(value, place)
-                for value, place in zip(op.results, strategy.results, strict=True)
-            ]
-            made = made_by_rows(emit, op, operands, strategy, self.axis)
-            new = emit.place(made or _made(op, operands, regions, types))
-            for old, value, place in zip(op.results, new.results, strategy.results, strict=True):
+            new = self._operation(emit, op, assignment, have)
+            places = assignment.strategies[op].results
+            for old, value, place in zip(op.results, new.results, places, strict=True):
                 assert value.type is self._local(old, place), (op, old.type, value.type, place)
                 value.name = old.name
                 have[old] = {place: value}
@@ -284,6 +275,22 @@ class Partition:
                     # Summed at once: then the rank needs the memory of its part only.
                     self._brought(emit, [old], list(wanted[old]), have)
         return local
+
+    def _operation(self, emit: Builder, op: Op, assignment: Assignment, have: Held) -> Op:
+        """The part of an operation that a rank runs, after what brings its operands into place."""
+        strategy = assignment.strategies[op]
+        operands = self._brought(emit, op.operands, strategy.operands, have)
+        self._pass_on(op)
+        regions = [
+            self.block(region, inner)
+            for region, inner in zip(op.regions, assignment.regions.get(op, ()), strict=True)
+        ]
+        types = [
+            self._local(value, place)
+            for value, place in zip(op.results, strategy.results, strict=True)
+        ]
+        made = made_by_rows(emit, op, operands, strategy, self.axis)
+        return emit.place(made or _made(op, operands, regions, types))
 
     def _pass_on(self, op: Op) -> None:
         """Note what regions of an operation have of weights and states."""
@@ -302,7 +309,7 @@ class Partition:
         emit: Builder,
         values: Sequence[Value],
         places: Sequence[Placement],
-        have: dict[Value, dict[Placement, Value]],
+        have: Held,
     ) -> list[Value]:
         """What the rank has of values in these placements; each is brought there once."""
         found: list[Value] = []
