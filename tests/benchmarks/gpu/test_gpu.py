@@ -239,6 +239,16 @@ def test_a_step_in_bf16_is_that_of_a_processor(name: str, fake: FakeGpu, tmp_pat
     assert apart <= case.limit
 
 
+def test_results_of_16_bits_are_numbers_on_a_processor_too(tmp_path: Path) -> None:
+    (case,) = [each for each in cases("kernels", "bf16", quick=True) if each.name == "scale"]
+    spec = replace(spec_of(case, tmp_path), device="cpu")
+    spec.write(contender(spec).results)
+    with np.load(spec.results) as file:
+        found = file["result"]
+    x = case.arrays()["x"].astype(np.float64)
+    np.testing.assert_allclose(found, x * 2 + 1, rtol=2**-7, atol=2**-6)
+
+
 def test_large_arrays_are_drawn_once_and_repeated(tmp_path: Path) -> None:
     (large,) = [each for each in cases("kernels", "f32") if each.name == "scale"]
     rows, columns = next(iter(large.arrays().values())).shape

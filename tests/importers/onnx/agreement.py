@@ -34,7 +34,7 @@ TOLERANCE = 1e-4
 """Of the largest result."""
 MATMULS = ("blas", "generated")
 UNKNOWN_SIZE = 2
-"""What a size that is no number becomes."""
+"""What a size that is not a number becomes."""
 
 
 @dataclass(frozen=True, slots=True)

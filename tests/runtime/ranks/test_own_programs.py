@@ -163,6 +163,11 @@ FAILURES = {
         'dlc.trainer("none.dlm" if rank else "line.dlm", threads=1, comm=comm)\n',
         "D0501",
     ),
+    "a save by the first rank alone": (
+        'trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard="weights")\n'
+        'if rank == 0: trainer.save("line.safetensors")\n',
+        "its program has ended",
+    ),
     "an artifact that is not there": (
         'if rank == 0: dlc.compile("line.dlm", weights="init:1").save("line.dlc")\n'
         "comm.Barrier()\n"
