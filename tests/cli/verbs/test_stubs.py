@@ -33,7 +33,6 @@ module Digits() {
 """
 RIGHT = """
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 import dlc
