@@ -382,7 +382,7 @@ def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:
         least = 0 if name == "seed" else 1
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
             raise UsageError(
-                f"{name} is a whole number from {least} to {MOST}, found {value}",
+                f"{name} is a whole number from {least} to {MOST}, found {value!r}",
                 code="D0902",
                 help=f"write {option('settings', {name: max(least, 1)})}",
             )

@@ -300,17 +300,12 @@ class Trainer(Stepper):
         the end.
 
         Raises CallError (D0815) if the loss, a weight or a state becomes NaN or infinite. The trainer then
-        has the weights of that step; the checkpoint is the last good one. Raises UsageError (D0901) for
-        negative `ahead` or `epochs`, and for a checkpoint that does not end in `.safetensors`.
+        has the weights of that step; the checkpoint is the last good one. Raises UsageError (D0901)
+        where `ahead` or `epochs` is not a whole number from 0 on, and for a checkpoint that does not end in
+        `.safetensors`.
         """
-        if ahead is not None and ahead < 0:
-            message = f"ahead is a number of batches from 0 on, found {ahead}"
-            raise UsageError(
-                message, code="D0901", help="ahead=0 makes each batch when it is needed"
-            )
-        if epochs is not None and epochs < 0:
-            message = f"epochs is the number of all epochs, from 0 on, found {epochs}"
-            raise UsageError(message, code="D0901", help=f"write epochs={self._facts.epochs}")
+        _check_count("ahead", ahead, "ahead=0 makes each batch when it is needed")
+        _check_count("epochs", epochs, f"write epochs={self._facts.epochs}")
         if checkpoint is None and self._facts.checkpoint:
             check_inside(self._facts.checkpoint)
         path = checkpoint or self.checkpoint
@@ -547,3 +542,10 @@ class Trainer(Stepper):
                 trainer._carried, trainer._best = carried, None
                 if block in checkpoint.progress:
                     trainer._state = TrainingState.of(checkpoint.progress[block])
+
+
+def _check_count(name: str, value: object, help: str) -> None:
+    """Refuse what is not a whole number from 0 on, or None."""
+    if value is not None and (not isinstance(value, int | np.integer) or value < 0):
+        message = f"{name} is a whole number from 0 on, found {value!r}"
+        raise UsageError(message, code="D0901", help=help)

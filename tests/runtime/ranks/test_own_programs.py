@@ -139,6 +139,7 @@ def test_one_rank_trains_as_a_process_alone(
     assert told["apart"] == [alone, alone]
 
 
+@pytest.mark.long
 def test_data_that_differs_is_refused_before_the_first_step(
     together: tuple[Path, dict[str, list[object]]],
 ) -> None:
