@@ -54,20 +54,14 @@ def compile_for_mesh(
     The stages of a pipeline divide the programs of the ranks along the other axes.
     """
     others = {name: ranks for name, ranks in mesh.items() if name != STAGES}
-    model.training = facts._replace(splits=shard(model.module, others, split))
-    add_rank_programs(model.module, model.training, others)
-    if STAGES in mesh:
-        divide_stages(model, prod(mesh.values()))
-    reopen = model.reopen
-    if reopen is not None:
-        model.reopen = lambda: _again(reopen(), facts, mesh, split)
 
+    def change(model: SourceModel) -> None:
+        model.training = facts._replace(splits=shard(model.module, others, split))
+        add_rank_programs(model.module, model.training, others)
+        if STAGES in mesh:
+            divide_stages(model, prod(mesh.values()))
 
-def _again(
-    model: SourceModel, facts: Training, mesh: Mapping[str, int], split: Shard | None
-) -> SourceModel:
-    compile_for_mesh(model, facts, mesh, split)
-    return model
+    model.change(change)
 
 
 def add_rank_programs(module: Module, facts: Training, mesh: Mapping[str, int]) -> None:

@@ -41,14 +41,6 @@ def divide_stages(model: SourceModel, ranks: int) -> None:
     except ModelError as error:
         error.sources.update(model.texts)
         raise
-    reopen = model.reopen
-    if reopen is not None:
-        model.reopen = lambda: _again(reopen(), ranks)
-
-
-def _again(model: SourceModel, ranks: int) -> SourceModel:
-    divide_stages(model, ranks)
-    return model
 
 
 def has_stages(module: Module) -> bool:

@@ -299,9 +299,10 @@ def _compiled(
 ) -> CompileResult:
     report = Report()
     if request.ranks > 1 and has_stages(model.module):
-        divide_stages(model, request.ranks)
+        model.change(lambda each: divide_stages(each, request.ranks))
     elif request.ranks > 1:
-        share_calls(model.module, mesh_of_ranks(model, request.ranks))
+        mesh = mesh_of_ranks(model, request.ranks)
+        model.change(lambda each: share_calls(each.module, mesh))
     artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
     report.notes = (*model.warn(), *report.notes)
     return CompileResult(artifact, report, model.context.seconds)

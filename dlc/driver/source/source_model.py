@@ -60,6 +60,17 @@ class SourceModel:
     trust_ir: bool = False
     """Whether IR below the graph, which may use any memory, is compiled."""
 
+    def change(self, change: Callable[[SourceModel], None]) -> None:
+        """Change the model, and what is read in its place for another attempt to compile it."""
+        change(self)
+        reopen = self.reopen
+        if reopen is not None:
+            self.reopen = lambda: reopen()._changed(change)
+
+    def _changed(self, change: Callable[[SourceModel], None]) -> SourceModel:
+        self.change(change)
+        return self
+
     @contextmanager
     def quoting(self) -> Generator[None]:
         """Errors that are raised meanwhile show the lines that they are about."""

@@ -263,7 +263,7 @@ PAGES: dict[str, Page] = {
         "a weight that cannot be split so",
         "`split` says for each axis of a weight which axis of the mesh splits it, or `none`. The text has "
         "a mesh with these axes, each splits one axis of the weight, and its number of ranks divides the "
-        "size.",
+        "size; `stage` splits none, as a weight is on one stage.",
         "dlc 1\nmesh model = 2\nmodule M() {\n  param w: f32[4, 3] split (none, model)\n"
         "  export fn f(x: f32[4]) -> f32[3] = x @ w\n}",
         "dlc 1\nmesh model = 2\nmodule M() {\n  param w: f32[4, 6] split (none, model)\n"

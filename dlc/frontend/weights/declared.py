@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc.dialects.text_mesh import NONE
+from dlc.dialects.text_mesh import NONE, STAGES
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.scope import Scope
@@ -96,6 +96,10 @@ def _splits(
         if by not in mesh.axes:
             help = did_you_mean(by, mesh.axes) or f"there are {', '.join(mesh.axes)} and {NONE}"
             raise ev.at.fail("D0382", f"the mesh has no axis {by}", entry.span, help=help)
+        if by == STAGES:
+            message = f"{name} is on one stage as a whole"
+            help = f"split it along another axis of the mesh, or write {NONE}"
+            raise ev.at.fail("D0382", message, entry.span, help=help)
         if by in found:
             message = f"{by} splits two axes of {name}"
             raise ev.at.fail("D0382", message, entry.span, help=f"write {NONE} for one of them")

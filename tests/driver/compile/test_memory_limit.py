@@ -225,6 +225,27 @@ def test_weights_and_results_count() -> None:
     assert "512 bytes of results" in caught.value.diagnostics[0].message
 
 
+@pytest.mark.parametrize("mesh", ["", "mesh stage = 2\n"])
+def test_programs_of_ranks_are_compiled_again_with_less_memory(mesh: str) -> None:
+    text = f"""dlc 1
+dim B = 1..64
+{mesh}
+module M {{
+  param w: f32[64, 64] = normal(1)
+  export fn f(x: f32[B, 64]) -> f32[B, 64] {{
+    let h = tanh(x @ w)
+    return h * 2 + x
+  }}
+}}
+"""
+    if mesh:
+        text = text.replace("tanh(x @ w)", "on stage 0 { tanh(x @ w) }")
+        text = text.replace("return h * 2 + x", "return on stage 1 { h * 2 + x }")
+    request = CompileRequest("m.dlm", text=text, ranks=2, settings=Settings(max_memory=4096))
+    with pytest.raises(Unsupported, match=r"(?s)D0706.*call of f_(of_rank|stage0)"):
+        make_artifact(request)
+
+
 def test_a_model_that_promises_little_memory_runs_on_few_threads(tmp_path: Path) -> None:
     text = "dlc 1\ndim N = 1..64\nexport fn f(x: f32[N, 4096]) -> f32[N, 4096] = sort(x)\n"
     with pytest.raises(Unsupported) as caught:

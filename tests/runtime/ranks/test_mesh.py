@@ -192,6 +192,7 @@ def test_states_are_split_along_the_axis_data_only() -> None:
         ("model = 2", "(none, modle)", "D0382.*no axis modle"),
         ("model = 2", "(model)", "D0382.*its split has 1 name"),
         ("model = 2", "(model, model)", "D0382.*splits two axes"),
+        ("stage = 2", "(none, stage)", "D0382.*a is on one stage as a whole"),
         ("model = 2", "none", "D0110.*the axes"),
     ],
 )

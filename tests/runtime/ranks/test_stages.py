@@ -291,6 +291,12 @@ def test_a_limit_of_memory_counts_what_a_rank_has_of_weights(mesh: str) -> None:
         assert own <= need_of(made, loaded, entry, at).weights <= own + 64 * len(rows)
 
 
+def test_a_limit_of_memory_that_stages_cannot_keep_is_told() -> None:
+    request = CompileRequest(path="", text=TIED, settings=Settings(max_memory=1024))
+    with pytest.raises(Unsupported, match=r"D0706.*call of train_step_stage"):
+        plan_training(request).artifact(Report(), 3)
+
+
 def test_another_number_of_ranks_than_stages_is_refused() -> None:
     with pytest.raises(DlcError, match="D0936"):
         trains(TIED, 2)
