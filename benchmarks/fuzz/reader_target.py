@@ -27,12 +27,15 @@ INSTRUMENTED = [
     "dlc.importers",
     "dlc.frontend",
     "dlc.driver.source.open",
+    "PIL",
 ]
-"""The packages whose branches lead the search: those that read."""
+"""The packages whose branches lead the search: those that read. Of pictures Pillow reads the headers."""
 DAMAGED = 0.5
 """The part of inputs that are changed by what knows the format, sealed files among them."""
 
 with atheris.instrument_imports(include=INSTRUMENTED):
+    for name in ("Bmp", "Gif", "Jpeg", "Png", "Tiff", "WebP"):
+        importlib.import_module(f"PIL.{name}ImagePlugin")
     from benchmarks.fuzz.file_readers import READERS
     from benchmarks.fuzz.files import read
     from dlc.errors import DlcError, InternalError

@@ -195,6 +195,7 @@ class Trainer(Stepper):
         the averages; with `average` false the weights themselves. Ranks that have parts call it together;
         the first gets the whole weights, the others nothing.
         """
+        self._begin_together("trainer.trained")
         tensors = self._weights.whole()
         if not tensors:
             return {}
@@ -459,17 +460,28 @@ class Trainer(Stepper):
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
         Of ranks that train together only the first writes; those that have parts call it together. With
-        `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
+        `.safetensors.index.json` all ranks call it, and each writes a file, which the index names. Raises
+        CallError (D0824) where another of these does something else.
         """
         check_path("a trainer is saved at a path", path)
         check_ending(path, CHECKPOINT, INDEX, SUFFIX)
         comm = self._comm if self._weights.parts.are_divided else None
+        self._begin_together("trainer.save", by_all=os.fspath(path).endswith(INDEX))
         with self._weights.alone:
             if not os.fspath(path).endswith(SUFFIX):
                 self._write_checkpoint(path, comm)
                 return
             tensors = self._weights.whole()
             made_by_all(comm, lambda: self._write_artifact(path, tensors))
+
+    def _begin_together(self, what: str, *, by_all: bool = False) -> None:
+        """Begin what ranks that have parts do together, or with `by_all` all ranks.
+
+        Raises CallError (D0824) where another one does something else.
+        """
+        links = self._model.links
+        if links is not None and (by_all or self._weights.parts.are_divided):
+            links.entering.begin(what)
 
     def _write_artifact(self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
         if not self._model.rank:
