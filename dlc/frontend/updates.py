@@ -210,18 +210,16 @@ class _Places:
         single = {self.first[axis] for axis in named}
         open_axes = [k for k in range(len(self.shape)) if k not in single]
         own = list(tensor_type(part).shape)
+        wanted = f"[{', '.join([str(self.shape[axis]) for axis in open_axes])}]"
         if len(own) > len(open_axes):
-            raise self.at.fail(
-                "D0301", f"{show(part)} has more axes than the place that it is put into"
-            )
+            message = f"{show(part)} has more axes than the place that it is put into, {wanted}"
+            help = f"leave out axes of size 1: reshape(v, {wanted})"
+            raise self.at.fail("D0301", message, help=help)
         aligned: list[Size] = [1] * len(self.shape)
         for axis, size in zip(reversed(open_axes), reversed(own), strict=False):
             aligned[axis] = size
         if any(a not in (1, n) for a, n in zip(aligned, self.shape, strict=True)):
-            wanted = [str(self.shape[axis]) for axis in open_axes]
-            raise self.at.fail(
-                "D0301", f"{show(part)} does not fit a place of [{', '.join(wanted)}]"
-            )
+            raise self.at.fail("D0301", f"{show(part)} does not fit a place of {wanted}")
         return broadcast_to(self.at, reshape(self.at, part, tuple(aligned)), tuple(self.shape))
 
     def along(self, axis: int) -> Value:

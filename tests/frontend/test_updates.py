@@ -97,6 +97,21 @@ def test_an_update_of_another_mode_is_refused(mode: str) -> None:
         elaborate("f.dlm", text=text)
 
 
+@pytest.mark.parametrize(
+    ("place", "size", "fits"), [("[:, p]", "[2, 1]", "[2]"), ("[p, p]", "[1]", "[]")]
+)
+def test_a_value_with_more_axes_than_its_place_is_refused_with_what_fits(
+    place: str, size: str, fits: str
+) -> None:
+    text = f"""dlc 1
+export fn f(x: f32[2, 6], p: i32, v: f32{size}) -> f32[2, 6] = update(x, at={place}, v)
+"""
+    with pytest.raises(ModelError, match=r"D0301.*more axes than the place") as caught:
+        elaborate("f.dlm", text=text)
+    assert f"reshape(v, {fits})" in str(caught.value)
+    elaborate("f.dlm", text=text.replace(", v)", f", reshape(v, {fits}))"))
+
+
 CUBE = np.arange(2 * 4 * 5 * 3, dtype=np.float32).reshape(2, 4, 5, 3)
 
 
