@@ -116,13 +116,15 @@ def test_a_kernel_that_is_gone_is_told(old: str) -> None:
     assert (found[0].title, found[0].new_ms) == (f"{ROWS[0].title} (gone)", 0.0)
 
 
-@pytest.mark.parametrize("text", ["{}", "[1]", "nothing", '{"entry": "f", "call_ms": "x"}'])
-def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["{}", "[1]", "nothing", '{"entry": "f", "call_ms": "x"}', "[" * 100_000]
+)
+def test_a_file_that_is_not_a_profile_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is not a profile"):
+    with pytest.raises(UsageError, match=r"D0907.*is not a profile"):
         read_profile(str(path))
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match=r"D0501.*cannot read .*gone.json: no such file"):
         read_profile(str(tmp_path / "gone.json"))
 
 
@@ -197,18 +199,3 @@ def test_a_step_of_training_and_another_entry_point_are_one_too_many() -> None:
     )
     with pytest.raises(UsageError, match="--train profiles a step of training"):
         profile_model(asked)
-
-
-@pytest.mark.parametrize(
-    ("text", "code"), [("{", "D0907"), ("[" * 100_000, "D0907"), (None, "D0501")]
-)
-def test_a_file_that_is_not_a_profile_is_refused(
-    tmp_path: Path, text: str | None, code: str
-) -> None:
-    path = tmp_path / "old.json"
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError) as caught:
-        read_profile(str(path))
-    assert caught.value.diagnostics[0].code == code
-    assert "No such" not in caught.value.diagnostics[0].message
