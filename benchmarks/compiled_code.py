@@ -19,10 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.networks.files import models, path_of
+from benchmarks.networks.files import models, opened_models
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import compile_for_plan, models_of
-from dlc.driver.run.request import CompileRequest
+from dlc.driver.memory.asked import compile_for_plan
 
 TARGETS = ("cpu:x86-64-v3", "cpu:x86-64-v4")
 LEFT_OUT = ("weights", "prepared")
@@ -36,10 +35,10 @@ def digests(names: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str,
     """The sections of each artifact by the model, what it is compiled for, and the target."""
     for name in models(names):
         for target in targets:
-            wanted = CompileRequest(str(path_of(name)), settings=Settings(target=target))
-            for opened in models_of(wanted):
+            for opened, wanted in opened_models(name, Settings(target=target)):
                 artifact = compile_for_plan(opened, wanted)
-                kind = "inference" if artifact.manifest.training is None else "training"
+                facts = artifact.manifest.training
+                kind = "inference" if facts is None else f"training {facts.block}".rstrip()
                 yield (
                     f"{name} {kind} {target}",
                     {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -146,12 +145,6 @@ class Page:
         """Click at a point of the screen."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def screenshot(self, path: Path) -> None:
-        """Write what is to be seen as a PNG file."""
-        data = self.call("Page.captureScreenshot", format="png")["data"]
-        assert isinstance(data, str)
-        path.write_bytes(base64.b64decode(data))
 
 
 @contextmanager

@@ -51,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all tests are known: what is collected stays
     if not hasattr(config, "workerinput"):
         share_cache(config.rootpath)
+        # There is a process of tests for each processor: threads of NumPy would only wait for one.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def share_cache(root: Path) -> None:

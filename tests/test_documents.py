@@ -43,7 +43,10 @@ TRAINS = ("docs/recipes.md", "docs/training.md", "docs/tutorial.md")
 """Those whose programs train one model after the other."""
 SEEN = ("docs/from-pytorch.md", "docs/gpu_kernels.md", "docs/memory.md", "docs/profiling.md")
 """Those whose programs begin a process for little that the commands on the pages do not show."""
-LONG = ("docs/tutorial.md", "docs/gpu.md", "docs/recipes.md")
+LONG = (
+    *("docs/tutorial.md", "docs/gpu.md", "docs/recipes.md"),
+    *("docs/debugging.md", "docs/memory.md", "docs/training.md"),
+)
 """Those whose commands take long."""
 
 LINKED = (

@@ -28,7 +28,7 @@ from dlc.errors.catalog import PAGES
 from dlc.ir.verify import verify
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.artifact.contents import Artifact
-from tests.suites import together
+from tests.suites import every, together
 from tests.test_error_pages import SHOWN
 
 MLP = """dlc 1
@@ -258,7 +258,7 @@ def test_the_wrong_program_of_a_page_causes_its_code(
     assert code in codes_of(PAGES[code].wrong, files, monkeypatch, capsys)
 
 
-@together("code", RUN)
+@together("code", every(2, RUN))
 def test_the_right_program_of_a_page_does_not(
     code: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ("tumours", "test_accuracy", 0.96, 1),
         ("autoencoder", "test_rms", 0, 0.14),
         ("robust", "test_error", 0, 1),
-        ("vae", "test_loss", 0, 26),
+        pytest.param("vae", "test_loss", 0, 26, marks=pytest.mark.long),
         pytest.param("contrastive", "test_found", 0.4, 1, marks=pytest.mark.long),
         pytest.param("digits_lion", "test_accuracy", 0.96, 1, marks=pytest.mark.long),
         pytest.param("vit", "test_accuracy", 0.95, 1, marks=pytest.mark.long),
@@ -75,6 +75,7 @@ def test_a_gan_draws_with_the_mean_ink_of_digits() -> None:
     assert np.abs(drawn.mean(0) - images.mean(0)).mean() < 0.1
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_checkpoint_for_one_and_two_threads(tmp_path: Path) -> None:
     for threads in (1, 2):
         trainer = dlc.trainer(EXAMPLES / "digits_cnn.dlm", threads=threads, batch=512)

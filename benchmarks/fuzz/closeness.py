@@ -135,7 +135,7 @@ def _judged(
 
 
 def _apart(one: Array, other: Array) -> Array:
-    """Absolute differences; none between equal infinities, or two that are no numbers."""
+    """Absolute differences; none between equal infinities, or two that are not numbers."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(one - other)
     same = (one == other) | (np.isnan(one) & np.isnan(other))

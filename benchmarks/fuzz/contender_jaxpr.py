@@ -77,7 +77,7 @@ CALLS = {
     "jit": "jaxpr",
     "remat2": "jaxpr",
 }
-"""What calls a function, and the parameter that has it. What else has one, as `reduce`, is no call."""
+"""What calls a function, and the parameter that has it. What else has one, as `reduce`, is not a call."""
 
 
 def _closed(jaxpr: Jaxpr, given: Sequence[Array]) -> list[Array]:

@@ -45,7 +45,7 @@ def start() -> Callable[[int], Outcome]:
     for reader in READERS.values():
         for whole in reader.whole():
             for seed in range(3):
-                with suppress(DlcError):  # those made by hand are no models, but load
+                with suppress(DlcError):  # those made by hand are not models, but load
                     read(reader, whole, Random(seed), folder)
     return lambda seed: check(seed, folder, READERS)
 

@@ -24,7 +24,7 @@ class Peer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it now, and wait until it can answer: its imports are no part of a case."""
+        """Start it now, and wait until it can answer: its imports are not part of a case."""
         self.ask()
 
     def ask(self, *request: object) -> Any:  # noqa: ANN401 - what the program gives

@@ -84,7 +84,7 @@ def called(spec: Spec) -> Contender:
     several = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
     results = start_of(model.weights, model.weights)
     results |= spec.compared(
-        [np.asarray(one.values() if isinstance(one, Tensor) else one) for one in several]
+        [(one if isinstance(one, Tensor) else Tensor(cast(Array, one))).values() for one in several]
     )
     facts = {"ready_s": ready}
     if not isinstance(point, GpuEntryPoint):

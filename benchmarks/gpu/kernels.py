@@ -39,6 +39,7 @@ from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import mem, scalar, simt
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.entries import settle_interfaces
+from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
@@ -84,7 +85,7 @@ class Row:
     core_shared: int
     """As `core_registers`, with what CUDA keeps of it."""
     divided: int
-    """Kernels that divide positions of 64 bits by what is no constant."""
+    """Kernels that divide positions of 64 bits by what is not a constant."""
     seconds: float
     """For lowering, and for making code of what no model before had."""
 
@@ -225,7 +226,7 @@ def alike(architectures: Sequence[str]) -> list[list[str]]:
 
 
 def divides_positions(function: simt.Func) -> bool:
-    """Whether a kernel divides a number of 64 bits that is a position by one that is no constant."""
+    """Whether a kernel divides a number of 64 bits that is a position by one that is not a constant."""
     return any(
         isinstance(op, scalar.RawDivide)
         and op.result.type is INDEX
@@ -252,7 +253,7 @@ def lowered(opened: SourceModel, options: Options = OPTIONS) -> list[simt.Func]:
 def _plan(opened: SourceModel, options: Options) -> None:
     """Bring a model down to the plan."""
     settle_interfaces(opened.module)
-    opened.context.options = options
+    opened.context.options, opened.context.compiler = options, machine_code
     Manager(opened.context).run(
         opened.module, pipeline("graph", "plan", options.level, Device.CUDA)
     )

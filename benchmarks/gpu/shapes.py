@@ -92,7 +92,7 @@ ROWS, COLUMNS = 1 << 16, 1 << 10
 
 
 def kernels(precision: Precision, *, quick: bool) -> list[GpuCase]:
-    """Element-wise and row kernels; there is nothing to multiply, so tf32 is no case of its own."""
+    """Element-wise and row kernels; there is nothing to multiply, so tf32 is not a case of its own."""
     if precision == "tf32":
         return []
     rows, columns = (8, 40) if quick else (ROWS, COLUMNS)

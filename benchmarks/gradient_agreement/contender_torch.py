@@ -4,7 +4,7 @@
 
 The file has every weight under its path in our text, `weight:` before it, and the arrays of the batch;
 the results are the loss and the gradient by each weight, in f32 and in f64. The networks are written
-down here a second time, from their papers: whatever both texts agree on is no copy. It imports nothing
+down here a second time, from their papers: whatever both texts agree on is not a copy. It imports nothing
 of ours, because it runs in an environment of its own.
 """
 

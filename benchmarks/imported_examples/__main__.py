@@ -183,7 +183,7 @@ def _record(
     written: Written,
     held: Mapping[str, Array],
 ) -> None:
-    """Write inputs, results and what is no seeded weight, and where each weight of the text is from."""
+    """Write inputs, results and what is not a seeded weight, and where each weight of the text is from."""
     kept: dict[str, Array] = {f"in.{key}": array for key, array in example.inputs.items()}
     kept |= {f"out.{key}": array for key, array in zip(example.results, results, strict=True)}
     table: dict[str, Any] = {}

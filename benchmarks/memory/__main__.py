@@ -32,7 +32,7 @@ import numpy as np
 from benchmarks.contenders.environment import python_with
 from benchmarks.contenders.turns import ROOT
 from benchmarks.networks.__main__ import PEERS
-from benchmarks.networks.files import models, network, network_names, path_of, random_inputs
+from benchmarks.networks.files import models, network, network_names, opened_models, random_inputs
 from benchmarks.training.cases import STEPS
 from benchmarks.training.steps import measure
 from dlc.driver.compile.native_planner import machine_code
@@ -95,9 +95,10 @@ PLANS_HEAD = (
 
 def plans(name: str) -> Iterator[Row]:
     """The plans of a model, at its largest sizes, of training at its batch."""
-    wanted = CompileRequest(str(path_of(name)))
-    written = replace(wanted, settings=Settings(disabled=AS_WRITTEN))
-    for opened, before in zip(models_of(wanted), models_of(written), strict=True):
+    settings = Settings(), Settings(disabled=AS_WRITTEN)
+    for (opened, wanted), (before, written) in zip(
+        *[opened_models(name, each) for each in settings], strict=True
+    ):
         begin = time.perf_counter()
         made = entry_plans(compile_for_plan(opened, wanted))
         whole = time.perf_counter() - begin

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ from benchmarks.contenders.environment import cache_folder
 from benchmarks.contenders.turns import ROOT
 from benchmarks.networks.convolutional import CONV_NETWORKS
 from benchmarks.zoo.making import python as exporters
+from dlc.driver.compile.settings import Settings
+from dlc.driver.memory.asked import models_of
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.source.source_model import SourceModel
+from dlc.runtime.artifact.manifest import STEP
 from tests.conformance.seeded import seeded
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -86,7 +92,7 @@ def export(name: str, path: Path) -> None:
 
 
 def random_inputs(path: Path) -> dict[str, NDArray[Any]]:
-    """Numbers for every input that is no weight."""
+    """Numbers for every input that is not a weight."""
     drawn = path.with_suffix(".npz")
     if drawn.exists():
         with np.load(drawn) as file:
@@ -120,3 +126,12 @@ def path_of(name: str) -> Path:
         return network(name.removeprefix("light_"))
     own = ROOT / "examples" / f"{name}.dlm"
     return own if own.exists() else ROOT / "examples" / "networks" / f"{name}.dlm"
+
+
+def opened_models(name: str, settings: Settings) -> Iterator[tuple[SourceModel, CompileRequest]]:
+    """One of `models` with its entry points, and as it trains by each of its `train` blocks."""
+    request = CompileRequest(str(path_of(name)), settings=settings)
+    for number, block in enumerate([row.name for row in request.open().blocks] or [""]):
+        chosen = replace(request, block=block or None)
+        for model in models_of(chosen, STEP if number else None):
+            yield model, chosen

@@ -262,7 +262,7 @@ def _compare(path: Path, row: Row, setting: Setting, room: Path) -> None:
 
 
 def difference(one: str, other: str, path: Path, room: Path) -> tuple[float, str]:
-    """The largest relative difference of two contenders' results at any size, and what is no rounding."""
+    """The largest relative difference of two contenders' results, and what is more than rounding."""
     worst = 0.0
     for k in range(len(inputs_of(path))):
         ours, theirs = (list(read(f"{room / each}.{k}.npz").values()) for each in (one, other))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from typing import Annotated
 
 import typer
@@ -148,8 +148,9 @@ def _interruptible(command: Callable[..., int | None]) -> Callable[..., int | No
     return run
 
 
-def _parser(verbs: Iterable[str]) -> typer.Typer:
-    """The command line with these verbs."""
+@cache
+def _parser(verbs: tuple[str, ...]) -> Callable[..., object]:
+    """The command line with these verbs. Making it takes longer than most answers to wrong arguments."""
     parser = typer.Typer(
         name="dlc",
         help="A deep-learning compiler that a person can read from end to end.",
@@ -159,7 +160,7 @@ def _parser(verbs: Iterable[str]) -> typer.Typer:
     parser.callback(invoke_without_command=True)(dlc)
     for verb in verbs:
         parser.command(verb, cls=Verb)(_interruptible(_command(verb)))
-    return parser
+    return typer.main.get_command(parser)
 
 
 class App:
@@ -177,9 +178,9 @@ def _invoked(arguments: Sequence[str]) -> int:
         raise refused(
             f"there is no verb {verb}", did_you_mean(verb, VERBS) or "dlc --help lists the verbs"
         )
-    verbs = arguments[:1] if arguments and arguments[0] == verb else VERBS
+    verbs = tuple(arguments[:1]) if arguments and arguments[0] == verb else VERBS
     try:
-        result: object = _parser(verbs)(
+        result = _parser(verbs)(
             args=list(arguments), prog_name="dlc", standalone_mode=False, obj=tuple(arguments)
         )
     except SystemExit as ended:

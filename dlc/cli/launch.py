@@ -47,8 +47,8 @@ which end before anyone can see who was first; the shell keeps that from them, a
 def start(ranks: int | None, *, restarts: int = 0, limit: float = LIMIT) -> int | None:
     """Run this command again as `ranks` ranks and give its exit code; None where this is one of them.
 
-    Where a rank is lost it is done up to `restarts` times more, with those that are left, from the last
-    checkpoint. Raises Unsupported (D0740) where MPI is not installed, CallError (D0823) for a lost rank.
+    Where a rank is lost it is done up to `restarts` times more, with as many as the training says, from the
+    last checkpoint. Raises Unsupported (D0740) without MPI, CallError (D0823) for a lost rank.
     """
     if started_by_mpi():
         return None
@@ -202,11 +202,10 @@ class _Run:
         try:
             facts = json.loads((self.folder / FACTS).read_text())
         except OSError:  # lost before the training began
-            return self.ranks - 1, []
-        left = [n for n in range(1, self.ranks) if facts["batch"] % n == 0]
+            return self.ranks, []
         path = Path(facts["checkpoint"])
         written = path.exists() and path.stat().st_mtime_ns != facts["before"]
-        return left[-1], ["--resume", str(path)] if written else []
+        return facts["ranks"], ["--resume", str(path)] if written else []
 
 
 def _interrupted() -> int:

@@ -294,7 +294,7 @@ class Call:
     threads: Threads = None
 
     def of(self, path: str) -> driver.CallRequest:
-        """The call of that model with these choices. Raises UsageError for texts that are no pairs."""
+        """The call of that model with these choices. Raises UsageError for texts that are not pairs."""
         inputs, dims = tuple(self.inputs), tuple(self.dims)
         return PlainRun(path, self.entry, inputs, dims=dims, seed=self.random_inputs).request()
 

@@ -162,12 +162,12 @@ class Member:
         finally:
             self.pulse.end_steps()
 
-    def tell_facts(self, batch: int, checkpoint: Path) -> None:
-        """Tell who started the ranks how to go on without a lost one."""
+    def tell_facts(self, ranks: int, checkpoint: Path) -> None:
+        """Tell who started the ranks with how many of them to go on where one is lost, and from where."""
         if self.folder is None or self.rank:
             return
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
-        facts = {"batch": batch, "checkpoint": str(checkpoint), "before": before}
+        facts = {"ranks": ranks, "checkpoint": str(checkpoint), "before": before}
         write_file(self.folder / FACTS, [json.dumps(facts).encode()], durable=False)
 
     def end(self) -> None:

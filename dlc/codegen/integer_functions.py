@@ -149,7 +149,7 @@ class _Function:
         return int(value) if isinstance(value, int) else None
 
     def record_fields(self, name: str) -> list[str]:
-        """The arrays of the record that a parameter is; none where it is no record."""
+        """The arrays of the record that a parameter is; none where it is not a record."""
         record = self.globals.get(self.types.get(name, ""))
         return _fields(record) if isinstance(record, type) else []
 

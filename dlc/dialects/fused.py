@@ -27,8 +27,7 @@ def fma(
         if not a.shape == b.shape == c.shape:
             a, b, c = np.broadcast_arrays(a, b, c)
         if dtype == np.float32:
-            # The product of two f32 is exact in f64, and 53 bits rounded to odd round to 24 as one.
-            return _add_to_odd(a * b, c).astype(dtype)
+            return _add_to_single(a * b, c)  # the product of two f32 is exact in f64
         return _fma(a, b, c)
 
 
@@ -86,6 +85,20 @@ def _sum(x: Doubles, y: Doubles) -> tuple[Doubles, Doubles]:
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
+
+
+def _add_to_single(x: Doubles, y: Doubles) -> NDArray[np.float32]:
+    """`x + y` rounded once to f32.
+
+    Rounding it to f64 before changes nothing but where that is midway between two f32. Rounded to odd it is
+    not, unless it is exact.
+    """
+    total = x + y
+    midway = (total.view(np.int64) & (2**29 - 1)) == 2**28
+    denormal = (np.abs(total) < np.finfo(np.float32).smallest_normal) & (total != 0)
+    if (midway | denormal).any():
+        total = _add_to_odd(x, y)
+    return total.astype(np.float32)
 
 
 def _add_to_odd(x: Doubles, y: Doubles) -> Doubles:

@@ -181,7 +181,7 @@ def convert(x: Array, source: DType, target: DType) -> Array:
 def _saturate(values: Array, target: DType) -> Array:
     limits = np.iinfo(_integers(target))
     wide = np.trunc(values.astype(np.float64))
-    # The largest i64 and u64 are no f64: compare first, convert only what fits.
+    # The largest i64 and u64 are not exact in f64: compare first, convert only what fits.
     above = wide >= float(limits.max)
     below = wide <= float(limits.min)
     inside = np.where(above | below | np.isnan(wide), 0, wide).astype(target.numpy)

@@ -184,7 +184,7 @@ class InternalError(DlcError):
 
 class DlcWarning(UserWarning):
     """What is probably a mistake: weights of a file that the model does not use, or a cache that cannot be
-    trusted. It is no error, and a result is what it would be without it.
+    trusted. It is not an error, and a result is what it would be without it.
     """
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlc.dialects import kernel, mem
 from dlc.dialects.builtin import Module
@@ -29,6 +31,8 @@ STEPS = 5_000
 """The most operations evaluated for a kernel; one takes some microseconds."""
 CALLS = 2
 """The most calls compared for one function: all of them run the same code."""
+
+Mask: TypeAlias = NDArray[np.bool_]
 
 Compare = Callable[[kernel.Kernel, Array, Array, Array, DType], None]
 """Raises if the results of a kernel and of its loops differ by more than the slack, which comes third."""
@@ -81,6 +85,17 @@ def _around(op: kernel.Kernel) -> object:
     return op.parent.parent if op.parent is not None else None
 
 
+@dataclass(slots=True)
+class _Result:
+    """A result of a kernel: the memory of its view afterwards, how far numbers in it may be from that, and
+    the bytes that change and no tile has written yet."""
+
+    view: Value
+    expected: MemoryRange
+    slack: Array
+    unwritten: Mask
+
+
 class _Lockstep(PlanRun):
     def __init__(
         self,
@@ -110,48 +125,44 @@ class _Lockstep(PlanRun):
         super().wave(wave)
 
     def _compare(self, op: kernel.Kernel, call: mem.Call) -> None:
-        results = self.results(op)
+        """Run some tiles of a call on copies of its memory, and compare what each has written."""
         reads = len(op.operands) - len(op.targets)
         before = [self.memory_range(view) for view in op.operands]
-        expected = [
-            self._with_result(view, memory, result)
-            for view, memory, result in zip(op.targets, before[reads:], results, strict=True)
-        ]
-        inputs = [self.array(view) for view in op.operands[:reads]]
-        slacks = [
-            self._laid_out(view, memory, slack)
-            for view, memory, slack in zip(
-                op.targets, before[reads:], slack_of(op, inputs, results, self.at), strict=True
-            )
-        ]
-        steps_left: float = self.steps
-        tiles_done = 0
-        # A kernel that works in place leaves what it does not change.
-        untouched = [
-            wanted.data != memory.data
-            for wanted, memory in zip(expected, before[reads:], strict=True)
-        ]
-        for tile in _sample(self.at.size(call.tiles)):
-            views = [*before[:reads], *[_copy(memory) for memory in before[reads:]]]
+        results = self._expected(op, before)
+        tiles, tiles_done, steps_left = self.at.size(call.tiles), 0, float(self.steps)
+        for tile in _sample(tiles):
+            views = [*before[:reads], *map(_copy, before[reads:])]
             try:
                 steps_left = self._run(call, views, tile, steps_left)
             except StepLimit:
                 break
             tiles_done += 1
-            for target, wanted, slack, written, left in zip(
-                op.targets, expected, slacks, views[reads:], untouched, strict=True
-            ):
-                self._compare_written(op, target, written, wanted, slack)
-                assert written.written is not None
-                left &= ~written.written
-        if tiles_done == self.at.size(call.tiles) and any(left.any() for left in untouched):
+            for result, written in zip(results, views[reads:], strict=True):
+                self._compare_written(op, result, written)
+        if tiles_done == tiles and any(result.unwritten.any() for result in results):
             raise Unwritten(
                 f"{op.name} at {op.location.place} leaves elements of its result unwritten"
             )
         self.compared.kernels += tiles_done > 0
         self.compared.tiles += tiles_done
-        if not tiles_done and self.at.size(call.tiles):
+        if not tiles_done and tiles:
             self.compared.left_out.append(f"{op.name} at {op.location.place}")
+
+    def _expected(self, op: kernel.Kernel, before: Sequence[MemoryRange]) -> list[_Result]:
+        """What a kernel computes, in the memory of its results, which lies behind that of its inputs."""
+        numbers = self.results(op)
+        reads = len(op.operands) - len(op.targets)
+        inputs = [self.array(view) for view in op.operands[:reads]]
+        slacks = slack_of(op, inputs, numbers, self.at)
+        results: list[_Result] = []
+        for view, memory, result, slack in zip(
+            op.targets, before[reads:], numbers, slacks, strict=True
+        ):
+            expected = self._with_result(view, memory, result)
+            # A kernel that works in place leaves what it does not change.
+            changed = expected.data != memory.data
+            results.append(_Result(view, expected, self._laid_out(view, memory, slack), changed))
+        return results
 
     def _run(self, call: mem.Call, views: Sequence[MemoryRange], tile: int, steps: float) -> float:
         sizes, scratch = self.at.shape(call.sizes), self.at.size(call.scratch)
@@ -177,22 +188,16 @@ class _Lockstep(PlanRun):
             steps = tuple([s * flat.itemsize for s in self.at.shape(op.type.strides)])
             np.ndarray(numbers.shape, flat.dtype, flat.data, 0, steps)[...] = numbers
 
-    def _compare_written(
-        self,
-        op: kernel.Kernel,
-        view: Value,
-        memory: MemoryRange,
-        expected: MemoryRange,
-        slack: Array,
-    ) -> None:
+    def _compare_written(self, op: kernel.Kernel, result: _Result, memory: MemoryRange) -> None:
         """Compare the elements that a tile has written with those of the kernel."""
-        dtype = array_type(view).dtype
+        dtype = array_type(result.view).dtype
         assert memory.written is not None
+        result.unwritten &= ~memory.written
         written = memory.written[:: dtype.bytes]
         from_loops, from_kernel = (
-            each.data.view(dtype.numpy)[written] for each in (memory, expected)
+            each.data.view(dtype.numpy)[written] for each in (memory, result.expected)
         )
-        self.compare(op, from_kernel, from_loops, slack[written], dtype)
+        self.compare(op, from_kernel, from_loops, result.slack[written], dtype)
 
 
 def _copy(memory: MemoryRange) -> MemoryRange:

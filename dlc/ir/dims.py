@@ -147,7 +147,7 @@ Shape: TypeAlias = tuple[Size, ...]
 
 
 def check_number(size: Size) -> None:
-    """Raises ModelError (D0329) for a number that artifacts do not hold; what is no number has some."""
+    """Raises ModelError (D0329) for a number that artifacts do not hold; what is not a number has some."""
     if isinstance(size, int) and abs(size) > MAX_FACTOR:
         raise ModelError("a number in a size is beyond 2**62", code="D0329")
 

@@ -54,7 +54,7 @@ def always_equal(one: Size, other: Size) -> bool:
 
 
 def solution(one: Size, other: Size) -> tuple[str, Size] | None:
-    """A dim and what it must be for two sizes to be equal; None where that is no single size.
+    """A dim and what it must be for two sizes to be equal; None where that is not a single size.
 
     >>> h, n = symbol("H"), symbol("N")
     >>> solution(2 * (h // 2), h), solution(n + 1, 81), solution(h, n)

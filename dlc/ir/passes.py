@@ -195,7 +195,7 @@ def check_order(pipeline: Pipeline, reasons: Iterable[Order]) -> None:
 
 
 def unknown_pass(name: str) -> UsageError:
-    """The error for a name that is no pass, with the one that was perhaps meant."""
+    """The error for a name that is not a pass, with the one that was perhaps meant."""
     question = did_you_mean(name, PASSES)
     listed = f"passes are {', '.join(sorted(PASSES))}"
     return UsageError(

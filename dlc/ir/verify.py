@@ -25,7 +25,7 @@ __all__ = ["MAX_FINDINGS", "verify"]
 MAX_FINDINGS = 20
 """How many findings one error has."""
 PLAIN = frozenset({bool, int, float, str})
-"""Kinds of attributes that are no symbols and have none in them."""
+"""Kinds of attributes that are not symbols and have none in them."""
 
 
 def verify(op: Op) -> None:

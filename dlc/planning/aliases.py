@@ -9,18 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dlc.dialects import array
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.kernel.generic import array_type
 from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import row_major_strides
-
-
-def computed(value: Value) -> Value:
-    """The array of which a value is a reshape, or the value itself."""
-    while isinstance(value.op, array.Reshape):
-        value = value.op.source
-    return value
 
 
 def whole_of(value: Value) -> Join | None:
@@ -59,7 +53,7 @@ def origins(block: Block) -> dict[Value, Value]:
     for op in reversed(ops):
         if isinstance(op, Join):
             whole = origin_of.get(op.result, op.result)
-            origin_of.update((computed(piece), whole) for piece in op.pieces)
+            origin_of.update((without_reshapes(piece), whole) for piece in op.pieces)
     for op in ops:
         if isinstance(op, array.Reshape | Subview):
             origin_of[op.result] = origin_of.get(op.source, op.source)
@@ -70,7 +64,7 @@ def makers(value: Value) -> Iterator[Op]:
     """The operations that compute a value or its pieces; none for arguments."""
     pending = [value]
     while pending:
-        op = computed(pending.pop()).op
+        op = without_reshapes(pending.pop()).op
         match op:
             case Join():
                 pending += op.pieces

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from dlc.dialects import array, flow, func, kernel
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.comm import HOST
 from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.dialects.measured import upper_bound
@@ -22,7 +23,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
-from dlc.planning.aliases import computed, reshaped_strides, whole_of
+from dlc.planning.aliases import reshaped_strides, whole_of
 from dlc.planning.failures import NEVER, LastFailure
 from dlc.planning.overwriting import overwritable_operands
 from dlc.planning.waves import Choice, Item, Lifetimes, Loop, Origins, Wave
@@ -77,7 +78,7 @@ class Allocation:
 
     def in_whole(self, value: Value, join: Join) -> Allocation:
         """The allocation of a piece of a concatenation whose whole lies here."""
-        index = [computed(piece) for piece in join.pieces].index(value)
+        index = [without_reshapes(piece) for piece in join.pieces].index(value)
         type, matrix = kernel.array_type(value), kernel.array_type(join.pieces[index])
         whole_strides = self.strides or row_major_strides(kernel.array_type(join.result).shape)
         strides = reshaped_strides(matrix.shape, whole_strides, type.shape)
@@ -108,7 +109,7 @@ class Allocation:
 
 @dataclass(slots=True)
 class BufferAssignment:
-    """The buffers of a function, and the allocation of every value that is no view."""
+    """The buffers of a function, and the allocation of every value that is not a view."""
 
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     allocations: dict[Value, Allocation] = field(default_factory=dict[Value, Allocation])
@@ -318,7 +319,7 @@ class _Assignment:
                 self.log.did("write in place", result, over=overwritten.name or "an input")
 
     def _place_in_whole(self, value: Value, wave_index: int) -> bool:
-        """Allocate an array inside the concatenation of which it is a piece; False if it is no piece."""
+        """Allocate an array inside the concatenation of which it is a piece; False if it is not a piece."""
         join = whole_of(value)
         if join is None:
             return False

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import flow, func, kernel
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.comm import Send
 from dlc.dialects.formulas import generic
 from dlc.dialects.kernel.pieces import Join
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.types import TensorType
-from dlc.planning.aliases import computed
 
 
 def insert_copies(function: func.Func) -> None:
@@ -56,7 +56,7 @@ def _copy_foreign_yields(
     yields = list(terminator.operands)
     for number in range(len(yields)) if order is None else order:
         value = yields[number]
-        origin = computed(value)
+        origin = without_reshapes(value)
         is_own_value = origin.block is block and isinstance(
             origin.op, kernel.Kernel | flow.Scan | flow.While | flow.If | Join
         )

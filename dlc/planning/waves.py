@@ -15,10 +15,11 @@ from itertools import islice
 from typing import TypeAlias
 
 from dlc.dialects import array, flow, func, kernel
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.comm import Collective
 from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.ir.core import Block, Op, Value
-from dlc.planning.aliases import computed, makers
+from dlc.planning.aliases import makers
 from dlc.planning.liveness import updates_of
 from dlc.planning.measured_sizes import Reads
 
@@ -73,7 +74,7 @@ class Origins:
         for op in function.walk(formulas=False):
             if isinstance(op, Join):
                 for piece in op.pieces:
-                    origins.share(computed(piece), op.result)
+                    origins.share(without_reshapes(piece), op.result)
         return origins
 
     def share(self, value: Value, owner: Value) -> None:
@@ -181,7 +182,7 @@ class Scheduler:
         for stack, yielded in islice(stacks, len(op.initial), None):
             argument = self._updates.get(stack)
             if argument in slices:
-                self._updates[computed(yielded)] = slices[argument]
+                self._updates[without_reshapes(yielded)] = slices[argument]
 
     def _schedule_choice(self, op: flow.If) -> Choice:
         for region in op.regions:

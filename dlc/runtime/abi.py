@@ -299,7 +299,7 @@ COORDINATE = "rank:"
 MPI_WORDS = frozenset(
     {*MPI_DATATYPES.values(), *MPI_OPERATIONS.values(), "MPI_STATUS_IGNORE", "MPI_IN_PLACE"}
 )
-"""The handles that code may import: words of the table that are no addresses of functions."""
+"""The handles that code may import: words of the table that are not addresses of functions."""
 
 
 def is_collective(name: str) -> bool:

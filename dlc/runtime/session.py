@@ -371,7 +371,7 @@ def _is_held(item: Input, kinds: SessionArrays) -> bool:
 def saved_arrays(path: str | os.PathLike[str], items: Mapping[str, Input]) -> dict[str, object]:
     """Copies of the arrays of a file, which can be written.
 
-    Raises ModelError (D0504) for a missing one, UsageError (D0902) for what is no path.
+    Raises ModelError (D0504) for a missing one, UsageError (D0902) for what is not a path.
     """
     check_path("a session is read from a path, and arrays are given by name", path)
     file = open_weights(path)

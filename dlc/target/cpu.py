@@ -18,6 +18,8 @@ from dlc.target.products import AVX2, AVX512, ProductBlocking
 
 HOST = "host"
 """The name of the processor that the compiler runs on."""
+LINE_BYTES = 64
+"""Bytes of a cache line, of all x86-64 processors."""
 TARGETS = (HOST, *LEVELS, *NAMED)
 """The names of processors."""
 TRIPLE = "x86_64-unknown-linux-gnu"

@@ -19,6 +19,11 @@ class NetworkCosts:
         4 << 20, "bytes", "what is combined at once: less costs latency, more memory traffic"
     )
 
+    call: int = cost(
+        1_000_000, "ps", "a call of MPI that begins something, or tests what is under way"
+    )
+    poll: int = cost(100_000_000, "ps", "the work after which what is under way is tested")
+
     @property
     def bucket(self) -> int:
         """The bytes from which on latency is less than a sixteenth of the time of a collective."""

@@ -85,6 +85,9 @@ class ProductBlocking:
     transformed element is multiplied by as many others. With 64, gradients of 512 x 512 channels took
     13.1 ms on Zen 3, with 128 11.1 ms, though the sums of a task, 2.4 MB, are in the third-level cache."""
 
+    gradient_part: int = 200_000_000
+    """Picoseconds that a part of these sums is worth, at least: each is transformed back."""
+
     band_worth: int = 6 * 1024 * KIB
     """What is between a depthwise convolution and the products around it is worth bands if larger."""
     band_bytes: int = 3 * 1024 * KIB

@@ -3,8 +3,8 @@
     python docs/site/build.py
 
 writes `build/docs/site`. The pages are those of the repository, copied to `build/docs/pages` in the folders
-that they lie in, so that their links lead where they lead there. A file that is linked and is no page, such
-as a model text or a program, becomes a page that shows it. A link that leads nowhere ends the build with
+that they lie in, so that their links lead where they lead there. A linked file that is not a page, such as
+a model text or a program, becomes a page that shows it. A link that leads nowhere ends the build with
 an error.
 """
 

@@ -91,6 +91,7 @@ def test_a_child_that_hangs_or_takes_too_much_memory_is_ended(tmp_path: Path) ->
     assert refusal(ended.said, ended.status).code == "memory"
 
 
+@pytest.mark.long
 def test_a_network_is_compiled_run_at_every_size_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from dlc.cli.launch import _Run  # pyright: ignore[reportPrivateUsage] - what watches one start
+from dlc.cli.ranks import FACTS
 from dlc.runtime.ranks.pulse import ENDED, OwnPulse
 from dlc.runtime.ranks.watching import Watcher
 
@@ -33,3 +35,14 @@ def test_a_rank_that_is_killed_before_its_end_is_lost(tmp_path: Path) -> None:
     assert run.watch(process, Watcher(tmp_path, 2), []) == 1
     assert run.lost is not None
     assert run.lost.rank == 1
+
+
+def test_after_a_loss_as_many_ranks_go_on_as_the_training_says(tmp_path: Path) -> None:
+    run, checkpoint = _Run(tmp_path, 4, 20.0), tmp_path / "a.safetensors"
+    assert run.rest() == (4, [])  # before the training
+    (tmp_path / FACTS).write_text(
+        json.dumps({"ranks": 3, "checkpoint": str(checkpoint), "before": None})
+    )
+    assert run.rest() == (3, [])
+    checkpoint.touch()
+    assert run.rest() == (3, ["--resume", str(checkpoint)])

@@ -23,6 +23,11 @@ dlc 1
 export fn f(x: f32[64, 64] = 0) -> f32[64, 64] =
   while all(y >= 0) with y = broadcast(x, [64, 64]) limit 2000000000 { next y = y * 0.5 }
 """
+COMMANDS = [
+    pytest.param(("ops",), marks=pytest.mark.long),
+    pytest.param(("run", "rows.dlc", "--random-inputs", "0")),
+    pytest.param(("--version",)),
+]
 PRINTED = "total: f32\n14.0\nrows: f32[1]\n[14.]\n"
 """The results of `rows.dlm` for the row [1, 2, 3]."""
 
@@ -75,9 +80,7 @@ def test_results_are_given_where_nothing_else_can_be_said(
         assert (done.returncode, done.stdout) == (code, out)
 
 
-@pytest.mark.parametrize(
-    "command", [("ops",), ("run", "rows.dlc", "--random-inputs", "0"), ("--version",)]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_reader_that_has_gone_is_no_error(
     dlc: Command, folder: Path, command: tuple[str, ...]
 ) -> None:
@@ -89,9 +92,7 @@ def test_a_reader_that_has_gone_is_no_error(
     assert ended(process) == (0, None, "")
 
 
-@pytest.mark.parametrize(
-    "command", [("ops",), ("run", "rows.dlc", "--random-inputs", "0"), ("--version",)]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_an_output_that_cannot_be_written_is_said(
     dlc: Command, folder: Path, command: tuple[str, ...]
 ) -> None:
@@ -104,7 +105,11 @@ def test_an_output_that_cannot_be_written_is_said(
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("compile rows.dlm", 0), ("new first", 2), ("run rows.dlc --random-inputs 0", 2)],
+    [
+        pytest.param("compile rows.dlm", 0, marks=pytest.mark.long),
+        ("new first", 2),
+        ("run rows.dlc --random-inputs 0", 2),
+    ],
 )
 def test_without_any_stdout_a_command_does_its_work_and_says_what_is_lost(
     dlc: Command, folder: Path, command: str, code: int
@@ -145,6 +150,7 @@ def test_ctrl_c_ends_a_running_call_with_130(
     assert err.endswith("interrupted\n")
 
 
+@pytest.mark.long
 def test_two_processes_that_write_one_artifact_leave_a_whole_one(
     dlc: Command, folder: Path
 ) -> None:

@@ -214,9 +214,10 @@ def test_one_process_has_nothing_to_split(folder: Path) -> None:
     assert "D0901" in done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "ranks"),
-    [("halves.dlm", "2"), pytest.param("split.dlm", "4", marks=pytest.mark.long)],
+    [("halves.dlm", "2"), ("split.dlm", "4")],
 )
 def test_ranks_train_by_the_mesh_of_the_text(folder: Path, model: str, ranks: str) -> None:
     alone = train(folder, "alone.dlc", model=model)

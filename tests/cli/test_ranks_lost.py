@@ -126,6 +126,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_all(folder: Path) -> None:
     assert not any(is_alive(pulse.process) for pulse in pulses)
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_all_after_the_same_step_with_a_checkpoint(folder: Path) -> None:
     with training(folder) as runs:
         runs.pulses(8)
@@ -166,6 +167,7 @@ with together(None, 2) as member:
 """
 
 
+@pytest.mark.long
 def test_ranks_that_mpiexec_started_notice_an_endless_loop(folder: Path) -> None:
     (folder / "loops.py").write_text(LOOPS)
     mpiexec = Path(sys.executable).with_name("mpiexec")

@@ -251,6 +251,7 @@ print(np.asarray(dlc.load(sys.argv[1]).dy_sin(np.float32([[1, 2], [3, 4]]))).tob
 CHAIN = 5_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", every(2, (CHAIN // 5, CHAIN)))
 def test_a_chain_of_ten_thousand_operations_compiles_and_differentiates(length: int) -> None:
     steps = "\n".join(f"  let x = x * 0.999 + {k % 7}.0" for k in range(length))

@@ -124,6 +124,7 @@ def test_a_stage_of_residual_blocks_and_its_gradient(levels: Sequence[int], tmp_
 # The language models --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_text_is_continued_by_the_same_bytes_everywhere_and_anew_by_another_seed() -> None:
     program = Program(path=EXAMPLES / "byte_lm.dlm", weights="init:0")
     ids = np.frombuffer(b"once upon a time", np.uint8).reshape(2, 8)

@@ -1,4 +1,4 @@
-"""Axes whose places or length are no i32: refused before anything is computed, or counted in i64."""
+"""Axes whose places or length exceed i32: refused before anything is computed, or counted in i64."""
 
 from __future__ import annotations
 

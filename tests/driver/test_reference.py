@@ -36,7 +36,7 @@ def of_group(*groups: str) -> list[str]:
     return [entry.name for entry in ENTRIES if entry.group.startswith(groups)]
 
 
-@together("name", every(3, sorted(NAMES)))
+@together("name", every(6, sorted(NAMES)))
 def test_every_page_has_a_signature_an_example_and_a_derivative(name: str) -> None:
     page = documentation(name)
     assert page.name == name

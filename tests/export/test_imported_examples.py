@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import dlc
 from benchmarks.imported_examples.seeded_weights import weights_of
 from dlc.text.model.fmt import format_source
+from tests.suites import every
 
 FOLDER = Path(__file__).parents[2] / "examples" / "imported"
 Array = NDArray[np.floating]
@@ -54,7 +55,7 @@ def recorded(name: str) -> tuple[Arrays, Arrays, Arrays]:
 
 @pytest.mark.parametrize(
     "name",
-    ["llama", "yolo", *(pytest.param(n, marks=pytest.mark.long) for n in ("resnet50", "bert"))],
+    every(4, ["llama", "yolo", "resnet50", "bert"]),
 )
 def test_the_text_of_a_network_gives_what_the_network_gives(name: str) -> None:
     inputs, wanted, weights = recorded(name)

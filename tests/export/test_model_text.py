@@ -45,10 +45,10 @@ ALL = (*CASES, *PICTURES, *MORE)
 
 
 def with_marks() -> Iterator[ParameterSet]:
-    """All cases; of each operator the quick suite has the first and every third of the others."""
+    """All cases; of each operator the quick suite has the first and every fifth of the others."""
     count = Counter[str]()
     for one, name in zip(ALL, ids(ALL), strict=True):
-        marks = pytest.mark.long if count[one.kind] % 3 else ()
+        marks = pytest.mark.long if count[one.kind] % 5 else ()
         count[one.kind] += 1
         yield pytest.param(one, id=name, marks=marks)
 

@@ -163,6 +163,7 @@ def fill_up(folder: Path) -> None:
                 continue
 
 
+@pytest.mark.long
 @as_root
 def test_a_full_disk_stops_files_and_nothing_else(small_disk: Path) -> None:
     place = Place(small_disk, {"HOME": str(small_disk), "TMPDIR": str(small_disk)})

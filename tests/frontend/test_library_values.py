@@ -355,6 +355,7 @@ export fn steps(t: i32[3]) -> f32[3, 6] = timestep_embedding(t, 6)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("labels", "finite"), every(2, [("[[1, 1]]", False), ("[[1, 2]]", True)]))
 def test_labels_that_need_more_rows_have_an_infinite_loss(labels: str, finite: bool) -> None:
     program = Program(f"""dlc 1

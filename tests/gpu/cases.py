@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from benchmarks.gpu import kernels as gpu_kernels
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
-from dlc.dialects.measured import measuring
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.calls import Arguments, CallRequest, call, call_with
@@ -32,7 +31,7 @@ from dlc.errors import CallError
 from dlc.ir.attributes import decode
 from dlc.ir.core import OPS, Block, Builder
 from dlc.ir.passes import Context
-from dlc.ir.types import BF16, TensorType
+from dlc.ir.types import TensorType
 from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import Artifact
@@ -40,10 +39,10 @@ from dlc.runtime.artifact.manifest import Entry, Input
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.model import Model
 from dlc.runtime.training.trainer import Trainer
+from tests.op_examples.calls import as_argument, given_dims, stored
 from tests.op_examples.derivative import by_differences, derivative, inputs_of
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, HERE, TOLERANCE, Example, Numbers
-from tests.op_examples.example import Input as Operand
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests/conformance/programs"
@@ -115,7 +114,7 @@ class Operator:
         with Model.from_bytes(artifacts[0]) as model:
             for number, example in enumerate(self._examples):
                 block, op = example.block()
-                found = _results(model, number, example, [_argument(x) for x in example.inputs])
+                found = _results(model, number, example, [as_argument(x) for x in example.inputs])
                 for value, one, other in zip(op.results, found, example.run(block), strict=True):
                     assert isinstance(value.type, TensorType)
                     dtype = value.type.dtype
@@ -184,27 +183,9 @@ def _compiled(blocks: Sequence[tuple[Block, Example]], settings: Settings) -> by
 def _results(model: Model, number: int, example: Example, given: Sequence[object]) -> list[Numbers]:
     """What a function gives, as the evaluator holds it: bf16 as its bits."""
     entry = cast("Callable[..., object]", model[f"f{number}"])
-    found = entry(*given, **_free(example))
+    found = entry(*given, **given_dims(example))
     results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
-    return [_stored(result) for result in results]
-
-
-def _free(example: Example) -> dict[str, int]:
-    """The dims that neither an input tells nor the call measures."""
-    sizes = [size for given in example.inputs for size in given.type.shape]
-    told = {str(size) for size in sizes} | set(measuring(example.module()))
-    return {name: value for name, value in example.dims.items() if name not in told}
-
-
-def _argument(given: Operand) -> object:
-    return Tensor.from_bits(given.array, "bf16") if given.dtype is BF16 else given.array
-
-
-def _stored(result: object) -> Numbers:
-    if isinstance(result, Tensor):
-        return result.bits
-    array = np.asarray(result)
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+    return [stored(result) for result in results]
 
 
 def _close(found: Numbers, wanted: Numbers, tolerance: float, what: str) -> None:

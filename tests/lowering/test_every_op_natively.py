@@ -11,7 +11,6 @@ import pytest
 
 from dlc.dialects import func
 from dlc.dialects.kernel.products import Product
-from dlc.dialects.measured import measuring
 from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
 from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
@@ -20,12 +19,12 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.source.weight_sources import Weights
 from dlc.ir.attributes import decode
 from dlc.ir.passes import Context, Manager
-from dlc.ir.types import BF16, TensorType
+from dlc.ir.types import TensorType
 from dlc.planning.return_counts import return_counts
-from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.model import Model
+from tests.op_examples.calls import as_argument, given_dims, stored
 from tests.op_examples.every import OPERATORS
-from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers
+from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Numbers
 from tests.suites import every, together
 
 CASES = [
@@ -50,28 +49,9 @@ def natively(example: Example, settings: Settings) -> Sequence[Numbers]:
     artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
     model = Model(artifact, threads=1)
     main_of = cast("Callable[..., object]", model.main)
-    found = main_of(*[_argument(given) for given in example.inputs], **_given_dims(example))
+    found = main_of(*[as_argument(given) for given in example.inputs], **given_dims(example))
     results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
-    return [_stored(result) for result in results]
-
-
-def _given_dims(example: Example) -> dict[str, int]:
-    """The dims that neither an input tells nor the call measures."""
-    sizes = [size for given in example.inputs for size in given.type.shape]
-    told = {str(size) for size in sizes} | set(measuring(example.module()))
-    return {name: value for name, value in example.dims.items() if name not in told}
-
-
-def _argument(given: Input) -> Numbers | Tensor:
-    return Tensor.from_bits(given.array, "bf16") if given.dtype is BF16 else given.array
-
-
-def _stored(result: object) -> Numbers:
-    """A result as the evaluator holds it: bf16 as its bits, also where ml_dtypes names the dtype."""
-    if isinstance(result, Tensor):
-        return result.bits
-    array = np.asarray(result)
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+    return [stored(result) for result in results]
 
 
 @together(("example", "level"), every(9, itertools.product(CASES, (2, 0))), parts=4)

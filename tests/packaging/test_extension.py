@@ -147,6 +147,7 @@ def test_it_is_listed_and_documented_like_any_other(site: Path) -> None:
     assert "softsign (dlc-softsign 1.2)" in doctor
 
 
+@pytest.mark.long
 def test_its_artifact_runs_without_it(dlc: Command, tmp_path: Path) -> None:
     assert dlc("compile", "model.dlm", "-o", str(tmp_path / "model.dlc")).returncode == 0
     command = [sys.executable, "-m", "dlc", "run", "model.dlc", "--entry", "f"]

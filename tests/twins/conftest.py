@@ -1,3 +1,3 @@
-"""What is no test here."""
+"""What is not a test here."""
 
 collect_ignore = ["record.py"]  # it imports PyTorch

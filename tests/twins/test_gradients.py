@@ -68,6 +68,7 @@ def trainer(case: Case) -> Trainer:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", every(12, CASES), ids=[case.name for case in CASES])
 def test_a_step_has_the_gradients_of_pytorch(case: Case) -> None:
     recorded = GRADIENTS[case.name]

@@ -150,7 +150,7 @@ def logical(graph: Graph) -> Value | None:
 
 
 def tested(graph: Graph) -> Value | None:
-    """Whether elements are no numbers, or infinite."""
+    """Whether elements are not numbers, or infinite."""
     x = graph.pick()
     if x is None:
         return None

@@ -1,4 +1,4 @@
-"""Networks over sounds, series, words and tables that are no transformers."""
+"""Networks over sounds, series, words and tables that are not transformers."""
 
 from __future__ import annotations
 

@@ -195,7 +195,8 @@ def _open(
     if training.check_nan:
         trainer.remember_steps()
     session = _Session(request, training, trainer, examples, member)
-    member.tell_facts(planned.facts.batch, session.last_checkpoint)
+    if comm is not None:
+        member.tell_facts(planned.ranks_without_one(comm.Get_size()), session.last_checkpoint)
     return session
 
 

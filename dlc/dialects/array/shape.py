@@ -189,8 +189,8 @@ def reshape(emit: Builder, value: Value, shape: Shape) -> Value:
     return value if tensor_type(value).shape == shape else emit(Reshape(value, shape))
 
 
-def reshaped(value: Value) -> Value:
-    """The value of which this one is a reshape; itself if it is none."""
+def without_reshapes(value: Value) -> Value:
+    """The value of which this one is a reshape, perhaps of a reshape; itself if it is none."""
     while isinstance(value.op, Reshape):
         value = value.op.source
     return value

@@ -265,7 +265,7 @@ class Fail(Op):
 
     def infer(self) -> tuple[Type, ...]:
         if self.code not in FAILURES:
-            raise self.fail(f"{self.code} is no way in which a kernel fails")
+            raise self.fail(f"{self.code} is not a way in which a kernel fails")
         return ()
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.weight_splits import held_bytes
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.loaded_code import Loaded
 
@@ -86,7 +87,7 @@ class Need:
 
 def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Specialization) -> Need:
     """The memory needs of an entry point at the sizes of a binding."""
-    weights, prepared = len(artifact.section("weights")), 0
+    weights, prepared = held_bytes(artifact, entry.name), 0
     prepare = Taken(0, 0)
     if loaded.prepare is not None and loaded.target.prepare is not None:
         prepared = loaded.target.prepare.bytes

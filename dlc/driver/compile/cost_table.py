@@ -18,7 +18,7 @@ from dlc.errors import DlcError, UsageError
 from dlc.errors.options import option
 from dlc.errors.suggest import did_you_mean
 from dlc.errors.warn import warn_once
-from dlc.runtime.cpu.features import host_features, host_model
+from dlc.runtime.cpu.features import host_model
 from dlc.runtime.system.counts import whole_number
 from dlc.runtime.system.mapped_files import map_file
 from dlc.target.cpu import HOST, CpuTarget
@@ -79,7 +79,7 @@ def this_processor() -> str:
 
     Machines of one name may differ in these, where one is a part of another.
     """
-    bits = 512 if "avx512f" in host_features() else 256 if "avx" in host_features() else 128
+    bits = 8 * CpuTarget.named(HOST).vector_bytes
     return f"{host_model() or 'unknown'}, {bits} bits"
 
 

@@ -109,7 +109,7 @@ def program_of_rank(module: Module, function: func.Func) -> func.Func:
 
 
 def _by_microbatch(value: Value, count: int) -> None:
-    """Let an argument with the examples of a step have a row for each of so many microbatches."""
+    """Let an argument with the examples of a step have a row for each microbatch."""
     whole, *rest = tensor_type(value).shape
     value.type = tensor_type(value).with_shape((count, floor_divide(whole, count), *rest))
     for op in list(value.uses):

@@ -48,7 +48,7 @@ def reduce_file(path: Path, command: str, seconds: float) -> Reduced:
 
     `{}` in the command is the file, which stands behind it where there is none. A command that takes more
     than `seconds` has failed. Raises UsageError: D0501 for a file that cannot be read, D0901 for one that
-    is no text, IR or ONNX, D0905 where the command fails for the file as it is.
+    is not a model text, IR or ONNX, D0905 where the command fails for the file as it is.
     """
     reducers = {".dlm": _reduce_text, ".dlir": _reduce_ir, ".onnx": _reduce_onnx}
     if path.suffix not in reducers:

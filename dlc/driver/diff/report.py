@@ -18,9 +18,8 @@ from dlc.driver.diff.search import Fault, explained, find_fault
 from dlc.driver.diff.tolerance import expectations
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
-from dlc.errors import UsageError
 from dlc.ir.core import Array
-from dlc.runtime.system.atomic_write import write_file
+from dlc.runtime.system.atomic_write import make_folder, write_file
 from dlc.runtime.system.counts import counted
 
 INPUTS, WEIGHTS, REPORT = "inputs.npz", "weights.npz", "report.txt"
@@ -71,12 +70,7 @@ def compare_levels(
 
 
 def _written(departed: Departed, case: Case, folder: Path) -> Departed:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"the folder {folder} cannot be made: {error.strerror}", code="D0502"
-        ) from None
+    make_folder(folder)
     text = text_of(case)
     write_file(folder / REDUCED, [text.encode()])
     inputs = dict(zip(case.function(case.open()).input_names, case.inputs, strict=True))

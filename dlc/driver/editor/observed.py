@@ -52,7 +52,7 @@ class Observed:
         return self.found[node][0] if node in self.found else MISSING
 
     def type_of(self, node: ast.Node) -> str | None:
-        """The type of an expression as a text writes it; of what is no tensor, what it is."""
+        """The type of an expression as a text writes it; of what is not a tensor, what it is."""
         return shown(self.found[node][0]) if node in self.found else None
 
     def types_of_items(self, node: ast.Node) -> tuple[str | None, ...]:

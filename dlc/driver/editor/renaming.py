@@ -55,7 +55,7 @@ def uses_of(
 def rename(readings: Sequence[Reading], owner: Reading, offset: int, name: str) -> Edits:
     """The edits that give what stands at a place another name.
 
-    Raises UsageError (D0960) for what is no name, and where the new name would mean something else at a
+    Raises UsageError (D0960) for what is not a name, and where the new name would mean something else at a
     place or the old one would be left over: the text with the edits is read again and compared.
     """
     place, _ = renamable(owner, offset)

@@ -110,7 +110,7 @@ class JaxFunction:
     def _backward(
         self, sizes: Sizes, arrays: tuple[jax.Array, ...], cotangents: Sequence[jax.Array]
     ) -> tuple[jax.Array | None, ...]:
-        """The gradient by each input, None for those that are no floats."""
+        """The gradient by each input, None for those that are not floats."""
         outputs = self.entry.entry.outputs
         floats = [
             cotangent
@@ -163,7 +163,7 @@ def _check_sizes_known(entry: EntryPoint) -> None:
 def _as_jax(value: object, item: Input, entry: str) -> jax.Array:
     """An argument as an array of JAX, or as what JAX traces.
 
-    Raises CallError: D0802 for another dtype, D0805 for a value that is no array.
+    Raises CallError: D0802 for another dtype, D0805 for a value that is not an array.
     """
     import jax
     import jax.numpy as jnp

@@ -43,8 +43,8 @@ def plan(entry_point: EntryPoint, /, **sizes: int) -> MemoryPlan:
     """The memory plan of an entry point of a model at these named sizes, `dlc.plan(model.predict, B=8)`.
 
     A size that is not given is the largest, or in training the batch of the text. Raises UsageError: D0902
-    for what is no entry point, D0906 for a size without a largest; CallError: D0801 for one that does not
-    exist, D0804 for one that calls do not take.
+    for what is not an entry point, D0906 for a size without a largest; CallError: D0801 for one that does
+    not exist, D0804 for one that calls do not take.
     """
     given = cast("object", entry_point)
     if not isinstance(given, EntryPoint):

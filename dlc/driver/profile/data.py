@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple, cast
 
 from dlc.driver.run.outputs import JSON
 from dlc.errors import UsageError
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.profiling.rows import Row
+from dlc.runtime.system.mapped_files import map_file
 
 VERSION = 1
 DIGITS = 7
@@ -85,9 +85,12 @@ def decisions_of(profile: Profile, row: Row) -> tuple[str, ...]:
 
 
 def read_profile(path: str) -> OldProfile:
-    """A profile that `dlc profile --json` wrote. Raises UsageError (D0907) for any other file."""
+    """A profile that `dlc profile --json` wrote.
+
+    Raises UsageError: D0501 for a file that cannot be read, D0907 for one that is something else.
+    """
     try:
-        found: object = json.loads(Path(path).read_text(encoding="utf-8"))
+        found: object = json.loads(str(map_file(path), "utf-8"))
         data = cast("Mapping[str, object]", found)
         kernels = cast("list[Mapping[str, object]]", data["kernels"])
         dims = cast("Mapping[str, int]", data["dims"])
@@ -108,11 +111,7 @@ def read_profile(path: str) -> OldProfile:
                 for each in kernels
             ),
         )
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", code="D0907", help="write it with --json"
-        ) from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(
             f"{path} is not a profile",
             code="D0907",

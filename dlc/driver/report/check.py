@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
 from dlc.driver.compile.settings import Settings
-from dlc.driver.report.check_training import CheckedTraining, check_trainings
+from dlc.driver.report.check_training import CheckedTraining, check_trainings, differentiate
 from dlc.driver.report.interface import entry_data
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import without_own
@@ -66,5 +66,6 @@ def check_model(request: CompileRequest, data: str | None = None) -> Checked:
         check_least(model.module)
         settle_interfaces(model.module)
     entries = interfaces(model.module)
+    differentiate(model)
     trainings = check_trainings(request, model, data)
     return Checked(request.path, tuple(entries), model.warnings, model.remarks, trainings)

@@ -12,7 +12,9 @@ from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import TrainingPlan, plan_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import UsageError
+from dlc.ir.passes import Manager
 from dlc.ir.types import F32
+from dlc.passes.graph.autodiff import autodiff
 from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.system.atomic_write import check_writable
 from dlc.runtime.system.mapped_files import check_inside
@@ -97,6 +99,12 @@ def check_trainings(
     return tuple([_checked(each, data) for each in requests])
 
 
+def differentiate(model: SourceModel) -> None:
+    """Take the derivatives of a model, for the errors of what has none; the model is used up."""
+    with model.quoting():
+        Manager(model.context).run(model.module, (autodiff,))
+
+
 def _checked(request: CompileRequest, data: str | None) -> CheckedTraining:
     planned = plan_training(request)
     model = planned.source
@@ -115,6 +123,7 @@ def _checked(request: CompileRequest, data: str | None) -> CheckedTraining:
     rest = [s for s in _parameters(model) if s.sym_name not in updated]
     frozen = [s for s in rest if s.sym_name in model.frozen]
     unused = [s for s in rest if s.sym_name not in model.frozen]
+    differentiate(model)
     return CheckedTraining(
         facts.block,
         facts.module,

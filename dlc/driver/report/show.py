@@ -31,7 +31,7 @@ from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES, unknown_pass
 from dlc.passes.graph.device_placement import uses_gpu
-from dlc.runtime.system.atomic_write import write_file
+from dlc.runtime.system.atomic_write import make_folder, write_file
 from dlc.text.ir.printer import print_module
 from dlc.text.ir.short import print_short
 from dlc.text.model.fmt import format_source
@@ -237,12 +237,7 @@ class _Steps:
 
 
 def _write_step(folder: Path, name: str, text: str) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"the folder {folder} cannot be made: {error.strerror}", code="D0502"
-        ) from None
+    make_folder(folder)
     write_file(folder / name, [text.encode()])
 
 

@@ -34,7 +34,7 @@ def values_of(
 ) -> InnerValues:
     """The inner values of a call of an artifact, compiled again from its graph as it was compiled.
 
-    Raises UsageError: D0902 for names that are no list of texts, D0911 for values that there are not, and
+    Raises UsageError: D0902 for names that are not a list of texts, D0911 for unknown values, and
     where this compiler makes other code (D0905).
     """
     texts = [name for name in names if isinstance(name, str)] if _is_list(names) else []

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.dialects.text_mesh import read_text_mesh
 from dlc.driver.compile.compile import Report, compile_model
 from dlc.driver.compile.entries import interfaces
 from dlc.driver.compile.host_target import placed_here
@@ -182,6 +183,17 @@ class TrainingPlan:
             trainer.resume(self.resume)
         check_same(comm, {"number of finished steps": trainer.steps, "weights": trainer.digest()})
         return trainer, report
+
+    def ranks_without_one(self, ranks: int) -> int:
+        """With how many ranks to go on where one of so many is lost.
+
+        With those that are left, as far as they divide the batch; with all where their number is settled.
+        """
+        match self.source:
+            case SourceModel(module=module) if read_text_mesh(module) is None:
+                return next(n for n in reversed(range(1, ranks)) if self.facts.batch % n == 0)
+            case _:
+                return ranks
 
     @property
     def _has_stages(self) -> bool:
@@ -370,7 +382,7 @@ def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:
         least = 0 if name == "seed" else 1
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
             raise UsageError(
-                f"{name} is a whole number from {least} to {MOST}, found {value}",
+                f"{name} is a whole number from {least} to {MOST}, found {value!r}",
                 code="D0902",
                 help=f"write {option('settings', {name: max(least, 1)})}",
             )

@@ -58,18 +58,7 @@ def import_model(
     D0906 and D0930 for bounds of sizes that are not there or do not allow them.
     """
     path = Path(path)
-    if path.suffix not in (".onnx", ".pt2", ".mlir"):
-        name = path.name or repr(str(path))
-        raise UsageError(
-            f"{name} is not an ONNX file, a program of PyTorch or a module of StableHLO",
-            code="D0903",
-            help="dlc import takes .onnx, .pt2 and .mlir files",
-        )
-    target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
-    if target.suffix != ".dlm":
-        raise UsageError(
-            f"{target.name} is not a name for model text, which ends in .dlm", code="D0903"
-        )
+    target = _target(path, out)
     new_shapes = {name: shape_of(name, text) for name, text in (shapes or {}).items()}
     values = {name: value_of(name, text) for name, text in (fixed or {}).items()}
     weights = target.with_suffix(".safetensors")
@@ -91,6 +80,23 @@ def import_model(
     texts = {path.name: model.listing}
     remarks = tuple(render(warning, texts) for warning in model.warnings)
     return Imported(target, weights if tensors else None, count, model.renamed, remarks)
+
+
+def _target(path: Path, out: str | Path | None) -> Path:
+    """Where the text goes: `out`, or the name of the file in this folder. Raises UsageError (D0903)."""
+    if path.suffix not in (".onnx", ".pt2", ".mlir"):
+        name = path.name or repr(str(path))
+        raise UsageError(
+            f"{name} is not an ONNX file, a program of PyTorch or a module of StableHLO",
+            code="D0903",
+            help="dlc import takes .onnx, .pt2 and .mlir files",
+        )
+    target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
+    if target.suffix != ".dlm":
+        raise UsageError(
+            f"{target.name} is not a name for model text, which ends in .dlm", code="D0903"
+        )
+    return target
 
 
 def _read(

@@ -71,7 +71,7 @@ def _cached_path() -> Path:
     try:
         cache.check()
     except OSError as error:
-        why = error.strerror or str(error)
+        why = (error.strerror or str(error)).lower()
         raise UsageError(
             f"nothing can be kept in {cache.folder}: {why}",
             code="D0502",

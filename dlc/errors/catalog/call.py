@@ -208,7 +208,7 @@ PAGES: dict[str, Page] = {
         "answer for `--rank-timeout` seconds (20), or made no progress while the others waited that "
         "long for it. Then all processes are ended, since none can go on alone; the steps since the last "
         "checkpoint are lost. `--restarts N` resumes from that checkpoint by itself, with the "
-        "ranks that are left.",
+        "ranks that are left, or with all where the text has a mesh.",
         "dlc train mlp.dlm --ranks 4",
         "dlc train mlp.dlm --ranks 4 --restarts 2",
     ),

@@ -178,7 +178,7 @@ PAGES: dict[str, Page] = {
     "D0928": Page(
         "a table of costs that cannot be used",
         "`dlc tune` measures what work costs on a processor and writes a table, which `--costs` takes. The "
-        "file that is named is no table, or there is none in the cache for this processor. A damaged "
+        "file that is named is not a table, or there is none in the cache for this processor. A damaged "
         "table in the cache is said once, and the built-in one is used in its place.",
         "dlc compile mlp.dlm -o mlp.dlc --costs tuned",
         "dlc compile mlp.dlm -o mlp.dlc --costs default",

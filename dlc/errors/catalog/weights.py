@@ -162,8 +162,7 @@ PAGES: dict[str, Page] = {
         "a missing or unknown optimizer",
         "An optimizer is a module with `fn update(p, g, step)`, which gives the next value of a weight: "
         "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own. "
-        "One whose update gives the weight as it is would train nothing and is refused; one that does "
-        "not use the gradient is a warning.",
+        "One whose update gives the weight as it is, or does not use the gradient, is a warning.",
         TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
         TRAIN.format(""),
     ),

@@ -206,7 +206,7 @@ class _Walk:
         self._sizes = sizes
 
     def number(self, value: int, role: str = "") -> Item:
-        """What a free number becomes; `role` is the setting that it is, if it is no size."""
+        """What a free number becomes; `role` is the setting that it is, if it is not a size."""
         raise NotImplementedError
 
     def value(self, value: Value) -> Item:

@@ -190,7 +190,7 @@ class Hierarchy:
                     pending.append(needed)
         return seen
 
-    # What is no module of its own -------------------------------------------------------------
+    # What is not a module of its own -------------------------------------------------------------
 
     def _alone(self, path: str, values: Sequence[Value]) -> None:
         """One layer takes the name of its module; a chain becomes one."""

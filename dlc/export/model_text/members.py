@@ -103,5 +103,5 @@ class Members:
         return self._names.of(f"{wanted}_" if wanted in RESERVED else wanted)
 
     def fresh(self, wanted: str) -> str:
-        """A name for what is no value of the graph."""
+        """A name for what is not a value of the graph."""
         return self._names.of(wanted)

@@ -155,7 +155,7 @@ class _Resolver:
             names.bind(parameter.name, parameter.name_span, parameter)
 
     def _refuse_inout(self, parameters: Iterable[ast.Parameter]) -> None:
-        """Report `inout` parameters of what is no entry point."""
+        """Report `inout` parameters of what is not an entry point."""
         for parameter in parameters:
             if parameter.inout:
                 self.found.append(

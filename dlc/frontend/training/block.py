@@ -220,8 +220,8 @@ class _Check:
         functions += [metric.parameters or () for metric in self.metrics]
         for parameter in dict.fromkeys(chain(*functions)):
             name = parameter.name
-            if name in own or name in (NUMBER, TOTAL):
-                whose = "a weight is" if name in own else "an input of every training step is"
+            if name in own or name in (NUMBER, TOTAL, SEED_NAME, "loss"):
+                whose = "a weight is" if name in own else "something in every training step is"
                 message = f"{name} is an input, and {whose} called so"
                 self._report("D0537", message, parameter.span, "call the input otherwise")
         inputs = {parameter.name for parameter in chain(*functions)}

@@ -78,7 +78,7 @@ class _Reader:
             self._refuse("D0533", "an empty path names no file", node, _UNNAMED)
 
     def check_given(self, inputs: Iterable[str], call: ast.Call) -> None:
-        """Refuse inputs that the source neither names nor has by itself, and names that are no inputs."""
+        """Refuse inputs that the source neither names nor has by itself, and names that are not inputs."""
         if self.kind in NAMELESS:
             return
         given = [*self.fields, *NAMES.get(self.kind, ())]

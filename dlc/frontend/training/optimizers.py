@@ -14,7 +14,7 @@ from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import MISSING, Scope
 from dlc.frontend.elaboration.tensors import as_tensor, convert, dtype_of, tensor_type
 from dlc.frontend.elaboration.trace import Trace
-from dlc.frontend.elaboration.values import Argument, Arguments, Datum, describe
+from dlc.frontend.elaboration.values import Argument, Arguments, Callee, Datum, describe
 from dlc.frontend.elaboration.weight import Origin, Weight
 from dlc.frontend.modules.instances import Core, Instance
 from dlc.frontend.modules.layers import instantiate
@@ -180,10 +180,24 @@ class Optimizers:
                 at.total_steps = at.top.add_argument(TensorType(I32), TOTAL)
                 at.rate = at.top.add_argument(TensorType(F32), RATE)
                 inputs = ((type, "p"), (type, "g"), (TensorType(I32), NUMBER))
-                updated(self.ev, core, *[at.top.add_argument(t, n) for t, n in inputs])
+                p, g, step = [at.top.add_argument(t, n) for t, n in inputs]
+                self._try_schedule(core, step)
+                updated(self.ev, core, p, g, step)
         finally:
             at.training, at.total_steps, at.rate = outer, None, None
             at.source = self.root.source
+
+    def _try_schedule(self, core: Core, step: Value) -> None:
+        """Refuse a schedule of anything but one f32; an optimizer of the user's own may take others."""
+        lr = core.arguments.get("lr")
+        if not isinstance(lr, Callee) or core.definition.home is not self.library:
+            return
+        rate = self.ev.apply(lr, (step,))
+        if as_tensor(self.at, rate, F32).type is not TensorType(F32):
+            message = (
+                f"a schedule gives the learning rate, one f32; this one gives {describe(rate)}"
+            )
+            raise self.at.fail("D0535", message, help="write fn schedule(step: i32) -> f32 = ...")
 
 
 def _updates(datum: Datum) -> bool:
@@ -234,22 +248,22 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
     value = as_tensor(at, updated)
     if value.type is not p.type:
         message = f"update of {name} makes {describe(updated)} of a weight {core.like.text}"
-        raise at.fail("D0535", message)
-    if value is p:
-        message = f"update of {name} gives each weight as it is, so nothing is trained"
-        help = "give the next value of the weight; freeze = PART leaves a part as it is"
+        help = f"give the next value of the weight: fn update(p, g, step) -> {core.like.text}"
         raise at.fail("D0535", message, help=help)
-    if not g.uses:
-        _warn_of_unused_gradient(at, name)
+    if value is p:
+        _warn(at, f"update of {name} gives each weight as it is, so nothing is trained")
+    elif not g.uses:
+        _warn(at, f"update of {name} does not use the gradient, so the loss trains nothing")
     rounded = convert(at, value, dtype)
     if rest is not None:
         at.place(weight.Set(rest, at(array.Subtract(value, convert(at, rounded, F32)))))
     return rounded
 
 
-def _warn_of_unused_gradient(at: Trace, name: str) -> None:
-    message = f"update of {name} does not use the gradient, so the loss trains nothing"
-    help = "compute the next value of the weight from its second parameter"
+def _warn(at: Trace, message: str) -> None:
+    help = (
+        "compute the next value of the weight, the first parameter, from the gradient, the second"
+    )
     place = at.source.place(at.span)
     at.problems.report([Diagnostic("D0535", message, place, help=help, severity="warning")])
 

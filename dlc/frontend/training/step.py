@@ -154,6 +154,13 @@ class _Functions:
                 loss.body.span,
                 help="train a module that has weights, and use them in the loss",
             )
+        if not _reached(value).intersection([body.arguments[k] for k in wrt]):
+            raise at.fail(
+                "D0531",
+                f"the loss of {self.training.module} has no gradient for any param",
+                loss.body.span,
+                help="stop_gradient, argmax, comparisons and conversions to integers have no derivative",
+            )
         at.stand(loss.body.span)
         seeds = [self._seed(tensor_type(value))]
         seeds += [array.fill(at, 0, tensor_type(k)) for k in kept if dtype_of(k).is_float]
@@ -352,3 +359,17 @@ def train_functions(
         except Poisoned:
             pass
     return functions, maker.states
+
+
+def _reached(loss: Value) -> set[Value]:
+    """The values that a loss may have a gradient for: those that it follows from by floats."""
+    reached: set[Value] = set()
+    pending = [loss]
+    while pending:
+        value = pending.pop()
+        if value in reached or not dtype_of(value).is_float:
+            continue
+        reached.add(value)
+        if value.op is not None and not isinstance(value.op, flow.StopGradient):
+            pending += value.op.operands
+    return reached

@@ -19,7 +19,7 @@ from dlc.ir.types import TensorType
 from dlc.text.model.words import NEVER_NAMES
 
 MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
-"""Names that exporters give every graph; its entry point is `run`, as where the name is no identifier."""
+"""Names that exporters give every graph; entry points are then `run`, as for what is not a name."""
 
 
 def entry_name(graph: Graph) -> str:

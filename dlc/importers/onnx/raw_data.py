@@ -35,7 +35,7 @@ class _Field(NamedTuple):
 def without_raw_data(data: memoryview, location: str) -> bytes | memoryview:
     """The model with its large tensors as external data in `location`, where `data` is found.
 
-    The data itself, if nothing in it is large, or if it is no well-formed message.
+    The data itself, if nothing in it is large, or if it is not a well-formed message.
     """
     try:
         pieces = list(_model(data, location.encode()))

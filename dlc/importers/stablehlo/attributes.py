@@ -27,7 +27,7 @@ DTYPES: dict[str, DType] = {dtype.text: dtype for dtype in LANGUAGE_DTYPES}
 
 
 def declared(type: ir.Type) -> Declared:
-    """A type of MLIR; one that is no ranked tensor has no dtype."""
+    """A type of MLIR; one that is not a ranked tensor has no dtype."""
     from jaxlib.mlir import ir
 
     if not isinstance(type, ir.RankedTensorType):

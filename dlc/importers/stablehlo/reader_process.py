@@ -26,7 +26,7 @@ def main() -> None:
     data = path.read_bytes()
     _limit(MEMORY + 16 * len(data))
     output = os.dup(1)
-    os.dup2(2, 1)  # what the reader itself prints is no fact
+    os.dup2(2, 1)  # what the reader itself prints is not a fact
     try:
         found: object = program_of(data, path.name)
     except DlcError as error:

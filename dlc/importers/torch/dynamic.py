@@ -108,5 +108,5 @@ def size_names(dynamic: Dynamic, program: ExportedProgram) -> dict[str, str]:
 
 
 def _other_names(dynamic: Dynamic, shapes: Mapping[str, object]) -> list[str]:
-    """Inputs that are no tensor alone: the sizes inside of them keep PyTorch's names."""
+    """Inputs that are not one tensor: the sizes inside of them keep PyTorch's names."""
     return [name for name in dynamic if name not in shapes] if isinstance(dynamic, Mapping) else []

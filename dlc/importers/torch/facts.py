@@ -96,7 +96,7 @@ class Node:
     """One operator: `kind` is its name with the overload, such as `aten.add.Tensor`.
 
     `arguments` has all of them by their names in the operator's schema, those left out by their defaults.
-    `types` are those of its results, None for one that is no tensor. `line` is its line in the listing.
+    `types` are those of its results, None for one that is not a tensor. `line` is its line in the listing.
     """
 
     name: str

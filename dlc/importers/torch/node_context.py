@@ -154,7 +154,7 @@ class NodeContext:
         """The type of an operand that is a tensor."""
         return array.tensor_type(self.value(name))
 
-    # Arguments that are no tensors.
+    # Arguments that are not tensors.
 
     def size(self, name: str, default: Size | None = None) -> Size:
         """An integer, which may be symbolic."""

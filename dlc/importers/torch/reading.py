@@ -92,7 +92,7 @@ class Reader:
         return size_of(expression, self._names, self._bounds)
 
     def type(self, value: object) -> TensorType | None:
-        """The type of a tensor without data; None for what is no tensor."""
+        """The type of a tensor without data; None for what is not a tensor."""
         shape = getattr(value, "shape", None)
         if shape is None:
             return None

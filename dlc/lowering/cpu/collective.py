@@ -38,8 +38,8 @@ from dlc.target.work import nanoseconds
 MOST_SENT = (1 << 31) - 1
 """The most elements of one call of MPI."""
 
-CALL = 1000
-"""Nanoseconds of a call of MPI that only begins something, or looks after it."""
+CALL = USUAL_NETWORK.call // 1000
+"""Nanoseconds of a call of MPI that only begins something, or tests it."""
 
 
 def lower_rank(op: Rank, context: Context) -> Lowered:

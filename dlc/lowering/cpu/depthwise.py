@@ -25,9 +25,9 @@ from dlc.ir.dims import minimum as smaller
 from dlc.ir.passes import Context
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.cpu.register_epilogue import Tile, write_registers
-from dlc.lowering.kernel_code.body import Point, lanes_of
+from dlc.lowering.kernel_code.body import lanes_of
 from dlc.lowering.kernel_code.epilogue import epilogue_body
-from dlc.lowering.kernel_code.lanes import Lane, Linear, Uniform, in_lanes
+from dlc.lowering.kernel_code.lanes import Lane, Linear, Uniform
 from dlc.lowering.kernel_code.words import either, for_each, iterate, unravel, whole_registers
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
@@ -103,6 +103,7 @@ class _Depthwise:
         self.op = op
         self.writer = Writer(op, literal=True)
         self.cpu = cpu_of(context.options)
+        assert all(view.strides[-1] == 1 for view in self.writer.views[:2])
         lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
         self.dtype: DType = op.accumulator
@@ -244,12 +245,8 @@ class _Depthwise:
     def _block(self, rows: _Rows, block: _Block) -> None:
         emit = self.writer.emit
         type = VectorType(self.dtype, block.lanes) if block.lanes > 1 else self.dtype
-        zeros = [constant(emit, 0, type)] * (len(rows.pixels) * block.pixels)
-        sums = (
-            self._unrolled(rows, block, zeros)
-            if self.unrolled
-            else self._rolled(rows, block, zeros)
-        )
+        sums = [constant(emit, 0, type)] * (len(rows.pixels) * block.pixels)
+        sums = (self._unrolled if self.unrolled else self._rolled)(rows, block, sums)
         pixels = [pixel + (block.column + j) for pixel in rows.pixels for j in range(block.pixels)]
         view = len(self.op.operands) - 1
         target = self.writer.pointer(view), self.writer.stride(view, 0)
@@ -310,18 +307,19 @@ class _Depthwise:
         sums: list[Expr],
     ) -> list[Expr]:
         """Add the products of some elements of row `y` of the picture: each is loaded once."""
-        point, channels, lanes = Point(block.lanes, {}), block.channels(), block.lanes
         start, totals = self._window_start(1, block.column), list(sums)
-
-        def load(view: int, *places: Index) -> Expr:
-            indices = [*(Uniform(index(y.emit, place)) for place in places), channels]
-            return in_lanes(self.body.load(point, view, indices), lanes)
-
+        row = self.writer.part(0, [rows.picture, y, start]) + block.channel
+        window = self.writer.pointer(1) + block.channel
+        along = self.writer.stride(0, 2)
+        below, beside = self.writer.stride(1, 0), self.writer.stride(1, 1)
         weights = {
-            (h, w): load(1, h, w, 0) for _, h in down for _, found in across for _, w in found
+            (h, w): window.load(h * below + w * beside, block.lanes)
+            for _, h in down
+            for _, found in across
+            for _, w in found
         }
         for offset, found in across:
-            element = load(0, rows.picture, y, start + offset)
+            element = row.load(offset * along, block.lanes)
             for r, h in down:
                 for j, w in found:
                     number = r * block.pixels + j

@@ -93,7 +93,7 @@ def _pad(op: array.Pad, emit: Builder) -> Sequence[Value]:
 
 
 def _unpadded(op: array.Pad, axis: int, index: Expr, extent: Size) -> tuple[Expr, list[Condition]]:
-    """The source's index for one of the padded tensor, and the conditions that it is no padding.
+    """The source's index for one of the padded tensor, and the conditions that it is not padding.
 
     Where they do not hold, the index is that of some other element, so that it can be loaded.
     """

@@ -1,7 +1,7 @@
 """Windows that move over tensors as kernels: pooling, convolution, the index of a window's extreme.
 
 A convolution of pictures is an implicit GEMM (`kernel.conv`): a product whose left operand, the im2col
-matrix of windows, is read from the picture in place. Where the window is no weight and larger than the
+matrix of windows, is read from the picture in place. Where the window is not a weight and larger than the
 result, as in the gradient of a kernel, that matrix is stored (im2col). Everything else is a formula per
 element.
 """
@@ -14,7 +14,7 @@ from dlc.dialects import array, kernel, weight
 from dlc.dialects.array.convolution_layouts import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
-from dlc.dialects.array.shape import reshaped
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.array.window import Windowed
 from dlc.dialects.expr import Condition, Expr, all_of, constant, select
 from dlc.dialects.formulas import (
@@ -92,7 +92,7 @@ def _window_axes(op: Windowed) -> tuple[list[int], tuple[int, ...]]:
 def _window_element(
     op: Windowed, indices: Sequence[Expr], taps: Mapping[int, Expr]
 ) -> tuple[list[Expr], list[Condition]]:
-    """The source's index of a window's element, and the conditions that it is no padding.
+    """The source's index of a window's element, and the conditions that it is not padding.
 
     `indices` is that of the window, `taps` has the element's index in it by axis. Where the conditions do
     not hold, the index is that of some other element, so that it can be loaded.
@@ -175,7 +175,7 @@ def _is_wide(op: array.Convolution) -> bool:
     Weights are packed into panels when they are loaded, so small results of large windows have nothing to
     gain from a product that would pack them in every call.
     """
-    if isinstance(reshaped(op.kernel).op, weight.Get):
+    if isinstance(without_reshapes(op.kernel).op, weight.Get):
         return False
     layout = op.layout
     kernel_type, result = tensor_type(op.kernel), tensor_type(op.result)

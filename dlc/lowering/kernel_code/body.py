@@ -116,19 +116,22 @@ class Body:
     ) -> Generator[tuple[int, Expr]]:
         """Loops over a range in registers: yields the elements of a step, and the first of them.
 
-        Code emitted for each is the body of that loop. `together` registers at a time come first, then
-        single registers, for wide registers half ones, then single elements.
+        Code emitted for each is the body of that loop. `together` registers at a time, a power of two,
+        come first, then half as many down to a single one, for wide registers half of one, then single
+        elements.
         """
-        widths = {self.lanes * together if self.lanes > 1 else 1, self.lanes}
-        if self.lanes >= WIDE:
-            widths.add(self.lanes // 2)
+        narrowest = self.lanes // 2 if self.lanes >= WIDE else self.lanes
+        widths = {1}
+        width = self.lanes * together
+        while self.lanes > 1 and width >= narrowest:
+            widths.add(width)
+            width //= 2
         lower = index(self.emit, lower)
-        for width in sorted(widths, reverse=True):
-            if width > 1:
-                whole = whole_registers(lower, upper, width)
-                with for_each(self.emit, lower, whole, width, parallel=True) as position:
-                    yield width, position
-                lower = whole
+        for width in sorted(widths - {1}, reverse=True):
+            whole = whole_registers(lower, upper, width)
+            with for_each(self.emit, lower, whole, width, parallel=True) as position:
+                yield width, position
+            lower = whole
         with for_each(self.emit, lower, upper, parallel=True) as position:
             yield 1, position
 

@@ -78,7 +78,7 @@ def dense_strides(extents: Sequence[Expr]) -> tuple[Index, ...]:
 
 
 def row_in_result(body: Body, op: kernel.Generic, stage: kernel.Stage, point: Point) -> Row | None:
-    """The place of a staged row in the result that it is; None if it is no result."""
+    """The place of a staged row in the result that it is; None if it is not a result."""
     yielded = op.body.terminator.operands
     if stage.result not in yielded:
         return None

@@ -100,7 +100,9 @@ class KernelWriter:
     def stride(self, view: int, axis: int) -> Index:
         """The stride of a view along an axis, in elements."""
         stride = self.views[view].strides[axis]
-        return 1 if stride == 1 else self.size(stride, "stride", view, axis)
+        if isinstance(stride, int) and (self.literal or stride == 1):
+            return stride
+        return self.size(stride, "stride", view, axis)
 
     def pointer(self, view: int) -> Pointer:
         """The first element of a view."""

@@ -35,7 +35,7 @@ def power(x: Term, y: Term) -> Term:
 
 
 def _with_sign(size: Term, x: Term, y: Term) -> Term:
-    """The power from that of `|x|`: negative for odd exponents, NaN where it is no real number."""
+    """The power from that of `|x|`: negative for odd exponents, NaN where it is not a real number."""
     whole = y.floor().equals(y)
     half = y * 0.5
     odd = whole & half.floor().differs(half)

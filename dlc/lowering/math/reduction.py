@@ -112,7 +112,7 @@ def _remove_integer(product: Term) -> tuple[Term, Term]:
 
 
 # f64. Pieces have 53 bits and their products 106, in two terms. Numbers from 2**512 on are scaled
-# down, and their pieces up, so that the last pieces are no denormal numbers.
+# down, and their pieces up, so that the last pieces are not denormal numbers.
 
 SCALE = 256
 SCALED_FROM = 512

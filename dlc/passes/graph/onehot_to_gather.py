@@ -48,7 +48,7 @@ def _filled(emit: Builder, size: Size, type: TensorType) -> Value:
 
 
 def _ids_of(rows: Value) -> Value | None:
-    """The ids of which a matrix has the one-hot rows; None if it is no such matrix."""
+    """The ids of which a matrix has the one-hot rows; None if it is not such a matrix."""
     value = _without(rows, array.Reshape)
     match value.op:
         case array.Cast(source=Value(op=array.Compare(predicate="eq", lhs=lhs, rhs=rhs))):

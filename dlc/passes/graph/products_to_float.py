@@ -100,7 +100,7 @@ def _convolution(op: array.Convolution | nn.Conv, rewriter: Rewriter, *, has_pai
 
 
 def largest_sum(lhs: Value, rhs: Value, terms: Size) -> int | None:
-    """A bound on the magnitude of partial sums of `terms` products; None where factors are no integers."""
+    """A bound on the magnitude of partial sums of `terms` products; None where factors are not integers."""
     if not tensor_type(lhs).dtype.is_integer:
         return None
     count = terms if isinstance(terms, int) else LONGEST

@@ -201,7 +201,7 @@ class _Fusion:
     def _note_no_epilogue(
         self, producer: Op | None, consumer: kernel.Generic, value: Value
     ) -> None:
-        """Record why a kernel is no epilogue of one that is not inlined into it either."""
+        """Record why a kernel is not an epilogue of one that is not inlined into it either."""
         is_map = isinstance(producer, kernel.Generic) and self.facts(producer).is_map
         if isinstance(producer, Product | kernel.Generic) and not is_map:
             self.log.refused(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dlc.dialects import array, flow, kernel, weight
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.dialects.array.shape import LARGEST_I32
+from dlc.dialects.array.shape import LARGEST_I32, without_reshapes
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.attention import Attention
 from dlc.dialects.kernel.product_schedule import (
@@ -52,7 +52,7 @@ def pack(module: Op, context: Context) -> None:
         if op in on_gpu:
             continue
         if isinstance(op, Conv) and op.schedule is None and not op.outs:
-            is_weight = _stored(op.rhs) is not None or _without_reshapes(op.rhs) in slices
+            is_weight = _stored(op.rhs) is not None or without_reshapes(op.rhs) in slices
             _convolution(op, module, context, is_weight=is_weight)
         elif isinstance(op, Attention) and not op.panel and not op.outs:
             _attention(op, cpu)
@@ -65,7 +65,7 @@ def pack(module: Op, context: Context) -> None:
             context.log.did("generate the product", op)
             _read_narrow(op, context)
             columns = _columns(op, op.inner, cpu)
-            is_hoisted = _is_loop_invariant(op.rhs) or _without_reshapes(op.rhs) in slices
+            is_hoisted = _is_loop_invariant(op.rhs) or without_reshapes(op.rhs) in slices
             if _stored(op.rhs) is None and not is_hoisted:
                 kind = PackPairsInline if in_pairs(op) else PackInline
                 op.attributes["schedule"] = kind(columns)
@@ -90,12 +90,6 @@ def _read_narrow(op: Gemm, context: Context) -> None:
     context.log.did("read a 16-bit operand as stored", op)
     op.set_operands([op.lhs, source, *op.operands[2:]])
     erase_unused(wide)
-
-
-def _without_reshapes(value: Value) -> Value:
-    while isinstance(value.op, array.Reshape):
-        value = value.op.source
-    return value
 
 
 def _is_loop_invariant(value: Value) -> bool:
@@ -255,7 +249,7 @@ def _erase_unused(value: Value) -> None:
 
 
 def _stored(value: Value) -> weight.Get | None:
-    """The weight of which a value is a reshape, perhaps outside a loop; None if it is no weight."""
+    """The weight of which a value is a reshape, perhaps outside a loop; None if it is not a weight."""
     found: Value | None = value
     while found is not None:
         match found.op:

@@ -40,13 +40,11 @@ from dlc.passes.kernel.winograd import (
     microseconds,
 )
 from dlc.target import cpu_of
-from dlc.target.cpu_costs import CpuCosts
+from dlc.target.cpu import CpuTarget
 from dlc.target.work import gradient_picoseconds
 
 MOST_TASKS = 16
 """Tasks that sums are divided for: enough for the threads of most machines, and few sums to add."""
-TASK = 200_000_000
-"""Picoseconds that a part of the sums is worth, at least: each is transformed back."""
 
 
 @define_pass("winograd_gradient")
@@ -86,7 +84,7 @@ def _choose(op: array.Convolution, context: Context) -> None:
     """Replace a gradient by its Winograd form if that is asked for or faster. Logs why."""
     options = context.options
     asked = options.conv == "winograd"
-    estimate = _Estimate.of(op, cpu_of(options).costs, options.batch or USUAL_SIZE)
+    estimate = _Estimate.of(op, cpu_of(options), options.batch or USUAL_SIZE)
     reason = "" if asked else _why_not(estimate, context)
     if reason:
         context.log.refused(f"no Winograd form of the gradient: {reason}", op)
@@ -166,17 +164,17 @@ class _Estimate:
     pixels: tuple[Size, Size, Size]
     channels: int
     outputs: int
-    costs: CpuCosts
+    cpu: CpuTarget
     usual: int
 
     @classmethod
-    def of(cls, op: array.Convolution, costs: CpuCosts, usual: int) -> _Estimate:
+    def of(cls, op: array.Convolution, cpu: CpuTarget, usual: int) -> _Estimate:
         """For the gradient that a convolution computes."""
         height, width, batch, outputs = tensor_type(op.kernel).shape
         channels = tensor_type(op.source).shape[0]
         assert isinstance(channels, int)
         assert isinstance(outputs, int)
-        return cls((batch, height, width), channels, outputs, costs, usual)
+        return cls((batch, height, width), channels, outputs, cpu, usual)
 
     @property
     def pixel_count(self) -> int:
@@ -191,21 +189,22 @@ class _Estimate:
     def direct(self) -> int:
         """The direct sum: products, and a matrix of windows that is written and read."""
         matrix = WINDOW**2 * self.channels * self.pixel_count
-        return matrix * (self.outputs * self.costs.product + 2 * F32.bytes * self.costs.memory_byte)
+        costs = self.cpu.costs
+        return matrix * (self.outputs * costs.product + 2 * F32.bytes * costs.memory_byte)
 
     def winograd(self, m: int) -> int:
         """The form with tiles of m x m."""
         batch, *extents = self.pixels
         tiles = self._at_usual(batch, *[ceil_divide(extent, m) for extent in extents])
         sides = self.channels, self.outputs
-        work = gradient_picoseconds((m + WINDOW - 1) ** 2, tiles, sides, self.costs)
+        work = gradient_picoseconds((m + WINDOW - 1) ** 2, tiles, sides, self.cpu.costs)
         assert isinstance(work, int)
         return work
 
     def parts(self, time: int, most_channels: int) -> int:
         """How many parts a form of this time is divided into, so that there are tasks for many threads."""
         tasks = -(-self.channels // most_channels) * -(-self.outputs // most_channels)
-        return max(1, min(MOST_TASKS, time // TASK) // tasks)
+        return max(1, min(MOST_TASKS, time // self.cpu.products.gradient_part) // tasks)
 
     def _at_usual(self, *sizes: Size) -> int:
         """The product of sizes."""

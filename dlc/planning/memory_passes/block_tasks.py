@@ -7,12 +7,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dlc.dialects import flow, func, kernel
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.intervals import interval
 from dlc.ir.passes import Context
-from dlc.planning.aliases import computed, origin, readers
+from dlc.planning.aliases import origin, readers
 from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import Timeline, updates_of
 from dlc.planning.overwriting import overwritable_operands
@@ -161,5 +162,5 @@ def _overwritable(op: Op, timeline: Timeline) -> Iterator[Value]:
     for position in overwritable_operands(op):
         operand, source = op.operands[position], sources[position]
         same_type = operand.type is result.type
-        if same_type and computed(operand) is source and sources.count(source) == 1:
+        if same_type and without_reshapes(operand) is source and sources.count(source) == 1:
             yield source

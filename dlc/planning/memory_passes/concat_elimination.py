@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.generic import array_type
 from dlc.dialects.kernel.pieces import Concatenate, Join
@@ -26,7 +27,7 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.passes.kernel.collapse import regroup_like
-from dlc.planning.aliases import computed, origin, readers, reshaped_strides
+from dlc.planning.aliases import origin, readers, reshaped_strides
 from dlc.planning.copy_insertion import copy
 from dlc.planning.liveness import Timeline
 from dlc.planning.memory_passes.block_tasks import may_be_empty, peak_of, planned_blocks
@@ -110,7 +111,9 @@ class _ConcatElimination:
             return None
         for piece in list(op.inputs):
             self._regroup_producer(piece, op)
-        placed = {computed(piece): piece for piece in reversed(op.inputs) if fits(piece, op)}
+        placed = {
+            without_reshapes(piece): piece for piece in reversed(op.inputs) if fits(piece, op)
+        }
         if 2 * sum(map(self._bytes, placed.values())) < self._bytes(op.results[0]):
             reason = "less than half of its bytes can be written in place"
             self.context.log.refused(reason, op, pieces=len(op.inputs), in_place=len(placed))
@@ -136,7 +139,7 @@ class _ConcatElimination:
 
     def _regroup_producer(self, piece: Value, op: Concatenate) -> None:
         """Regroup an element-wise producer over the rows of its piece, which the whole sets apart."""
-        value, shape = computed(piece), array_type(piece).shape
+        value, shape = without_reshapes(piece), array_type(piece).shape
         producer = value.op
         if (
             not isinstance(producer, kernel.Generic)

@@ -44,7 +44,7 @@ class Pair:
         slices = zip(backward.slices, backward.xs, backward.x_axes, strict=True)
         values_of: dict[Value, Value] = {}
         for argument, stack, axis in slices:
-            # The final value of a carried one may be sliced as well, but is no stack.
+            # The final value of a carried one may be sliced as well, but is not a stack.
             is_stack = stack.op is forward and stack.index >= count
             if is_stack and forward.y_axes[stack.index - count] == axis:
                 values_of[argument] = yielded(forward.body)[stack.index]

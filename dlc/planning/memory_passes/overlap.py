@@ -38,8 +38,6 @@ from dlc.target.network import USUAL_NETWORK
 
 HIGHER = 10
 """The peak of memory may rise by this fraction (1/n)."""
-POLL = 100_000_000
-"""Picoseconds of other work after which the library is called."""
 MOST_TASKS = 4_000
 """Blocks of more tasks stay as they are."""
 
@@ -170,7 +168,7 @@ class _Schedule:
         self._now += picoseconds(op, self.sizes, self.costs)
         for each in self._under_way:
             self.waits[each.number] = number
-        if self._under_way and self._now - self._polled >= POLL:
+        if self._under_way and self._now - self._polled >= USUAL_NETWORK.poll:
             self._polled = self._now
             self.polls.setdefault(self._under_way[0].number, []).append(number)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import array, func, kernel
-from dlc.dialects.array.shape import reshape, reshaped
+from dlc.dialects.array.shape import reshape, without_reshapes
 from dlc.dialects.kernel.generic import array_type
 from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.dialects.kernel.product_schedule import Packed
@@ -96,11 +96,15 @@ def _chain(conv: Conv) -> _Chain | None:
     if not (static and conv.is_depthwise and array_type(conv.lhs).shape[0] == 1):
         return None
     last = _only_reader(conv.results[0])
-    if not isinstance(last, Gemm) or not _is_rowwise(last) or reshaped(last.lhs).op is not conv:
+    if (
+        not isinstance(last, Gemm)
+        or not _is_rowwise(last)
+        or without_reshapes(last.lhs).op is not conv
+    ):
         return None
     if any(isinstance(use, Join) for use in _readers(last.results[0])) or not _is_rowwise(conv):
         return None
-    source = reshaped(conv.lhs)
+    source = without_reshapes(conv.lhs)
     first = source.op
     if isinstance(first, Gemm) and _is_rowwise(first) and _only_reader(source) is conv:
         return _Chain(first, conv, last)

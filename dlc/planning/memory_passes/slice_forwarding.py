@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import flow, func, kernel, scalar
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.generic import array_type
 from dlc.dialects.kernel.pieces import Subview
@@ -19,7 +20,7 @@ from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.value_map import EQUAL, Gone
-from dlc.planning.aliases import computed, strides_of
+from dlc.planning.aliases import strides_of
 from dlc.planning.liveness import Timeline
 from dlc.planning.memory_passes.block_tasks import may_be_empty, peak_of, planned_blocks
 from dlc.planning.memory_passes.subview_fit import is_readable, keeps_units
@@ -88,7 +89,7 @@ class _SliceForwarding:
             return None
         (source,), (result,) = op.inputs, op.results
         starts = _starts(op)
-        if starts is None or not result.uses or not self._is_array(computed(source)):
+        if starts is None or not result.uses or not self._is_array(without_reshapes(source)):
             return None
         return None if may_be_empty(result, self.function) else (op, starts)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dlc.dialects import array, kernel
+from dlc.dialects.array.shape import without_reshapes
 from dlc.dialects.kernel.pieces import Concatenate, Join, Subview
 from dlc.dialects.kernel.products import Product
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, Size, divides
 from dlc.ir.types import row_major_strides
-from dlc.planning.aliases import computed, makers, reshaped_strides, whole_of
+from dlc.planning.aliases import makers, reshaped_strides, whole_of
 
 WRITERS = kernel.Generic | Product | Concatenate | Join
 """The operations whose results may have strides."""
@@ -18,7 +19,7 @@ WRITERS = kernel.Generic | Product | Concatenate | Join
 
 def fits(piece: Value, op: Concatenate) -> bool:
     """Whether a piece of a concatenation can be written, and read, inside the whole."""
-    value = computed(piece)
+    value = without_reshapes(piece)
     if not isinstance(value.op, WRITERS) or value.op.parent is not op.parent:
         return False
     if whole_of(value) is not None:
@@ -46,7 +47,7 @@ def _is_writable(value: Value, strides: Shape) -> bool:
 
 def _is_piece(piece: Value, whole_strides: Shape, join: Join) -> bool:
     """Whether a piece can be written, and read, inside a whole with these strides."""
-    value = computed(piece)
+    value = without_reshapes(piece)
     shapes = kernel.array_type(piece).shape, kernel.array_type(value).shape
     strides = reshaped_strides(shapes[0], whole_strides, shapes[1])
     return (
@@ -156,7 +157,7 @@ def _pieces(whole: Value) -> Iterator[Value]:
     while pending:
         op = pending.pop().op
         if isinstance(op, Join):
-            pieces = [computed(piece) for piece in op.pieces]
+            pieces = [without_reshapes(piece) for piece in op.pieces]
             yield from pieces
             pending += pieces
 

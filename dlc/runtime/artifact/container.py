@@ -21,7 +21,7 @@ Data: TypeAlias = bytes | memoryview
 """The contents of a section: bytes, or a view with one byte per item."""
 
 MAGIC = b"\x89dlc\r\n\x1a\n"
-"""The magic is no text, and a transfer that converts line ends damages it (as in PNG)."""
+"""The magic is not text, and a transfer that converts line ends damages it (as in PNG)."""
 FORMAT_VERSION = 2
 ALIGNMENT = 64
 MAX_MANIFEST = 32 << 20

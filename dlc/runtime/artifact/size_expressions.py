@@ -164,7 +164,7 @@ class Expression(NamedTuple):
 
 
 def _degree(operation: Operator, left: int, right: int) -> int:
-    """The degree in a dim of what an operation makes of two polynomials; 2 for what is no polynomial."""
+    """The degree in a dim of what an operation makes of two polynomials; 2 for what is not a polynomial."""
     if operation in _SUM.values():
         return max(left, right)
     if operation is int.__mul__:

@@ -86,6 +86,22 @@ def source_bytes(artifact: Artifact) -> int:
     splits = weight_splits(artifact)
     if not splits:
         return len(artifact.section("weights"))
+    return _bytes_on_rank(artifact, artifact.manifest.weights, splits)
+
+
+def held_bytes(artifact: Artifact, entry: str) -> int:
+    """The bytes of weights, and of states that train, on a rank that runs an entry point."""
+    manifest = artifact.manifest
+    facts = manifest.training
+    if facts is None or not (facts.splits or manifest.homes):
+        return source_bytes(artifact)
+    parts = [part for staged in manifest.staged for part in staged.parts]
+    stage = next((part.stage for part in parts if part.entry == entry), None)
+    own = [row for row in manifest.weights if stage in (None, manifest.homes.get(row.name, stage))]
+    return _bytes_on_rank(artifact, own, facts.splits)
+
+
+def _bytes_on_rank(artifact: Artifact, rows: Sequence[Weight], splits: WeightSplits) -> int:
     mesh = {axis.name: axis.ranks for axis in artifact.manifest.mesh}
-    table = rank_table(artifact.manifest.weights, mesh, splits)
+    table = rank_table(rows, mesh, splits)
     return padded(table[-1].offset + table[-1].bytes) if table else 0

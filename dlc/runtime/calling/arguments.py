@@ -30,7 +30,7 @@ _READY = 0x1 | 0x100
 def as_array(value: object, item: Input, entry: str) -> Array:
     """The stored elements of an argument; a copy only where the memory's layout demands it.
 
-    Raises CallError: D0802 for another dtype, D0805 for a value that is no array.
+    Raises CallError: D0802 for another dtype, D0805 for a value that is not an array.
     """
     dtype = DTYPES[item.dtype]
     array = _stored(value, item, dtype, entry)
@@ -42,8 +42,8 @@ def as_array(value: object, item: Input, entry: str) -> Array:
 def as_changed_array(value: object, item: Input, entry: str) -> Array:
     """The memory of an argument that the call changes.
 
-    Raises CallError: D0802 for another dtype, D0805 for a value that is no array, D0820 for an array that
-    cannot be changed where it is.
+    Raises CallError: D0802 for another dtype, D0805 for a value that is not an array, D0820 for an array
+    that cannot be changed where it is.
     """
     if not hasattr(value, "__dlpack__") or isinstance(value, np.generic):
         kind = type(value).__name__  # pyright: ignore[reportUnknownArgumentType]

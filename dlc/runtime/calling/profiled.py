@@ -87,7 +87,7 @@ class _Round(NamedTuple):
 def profile(subject: Subject, measured: Measured, rounds: int | None) -> Profile:
     """Measure this number of rounds, or as many as 1.5 seconds allow.
 
-    Raises CallError: D0801 where `rounds` is no whole number from 1, D0825 for too many kernels.
+    Raises CallError: D0801 where `rounds` is not a whole number from 1, D0825 for too many kernels.
     """
     least = None if rounds is None else checked_rounds(subject.entry, rounds)
     measured.call()

@@ -37,7 +37,7 @@ def pin_threads(cpus: Iterable[SupportsIndex] | Literal["auto"] | None = "auto")
     calls models, which stays as it is, and each worker gets the next one; workers beyond them stay free.
     `"auto"` takes the processors that this process may use (`pinning_order`), None lets all workers go. It
     holds for workers that will be started, too, but not in a forked child. Raises UsageError (D0902) for
-    processors that the process may not use, and for what is no list of different ones.
+    processors that the process may not use, and for what is not a list of different ones.
     """
     allowed = os.sched_getaffinity(0)
     chosen = _chosen(cpus, allowed)

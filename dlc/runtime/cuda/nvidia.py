@@ -85,7 +85,7 @@ class _CudaDriver:
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
-        # What cuda-python returns behind the end of the name is no part of it.
+        # What cuda-python returns behind the end of the name is not part of it.
         self.name = cast(bytes, name).partition(b"\0")[0].decode(errors="replace")
         major, minor = (
             self._attribute(f"COMPUTE_CAPABILITY_{which}") for which in ("MAJOR", "MINOR")

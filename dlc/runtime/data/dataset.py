@@ -73,8 +73,8 @@ class Dataset(ABC):
         of their number: buckets cut their rests to it, other data leaves that to who asks.
 
         With the `part` (k, n) only rows are read of which the kth of n ranks computes its part, where the
-        examples of a batch, a `multiple`, have equal ones: the others may have any numbers. Streams read
-        all.
+        examples of a batch, a `multiple`, have equal ones: the others may have any numbers. Streams that
+        cannot be divided read all.
         """
 
 

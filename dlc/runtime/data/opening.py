@@ -66,7 +66,7 @@ def open_data(
         raise UsageError(
             "there is no data to train on, since the train block leaves it to be given",
             code="D0501",
-            help="give it: dlc train --data FILE, or trainer.fit(data); or name a file in the train block",
+            help="give a file, arrays or batches, or name a file in the train block",
         )
     home = os.fspath(folder)
     check_source(source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -19,13 +19,22 @@ from dlc.runtime.data.prefetch import made_ahead
 NAME = "the iterable"
 
 
+@runtime_checkable
+class Divided(Protocol):
+    """An iterable of batches of which each of several ranks can have its part."""
+
+    def part(self, number: int, parts: int, /) -> Iterable[object]:
+        """The same batches with the rows that one of so many ranks computes."""
+        ...
+
+
 class Stream(Dataset):
     """A dataset whose batches are known only when they arrive.
 
     Each item is a batch of any size: a mapping from input to array, or the arrays in the order of the
     inputs. Sizes with different names may differ, also those of the first axes, of which the first input's
     counts the examples. An epoch is one pass over the iterable; an iterator, which allows one pass, has one
-    epoch.
+    epoch. Where several ranks divide the batches, one that is `Divided` gives each rank its rows alone.
     """
 
     def __init__(self, source: Iterable[object], fitting: Fitting) -> None:
@@ -68,16 +77,24 @@ class Stream(Dataset):
         Batches are not made ahead by default, since the user's iterator may not support another thread.
         Raises ModelError for a batch that does not fit, and D0547 for an exhausted iterator.
         """
-        made = self._made(self._pass(epoch, seed, multiple), start, out)
+        if not isinstance(self._source, Divided):
+            part = WHOLE
+        made = self._made(self._pass(epoch, seed, multiple, part), start, out, multiple, part)
         ahead = min(ahead or 0, len(out) - 1) if out else ahead
         return made_ahead(made, ahead) if ahead else made
 
     def _made(
-        self, items: Iterator[object], start: int, out: Sequence[Mapping[str, Array]]
+        self,
+        items: Iterator[object],
+        start: int,
+        out: Sequence[Mapping[str, Array]],
+        multiple: int,
+        part: tuple[int, int],
     ) -> Generator[Batch]:
         position = 0
         for number, item in enumerate(items):
-            arrays, count = self._checked(item, number)
+            arrays, own = self._checked(item, number)
+            count = own * part[1]
             position += count
             if position <= start:
                 continue
@@ -89,14 +106,25 @@ class Stream(Dataset):
                     f"but training goes on from example {start}",
                     "give the batches that it was given before",
                 )
-            made = self._empty(arrays) if not out else _part(out[number % len(out)], count, number)
+            parts = part[1]
+            made = (
+                _part(out[number % len(out)], count, number) if out else self._empty(arrays, parts)
+            )
             for name, (array, have) in arrays.items():
-                convert(array, DTYPES[have], self._fitting.dtype(name), made[name])
+                into = made[name]
+                if parts > 1 and array.ndim:
+                    into = _rows(into, part, multiple)
+                    array = array.reshape(into.shape)
+                convert(array, DTYPES[have], self._fitting.dtype(name), into)
             yield made
 
-    def _pass(self, epoch: int, seed: int, multiple: int) -> Iterator[object]:
+    def _pass(
+        self, epoch: int, seed: int, multiple: int, part: tuple[int, int]
+    ) -> Iterator[object]:
         if isinstance(self._source, Buckets):
             return self._source.batches(epoch, seed, multiple)
+        if part != WHOLE and isinstance(self._source, Divided):
+            return iter(self._source.part(*part))
         if self._used_up:
             raise refusal(
                 NAME,
@@ -136,11 +164,21 @@ class Stream(Dataset):
             found = f"is a {type(item).__name__}"
         raise refusal(name, "D0547", f"it {found}", f"give a mapping with {', '.join(wanted)}")
 
-    def _empty(self, arrays: Mapping[str, tuple[Array, str]]) -> Batch:
+    def _empty(self, arrays: Mapping[str, tuple[Array, str]], parts: int) -> Batch:
+        """Arrays for the rows of all ranks, of which each writes its own."""
+        shapes = {name: array.shape for name, (array, _) in arrays.items()}
         return {
-            name: np.empty(array.shape, self._fitting.dtype(name).numpy)
-            for name, (array, _) in arrays.items()
+            name: np.empty(
+                (parts * shape[0], *shape[1:]) if shape else (), self._fitting.dtype(name).numpy
+            )
+            for name, shape in shapes.items()
         }
+
+
+def _rows(array: Array, part: tuple[int, int], microbatches: int) -> Array:
+    """What a rank writes of the rows of all: a view with an axis for microbatches, as in `rows_of_part`."""
+    own, parts = part
+    return array.reshape(microbatches, parts, -1, *array.shape[1:])[:, own]
 
 
 def _part(buffers: Mapping[str, Array], count: int, number: int) -> Batch:

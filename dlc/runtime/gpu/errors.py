@@ -52,7 +52,7 @@ def attributed_to(op: int) -> Generator[None]:
 class _WithWaitHint:
     """Adds to errors of the driver meanwhile how to find the kernel, where that is not known.
 
-    Every call passes through it, so it is no generator, which takes eight times as long.
+    Every call passes through it, so it is not a generator, which takes eight times as long.
     """
 
     def __enter__(self) -> None: ...

@@ -49,7 +49,7 @@ class StreamCalls:
     """
 
     def __init__(self, point: Point, driver: Driver, stream: object) -> None:
-        """Raises UsageError (D0902) for what is no stream."""
+        """Raises UsageError (D0902) for what is not a stream."""
         self._point = point
         self._driver = driver
         self._stream = stream_handle(stream)

@@ -148,8 +148,8 @@ class Launcher:
         """Launch a segment with conditional nodes; returns False if the driver refuses.
 
         Then nothing was launched, and this launcher asks for no conditional nodes again. Others do: a
-        device that is full for a moment is no reason to do without. What is no fault of the conditions is
-        refused again when the host decides on them, and is reported then.
+        device that is full for a moment is not a reason to do without. What the conditions did not
+        cause is refused again when the host decides on them, and is reported then.
         """
         try:
             if cached.graph is None:

@@ -1,4 +1,4 @@
-"""How ranks begin a call together: none begins where one refuses its arguments, or calls something else.
+"""How ranks begin a call together: none does where one refuses its arguments, calls another, or ends.
 
 A rank that does not come leaves the others waiting in a collective for ever. Before each call of machine
 code they combine three words, which takes as long as a collective of a few bytes.
@@ -6,6 +6,8 @@ code they combine three words, which takes as long as a collective of a few byte
 
 from __future__ import annotations
 
+import atexit
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 Words: TypeAlias = NDArray[np.int64]
 _LEAST = np.iinfo(np.int64).min
+_ENDED = "its program has ended"
+"""What a rank tells the others when it comes to its end."""
 
 
 class Entering:
@@ -40,6 +44,8 @@ class Entering:
         self._words = np.empty(3, np.int64)
         self._done = 0
         """How often this rank has begun a call, or refused to."""
+        self._gone: int | None = None
+        """A rank that has ended, for which nobody may wait any more."""
 
     @classmethod
     def by_mpi(cls, comm: MPI.Intracomm) -> Entering:
@@ -52,7 +58,16 @@ class Entering:
         def gather(text: str) -> list[str]:
             return [str(each) for each in comm.allgather(text)]
 
-        return cls(comm.Get_rank(), comm.Get_size(), maximum, gather)
+        found = cls(comm.Get_rank(), comm.Get_size(), maximum, gather)
+
+        def end() -> None:
+            # With `python -m mpi4py` an error that nobody caught ends all ranks behind this.
+            aborts = "mpi4py.run" in sys.modules and hasattr(sys, "last_value")
+            if not MPI.Is_finalized() and not aborts:
+                found.end()
+
+        atexit.register(end)
+        return found
 
     @classmethod
     def simulated(cls, ranks: SimulatedRanks) -> Entering:
@@ -66,19 +81,36 @@ class Entering:
     def begin(self, what: str) -> None:
         """Begin a call as all ranks do.
 
-        Raises CallError (D0824) where another rank refuses to, or begins something else.
+        Raises CallError (D0824) where another rank refuses to, begins something else, or has ended.
         """
+        if self._gone is not None:
+            raise not_begun(self._gone, _ENDED)
         key = crc32(what.encode())
         refusing = self._combined(0, key, -key)
         if refusing is not None:
-            raise not_begun(refusing, self._gather(what)[refusing])
+            raise not_begun(refusing, self._told(what)[refusing])
         if self._words[1] != -self._words[2]:
-            raise _different(self._gather(what))
+            raise _different(self._told(what))
 
     def refuse(self, error: BaseException) -> None:
         """Tell the other ranks, which are about to begin, that this one does not."""
-        self._combined(self._ranks - self._rank, _LEAST, _LEAST)
-        self._gather(text_of(error))
+        self._refuse(text_of(error))
+
+    def end(self) -> None:
+        """Tell the other ranks that this one begins nothing any more; returns when all have come."""
+        self._refuse(_ENDED)
+
+    def _refuse(self, why: str) -> None:
+        if self._gone is None:
+            self._combined(self._ranks - self._rank, _LEAST, _LEAST)
+            self._told(why)
+
+    def _told(self, own: str) -> list[str]:
+        """What all ranks say."""
+        texts = self._gather(own)
+        if _ENDED in texts:
+            self._gone = texts.index(_ENDED)
+        return texts
 
     def all_of(self, own: bool) -> bool:
         """Whether this is so on all ranks, which ask together."""

@@ -22,6 +22,18 @@ OF_OTHERS = (".dlm", ".dlir", ".dlc", ".onnx", ".safetensors", ".npz", ".npy")
 """Endings of files that somebody may have worked for."""
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those that it is in. Raises UsageError (D0502) where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder {folder} cannot be made: {_reason(error)}",
+            code="D0502",
+            help="name another, in a folder that can be written",
+        ) from None
+
+
 def write_file(
     path: str | os.PathLike[str],
     pieces: Iterable[bytes | memoryview],
@@ -208,9 +220,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _cannot(target: Path, error: OSError | ValueError) -> UsageError:
-    why = (isinstance(error, OSError) and error.strerror) or str(error)
     return UsageError(
-        f"cannot write {target}: {why[:1].lower()}{why[1:]}",
+        f"cannot write {target}: {_reason(error)}",
         code="D0502",
         help="name a file in a folder that exists and can be written",
     )
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """What the system says, as a part of a sentence."""
+    why = (isinstance(error, OSError) and error.strerror) or str(error)
+    return f"{why[:1].lower()}{why[1:]}"

@@ -55,7 +55,7 @@ def _check_part(facts: Training, entry: Entry, data: Dataset, count: int, what: 
             raise UsageError(
                 f"{what} with {count:,} examples makes {which} of {size}: {told}",
                 code="D0553",
-                help=_way_out(facts, entry, count, last=which != "batches"),
+                help=_way_out(facts, entry, count, size, last=which != "batches"),
             )
 
 
@@ -71,16 +71,20 @@ def _refusal(facts: Training, entry: Entry, data: Dataset, size: int) -> str | N
     return None
 
 
-def _way_out(facts: Training, entry: Entry, count: int, *, last: bool) -> str:
+def _way_out(facts: Training, entry: Entry, count: int, size: int, *, last: bool) -> str:
     firsts = first_axes(facts, entry)
-    dim = next((dim for dim in entry.dims if dim.name in firsts), None)
-    if dim is None:
+    counting = [dim for dim in entry.dims if dim.name in firsts]
+    if not counting:
         fixed = next((size for size in firsts if size.isdecimal()), None)
         return (
             f"write batch = {fixed}, with whole batches only, or a dim: dim B = 1..{facts.batch}"
             if fixed
             else "declare the first axis as a dim: dim B = 1..64"
         )
+    beyond = (dim for dim in counting if not dim.lower <= size <= (dim.upper or size))
+    dim = next(beyond, None)
+    if dim is None:
+        return "a batch has no sizes but those of its arrays: compute with the axes of an input"
     if last:
         return (
             f"let {dim.name} begin at {count % facts.batch}, take another batch, or limit the data"

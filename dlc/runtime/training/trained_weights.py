@@ -36,7 +36,7 @@ class _Alone:
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             raise CallError(
-                "the trainer is at work in another thread",
+                "the trainer is at work on another call",
                 code="D0813",
                 help="a trainer makes one step at a time: make another one, or wait",
             )

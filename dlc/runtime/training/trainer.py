@@ -195,6 +195,7 @@ class Trainer(Stepper):
         the averages; with `average` false the weights themselves. Ranks that have parts call it together;
         the first gets the whole weights, the others nothing.
         """
+        self._begin_together("trainer.trained")
         tensors = self._weights.whole()
         if not tensors:
             return {}
@@ -299,17 +300,12 @@ class Trainer(Stepper):
         the end.
 
         Raises CallError (D0815) if the loss, a weight or a state becomes NaN or infinite. The trainer then
-        has the weights of that step; the checkpoint is the last good one. Raises UsageError (D0901) for
-        negative `ahead` or `epochs`, and for a checkpoint that does not end in `.safetensors`.
+        has the weights of that step; the checkpoint is the last good one. Raises UsageError (D0901)
+        where `ahead` or `epochs` is not a whole number from 0 on, and for a checkpoint that does not end in
+        `.safetensors`.
         """
-        if ahead is not None and ahead < 0:
-            message = f"ahead is a number of batches from 0 on, found {ahead}"
-            raise UsageError(
-                message, code="D0901", help="ahead=0 makes each batch when it is needed"
-            )
-        if epochs is not None and epochs < 0:
-            message = f"epochs is the number of all epochs, from 0 on, found {epochs}"
-            raise UsageError(message, code="D0901", help=f"write epochs={self._facts.epochs}")
+        _check_count("ahead", ahead, "ahead=0 makes each batch when it is needed")
+        _check_count("epochs", epochs, f"write epochs={self._facts.epochs}")
         if checkpoint is None and self._facts.checkpoint:
             check_inside(self._facts.checkpoint)
         path = checkpoint or self.checkpoint
@@ -464,17 +460,28 @@ class Trainer(Stepper):
         """Write a checkpoint (`.safetensors`), or the trainer as an artifact (`.dlc`), atomically.
 
         Of ranks that train together only the first writes; those that have parts call it together. With
-        `.safetensors.index.json` all ranks call it, and each writes a file, which the index names.
+        `.safetensors.index.json` all ranks call it, and each writes a file, which the index names. Raises
+        CallError (D0824) where another of these does something else.
         """
         check_path("a trainer is saved at a path", path)
         check_ending(path, CHECKPOINT, INDEX, SUFFIX)
         comm = self._comm if self._weights.parts.are_divided else None
+        self._begin_together("trainer.save", by_all=os.fspath(path).endswith(INDEX))
         with self._weights.alone:
             if not os.fspath(path).endswith(SUFFIX):
                 self._write_checkpoint(path, comm)
                 return
             tensors = self._weights.whole()
             made_by_all(comm, lambda: self._write_artifact(path, tensors))
+
+    def _begin_together(self, what: str, *, by_all: bool = False) -> None:
+        """Begin what ranks that have parts do together, or with `by_all` all ranks.
+
+        Raises CallError (D0824) where another one does something else.
+        """
+        links = self._model.links
+        if links is not None and (by_all or self._weights.parts.are_divided):
+            links.entering.begin(what)
 
     def _write_artifact(self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
         if not self._model.rank:
@@ -535,3 +542,10 @@ class Trainer(Stepper):
                 trainer._carried, trainer._best = carried, None
                 if block in checkpoint.progress:
                     trainer._state = TrainingState.of(checkpoint.progress[block])
+
+
+def _check_count(name: str, value: object, help: str) -> None:
+    """Refuse what is not a whole number from 0 on, or None."""
+    if value is not None and (not isinstance(value, int | np.integer) or value < 0):
+        message = f"{name} is a whole number from 0 on, found {value!r}"
+        raise UsageError(message, code="D0901", help=help)

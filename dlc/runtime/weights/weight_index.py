@@ -23,7 +23,7 @@ Entries = Mapping[str, Callable[[], Tensor]]
 def entries(file: memoryview, path: str, shard: Callable[[str], memoryview]) -> Entries:
     """The arrays of all files of an index; `shard` maps the file of a name, which lies beside it.
 
-    Raises ArtifactError (D0503) for a file that is no index, or an array that is not where it says.
+    Raises ArtifactError (D0503) for a file that is not an index, or an array that is not where it says.
     """
     where = _weight_map(file, path)
     folder = Path(path).parent

@@ -44,7 +44,7 @@ SHORT_NAMES = {"func.func": "func", "func.return": "return", "builtin.module": "
 """Operations that are spelt without their dialect."""
 BEGIN = re.compile(r"(?:\s|//.*)*+[A-Za-z]")
 RESERVED = frozenset({"true", "false", *DType.named, *DType.spelled})
-"""Words that are no sizes."""
+"""Words that are not sizes."""
 SYMBOL = "sym_name"
 FUNCTION_TYPE = "function_type"
 

@@ -119,7 +119,7 @@ def test_a_kernel_is_right_and_timed(
     assert made.facts["copy_gb_s"] > 0
 
 
-@pytest.mark.parametrize("kind", ["convolutions", "attention"])
+@pytest.mark.parametrize("kind", every(2, ["convolutions", "attention"]))
 def test_convolutions_and_attention_are_right(
     kind: gpu.Kind, fake: FakeGpu, tmp_path: Path
 ) -> None:
@@ -210,6 +210,7 @@ TINY: dict[str, tuple[dict[str, int], int, int]] = {
 """Sizes, examples, and how many tokens or items there are."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", quick_ones(TINY, "mlp"))
 def test_a_network_in_bf16_gives_what_it_gives_on_a_processor(
     name: str, fake: FakeGpu, tmp_path: Path
@@ -236,6 +237,16 @@ def test_a_step_in_bf16_is_that_of_a_processor(name: str, fake: FakeGpu, tmp_pat
     compared = ["loss", "second_loss", *names]
     apart = furthest(*({key: each[key] for key in compared} for each in (found, wanted)))
     assert apart <= case.limit
+
+
+def test_results_of_16_bits_are_numbers_on_a_processor_too(tmp_path: Path) -> None:
+    (case,) = [each for each in cases("kernels", "bf16", quick=True) if each.name == "scale"]
+    spec = replace(spec_of(case, tmp_path), device="cpu")
+    spec.write(contender(spec).results)
+    with np.load(spec.results) as file:
+        found = file["result"]
+    x = case.arrays()["x"].astype(np.float64)
+    np.testing.assert_allclose(found, x * 2 + 1, rtol=2**-7, atol=2**-6)
 
 
 def test_large_arrays_are_drawn_once_and_repeated(tmp_path: Path) -> None:

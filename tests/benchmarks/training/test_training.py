@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.__main__ import programs
 from benchmarks.contenders.turns import ROOT, NotReady, Process, take_turns
 from benchmarks.training.__main__ import table
 from benchmarks.training.cases import (
@@ -149,9 +148,3 @@ def test_contenders_find_what_this_process_finds(monkeypatch: pytest.MonkeyPatch
     code = "import os; print('\"' + os.environ['PYTHONPATH'] + '\"', flush=True); input()"
     with Process("one", [sys.executable, "-c", code], {}) as one:
         assert one.facts == os.pathsep.join([str(ROOT), "packages"])
-
-
-def test_contenders_are_no_benchmarks() -> None:
-    known = programs()
-    assert {"training", "training_table"} <= known.keys()
-    assert not [name for name in known if name.startswith("contender")]

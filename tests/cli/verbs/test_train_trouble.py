@@ -259,6 +259,7 @@ def test_going_on_says_nothing_of_initial_weights(
     assert "initialised" not in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_result_that_cannot_be_written_leaves_a_checkpoint(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,7 @@ def check_model(name: str, assemblers: Sequence[Assembler]) -> None:
         assert row.divided == 0, row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", every(3, QUICK))
 def test_the_kernels_of_small_models_are_assembled(
     name: str, assemblers: Sequence[Assembler]
@@ -185,15 +186,15 @@ def test_a_line_of_the_table_has_the_most_of_all_processors() -> None:
 # Single instructions.
 
 
-def exchanged(dtype: DType) -> simt.Func:
-    """A warp whose threads hand each other an element."""
+def exchanged(dtype: DType, threads: int = simt.WARP) -> simt.Func:
+    """A block whose threads hand each other an element."""
     block = Block([INDEX, INDEX, POINTER])
     _, thread, memory = block.arguments
     emit = Builder(block, FileLocation("kernel.dlm", 1, 1))
     value = emit(simt.ShuffleXor(emit(loop.Load(memory, thread, dtype)), 8))
     emit.place(loop.Store(value, memory, thread))
     emit.place(loop.Return())
-    return simt.Func(block, "kernel", simt.WARP)
+    return simt.Func(block, "kernel", threads)
 
 
 @pytest.mark.parametrize("dtype", [I8, F16, BF16, F32, I64, F64], ids=str)
@@ -204,9 +205,9 @@ def test_values_of_every_width_are_exchanged(dtype: DType) -> None:
 
 
 def test_a_kernel_says_how_many_threads_it_has_and_that_one_block_is_enough() -> None:
-    text = kernel_ptx(kernel_text(exchanged(F32), "kernel"), "sm_80")
+    text = kernel_ptx(kernel_text(exchanged(F32, 96), "kernel"), "sm_80")
     assert ".visible .entry kernel(" in text
-    assert ".maxntid 32" in text
+    assert ".maxntid 96" in text
     assert ".minnctapersm 1" in text
 
 

@@ -58,6 +58,7 @@ def test_places_are_lines_of_the_text() -> None:
     assert memory.line("") == memory.line("m.dlm:99:1") == memory.line("other.dlm:1:1") == ""
 
 
+@pytest.mark.long
 def test_a_text_with_a_train_block_shows_its_step_at_the_batch_of_the_text() -> None:
     memory = found(TRAINED)
     assert [(entry.name, entry.dims["B"]) for entry in memory.entries] == [

@@ -197,3 +197,18 @@ def test_a_step_of_training_and_another_entry_point_are_one_too_many() -> None:
     )
     with pytest.raises(UsageError, match="--train profiles a step of training"):
         profile_model(asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("{", "D0907"), ("[" * 100_000, "D0907"), (None, "D0501")]
+)
+def test_a_file_that_is_not_a_profile_is_refused(
+    tmp_path: Path, text: str | None, code: str
+) -> None:
+    path = tmp_path / "old.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        read_profile(str(path))
+    assert caught.value.diagnostics[0].code == code
+    assert "No such" not in caught.value.diagnostics[0].message

@@ -29,6 +29,15 @@ module same(lr = 0.1) {
 module shrink(lr = 0.1) {
   fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] = p * (1 - lr)
 }
+module number(lr = 0.1) {
+  fn update(p: f32[..], g: f32[..], step: i32) -> f32 = sum(p - lr * g)
+}
+module two(lr = 0.1) {
+  fn update(p: f32[..], g: f32[..]) -> f32[..] = p - lr * g
+}
+dim N = 1..8
+fn count(step: i32) -> i32 = step
+fn scaled(step: i32, by: f32) -> f32 = by * f32(step)
 module Line(width = 3) {
   param w: f32[3] = ones()
   use head = Linear(3, 1)
@@ -227,6 +236,55 @@ WRONG = [
     ("unnamed twice", "D0538", block() + block()),
     ("same name", "D0538", block(head="a for Line") + block(head="a for Line")),
     ("named unnamed", "D0538", block(head="a for Line") + block()),
+    (
+        "input named loss",
+        "D0537",
+        block(
+            data='npz("d.npz", loss="x", y="y")',
+            takes="loss: f32[B, 3], y: f32[B]",
+            loss="mean(call(loss))",
+        ),
+    ),
+    (
+        "input named seed",
+        "D0537",
+        block(
+            data='npz("d.npz", seed="x", y="y")',
+            takes="seed: f32[B, 3], y: f32[B]",
+            loss="mean(call(seed))",
+        ),
+    ),
+    ("loss of constants", "D0531", block(loss="stop_gradient(mean(call(x)))")),
+    ("loss of an index", "D0531", block(loss="f32(argmax(w)) + mean(y)")),
+    ("loss of integers", "D0531", block(loss="f32(i32(sum(call(x))))")),
+    (
+        "loss with a while",
+        "D0406",
+        block(loss="mean(while sum(w) > 0 with z = x { next z = z - w })"),
+    ),
+    ("size of no input", "D0553", block(loss="mean(call(x)) + f32(N)")),
+    ("two batches", "D0553", block(takes="x: f32[N, 3], y: f32[B]", loss="mean(x @ w) + mean(y)")),
+    ("update gives a number", "D0535", block(optimizer="number()")),
+    ("update takes two", "D0208", block(optimizer="two()")),
+    ("schedule of i32", "D0535", block(optimizer="sgd(lr=count)")),
+    ("schedule of two", "D0208", block(optimizer="sgd(lr=scaled)")),
+    ("lr of a weight", "D0327", block(optimizer="sgd(lr=w)")),
+    ("lr nan", "D0534", block(optimizer="sgd(lr=nan)")),
+    ("test of another shape", "D0543", block(data='npz("d.npz", x="x", y="y", test="other.npz")')),
+    ("text as numbers", "D0507", block(data='npz("d.npz", x="x", y="words")')),
+    ("csv short row", "D0545", block(data='csv("short.csv", x=columns(0, 3), y="d")')),
+    (
+        "stop on the weight",
+        "D0534",
+        block(
+            loss="(loss = mean(call(x)), weight = 3.0)",
+            more='stop = early(weight, mode="min", patience=3)',
+        ),
+    ),
+    ("part twice", "D0537", block(loss="(loss = mean(call(x)), a = 1.0, a = 2.0)")),
+    ("precision", "D0534", block(more="precision = f64")),
+    ("plateau that raises", "D0534", block(more="rate = plateau(loss, factor=2)")),
+    ("optimizer of a state", "D0550", block(optimizer="sgd()\n  optimizer(seen) = sgd()")),
     ("total_steps", "D0536", block(more="metric m = 1 / total_steps")),
     ("update in metric", "D0201", block(more="metric m = step")),
 ]
@@ -248,10 +306,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "short": np.zeros(39, np.float32),
         "e": np.zeros((0, 3), np.float32),
         "scalar": np.array(1, np.float32),
+        "words": np.array(["a"] * 40),
     }
     np.savez(path / "d.npz", allow_pickle=False, **arrays)
     safetensors.write(path / "d.safetensors", {n: Tensor(arrays[n], "f32") for n in ("x", "y")})
     (path / "t.csv").write_text("a,b,k\n1,2,u\n3,4,v\n")
+    (path / "short.csv").write_text("a,b,c,d\n1,2,3,4\n1,2,3\n")
+    np.savez(path / "other.npz", allow_pickle=False, x=arrays["x5"], y=arrays["y"])
     (path / "bad.npz").write_bytes(b"nonsense")
     (path / "short.txt").write_text("abc")
     (path / "empty").mkdir()
@@ -288,6 +349,7 @@ def test_a_wrong_block_is_found_with_its_place_and_a_way_out(
     head = HEAD.replace("1..64", bounds) if ".." in bounds else HEAD
     told = found(folder, head + text, monkeypatch)[0]
     assert told.code == code
+    assert told.severity == ("warning" if case.startswith("optimizer that") else "error")
     assert told.place is not None
     assert told.place.file == "model.dlm"
     assert told.place.line > HEAD.count("\n")
@@ -319,7 +381,7 @@ def test_data_that_is_given_later_is_told_and_checked_where_it_is_named(
     for name, code in (("gone.npz", "D0501"), ("bad.npz", "D0503"), ("short.txt", "D0")):
         with pytest.raises(DlcError, match=code):
             check_model(CompileRequest(str(path)), str(folder / name))
-    with pytest.raises(UsageError, match=r"(?s)D0501.*dlc train --data FILE"):
+    with pytest.raises(UsageError, match=r"(?s)D0501.*give a file, arrays or batches"):
         plan_training(CompileRequest(str(path))).data()
 
 
@@ -328,6 +390,18 @@ def test_a_file_that_is_given_is_checked_in_place_of_that_of_the_text(folder: Pa
     path.write_text(HEAD + block(data='npz("gone.npz", x="x", y="y")'))
     (row,) = check_model(CompileRequest(str(path)), str(folder / "d.npz")).trainings
     assert row.data()["data"] == str(folder / "d.npz")
+
+
+def test_an_entry_point_without_a_derivative_ends_a_check_as_it_ends_a_compilation(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "model.dlm"
+    path.write_text(
+        "dlc 1\nfn f(a: f32) -> f32 = while a > 1 with x = a { next x = x / 2 }\n"
+        "export fn g(a: f32) -> f32 = grad(f)(a)\n"
+    )
+    with pytest.raises(DlcError, match=r"(?s)D0406.*model\.dlm:2:23.*limit 100"):
+        check_model(CompileRequest(str(path)))
 
 
 def test_a_block_that_is_not_there_is_told(folder: Path) -> None:

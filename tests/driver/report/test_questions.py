@@ -68,7 +68,7 @@ def asked(request: CompileRequest, *names: str, **inputs: str) -> Asked:
     return Asked(request, names, CallRequest(request.path, inputs=inputs, seed=0))
 
 
-@pytest.mark.parametrize("name", every(36, [*[f"{name}.dlm" for name in NAMES], *NETWORKS]))
+@pytest.mark.parametrize("name", every(60, [*[f"{name}.dlm" for name in NAMES], *NETWORKS]))
 def test_two_neighbouring_operations_are_fused_or_there_is_a_reason(name: str) -> None:
     for traced in traces(requested(name)):
         for one, other in traced.neighbours():

@@ -228,8 +228,9 @@ def test_a_checkpoint_is_not_written_under_the_name_of_another_kind_of_file(
             trainer.fit([batch], epochs=1, checkpoint=name)
     with pytest.raises(UsageError, match="D09"):
         trainer.fit([batch], epochs=1, checkpoint="model.dlc")
-    with pytest.raises(UsageError, match="epochs is the number"):
-        trainer.fit([batch], epochs=-1)
+    for epochs in (-1, "3", 1.5):
+        with pytest.raises(UsageError, match="epochs is a whole number from 0 on, found"):
+            trainer.fit([batch], epochs=epochs)  # pyright: ignore[reportArgumentType]
     assert Path("model.dlm").read_text() == NOISY
     assert trainer.steps == 0
 

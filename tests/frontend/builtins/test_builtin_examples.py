@@ -77,7 +77,7 @@ def test_only_functions_that_read_files_have_no_example() -> None:
     assert {*BUILTINS, *SPECIALS} - set(SHOWN) == {"file", "npz"}
 
 
-@together("name", every(2, [name for name in SHOWN if name not in BROUGHT]))
+@together("name", every(4, [name for name in SHOWN if name not in BROUGHT]))
 def test_an_example_gives_what_it_says(name: str, model: dlc.Model) -> None:
     shown = SHOWN[name]
     evaluated = Program("dlc 1\n" + entry(shown)).evaluated(f"of_{name}")

@@ -54,7 +54,7 @@ def calls() -> list[str]:
     return [call.replace("ROW", ROW).replace("@", SQUARE) for call in every]
 
 
-@together(("number", "call"), every(3, enumerate(calls())))
+@together(("number", "call"), every(6, enumerate(calls())))
 def test_numbers_of_a_call_have_the_dtype_of_the_tensors_that_they_meet(
     number: int, call: str
 ) -> None:

@@ -191,7 +191,7 @@ def test_a_long_file_is_elaborated_in_two_seconds(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("dlc 1\n" + "# a\n" * 1_000_000, "D0106"),
+        pytest.param("dlc 1\n" + "# a\n" * 1_000_000, "D0106", marks=pytest.mark.long),
         ("dlc 1\nexport fn f(x: f32) -> f32 = " + "a" * 7_000_000, "D0201"),
         ("dlc 1\nexport fn f(x: f32) -> f32 = " + "1" * 7_000_000, "D0106"),
         ("dlc 1\nconst c = " + "$ " * 200_000, "D0101"),

@@ -255,6 +255,7 @@ def test_wrong_settings_are_refused(settings: str, message: str) -> None:
     assert raised.value.diagnostics[0].code in ("D0530", "D0534")
 
 
+@pytest.mark.long
 def test_a_plateau_lowers_every_learning_rate() -> None:
     """What a step moves is a quarter of what it would have moved: of numbers and of schedules."""
     rate = "rate = plateau(loss, factor=0.25, patience=0, threshold=0.999)\n"

@@ -34,7 +34,7 @@ TOLERANCE = 1e-4
 """Of the largest result."""
 MATMULS = ("blas", "generated")
 UNKNOWN_SIZE = 2
-"""What a size that is no number becomes."""
+"""What a size that is not a number becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,7 @@ def random_inputs(model: ModelProto) -> dict[str, Array]:
     """Random inputs, the same each time."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # its threads would spin beside the other tests
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     stream = np.random.default_rng(1)
     found: dict[str, Array] = {}

@@ -80,6 +80,7 @@ def expected(model: ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
     """The results of onnxruntime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # its threads would spin beside the other tests
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

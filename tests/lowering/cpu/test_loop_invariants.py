@@ -44,7 +44,7 @@ CELL = [f32(4, 40), f32(5, 4, 40), f32(40, 40)]
 
 
 def cell(emit: Builder, h: Value, xs: Value, w: Value) -> Sequence[Value]:
-    """A recurrent layer: the weight is no constant of the artifact, so its panels are made in the call."""
+    """A recurrent layer: its weight is not a constant of the artifact, so panels are made in the call."""
 
     def step(emit: Builder, i: Value, h: Value, x: Value, w: Value) -> Value:
         return emit(array.Tanh(emit(array.Add(emit(array.MatMul(h, w)), x))))
@@ -78,7 +78,7 @@ def test_panels_of_what_does_not_change_are_made_before_the_loop(
 
 
 def test_what_could_fail_stays_in_the_loop() -> None:
-    """The loop may take no step: an index that is out of range is no mistake then."""
+    """The loop may take no step: an index that is out of range is not a mistake then."""
     types = [f32(4), TensorType(I32, (4,)), f32(9), f32(B, 4)]
 
     def program(emit: Builder, h: Value, at: Value, table: Value, xs: Value) -> Sequence[Value]:

@@ -80,6 +80,21 @@ def test_a_large_sum_is_many_tiles_and_then_one() -> None:
     assert rest.tiles == 1
 
 
+@pytest.mark.parametrize("columns", [16, 40, 144])
+def test_threads_share_the_columns_of_a_pool_of_one_picture(columns: int) -> None:
+    def pool(emit: Builder, x: Value) -> Sequence[Value]:
+        return (emit(array.ReduceSum(x, (1, 2))),)
+
+    picture = TensorType(F32, (1, 112, 112, columns))
+    module, _ = function_of(pool, [picture], {})
+    Manager(Context()).run(module, pipeline("graph", "loop", 2))
+    program = module.symbol("f")
+    assert isinstance(program, mem.Program)
+    (call,) = [op for op in program.walk() if isinstance(op, mem.Call)]
+    assert call.tiles == -(-columns // 16)
+    check(pool, picture, rtol=2e-4)
+
+
 @pytest.mark.parametrize(("level", "dtype"), every(10, itertools.product([2, 0], [F32, F64, F16])))
 def test_softmax_along_any_axis(dtype: DType, level: int) -> None:
     def softmaxes(emit: Builder, x: Value) -> Sequence[Value]:
@@ -91,7 +106,7 @@ def test_softmax_along_any_axis(dtype: DType, level: int) -> None:
     )
 
 
-@pytest.mark.parametrize("width", [1, 7, 8, 63, 64, 65, 200])
+@pytest.mark.parametrize("width", [1, 7, 8, 63, 64, 65, 127, 200])
 def test_columns_are_summed_in_any_width(width: int) -> None:
     def columns(emit: Builder, x: Value) -> Sequence[Value]:
         sums = emit(array.ReduceSum(emit(array.Multiply(x, x)), (0,)))

@@ -234,7 +234,7 @@ def test_running_totals(reverse: bool, exclusive: bool) -> None:
 
 
 def with_equals(length: int) -> Array:
-    """Numbers of which many are equal, and some are no numbers."""
+    """Numbers of which many are equal, and some are not numbers."""
     random = np.random.default_rng(2)
     values = random.integers(0, 20, (2, length)).astype(np.float32)
     values[:, ::11] = np.nan

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from dlc.dialects import array, flow, func, mem
+from dlc.dialects import array, flow, mem
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.kernel.pieces import Concatenate, Join
 from dlc.driver.compile.pipelines import Device, pipeline
@@ -24,6 +24,7 @@ from dlc.planning.memory_passes.reorder import reorder
 from dlc.planning.return_counts import return_counts
 from tests.lowering.everywhere import HERE, Program, assert_close, check, function_of, random_inputs
 from tests.lowering.gpu.on_gpu import ROUNDING, Compiled, compiled
+from tests.planning.memory_passes.kernels import kernels
 from tests.suites import every
 from tests.targets import ON_GPU
 
@@ -42,15 +43,6 @@ def beside(emit: Builder, *pieces: Value) -> Value:
 
 def sums(emit: Builder, x: Value) -> Value:
     return emit(array.ReduceSum(x, (1,)))
-
-
-def kernels(program: Program, *types: TensorType) -> Sequence[Op]:
-    """The operations of a program just before its plan."""
-    module, function = function_of(program, types, {"T": (1, 40), "E": (0, 40)})
-    Manager(Context()).run(module, pipeline("graph", "kernel", 2))
-    changed = module.symbol(function.sym_name)
-    assert isinstance(changed, func.Func)
-    return list(changed.walk())
 
 
 def count(ops: Sequence[Op], kind: type[Op]) -> int:

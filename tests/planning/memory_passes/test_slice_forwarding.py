@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from dlc.dialects import array, func, kernel, mem
+from dlc.dialects import array, kernel, mem
 from dlc.dialects.kernel.pieces import Join, Subview
-from dlc.driver.compile.pipelines import pipeline
-from dlc.ir.core import Builder, Op, Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import symbol
-from dlc.ir.passes import Context, Manager
 from dlc.ir.types import F32, TensorType
-from tests.lowering.everywhere import Program, check, function_of
+from tests.lowering.everywhere import Program, check
 from tests.lowering.gpu.on_gpu import ROUNDING, compiled
+from tests.planning.memory_passes.kernels import kernels
 from tests.suites import every
 
 X = TensorType(F32, (6, 8))
@@ -29,15 +28,6 @@ def product(emit: Builder, x: Value, w: Value) -> Value:
 def columns(emit: Builder, x: Value, start: int, width: int) -> Value:
     rows, _ = kernel.array_type(x).shape
     return emit(array.Slice(x, (0, start), (rows, start + width), (1, 1)))
-
-
-def kernels(program: Program, *types: TensorType) -> Sequence[Op]:
-    """The operations of a program just before its plan."""
-    module, function = function_of(program, types, {"T": (1, 40), "E": (0, 40)})
-    Manager(Context()).run(module, pipeline("graph", "kernel", 2))
-    changed = module.symbol(function.sym_name)
-    assert isinstance(changed, func.Func)
-    return list(changed.walk())
 
 
 def parts(program: Program, *types: TensorType) -> int:

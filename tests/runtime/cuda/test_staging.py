@@ -343,6 +343,7 @@ def test_a_call_that_fails_leaves_no_chunk_under_way(gpu: FakeGpu) -> None:
 NOWHERE: dict[str, str] = {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "places"), every(2, [("cpu", {"net": "cuda:0"}), ("cuda:sm_80", NOWHERE)])
 )

@@ -105,5 +105,5 @@ def test_batches_are_made_by_another_thread_where_that_is_asked_for() -> None:
 
 
 def test_a_negative_number_of_batches_ahead_is_refused() -> None:
-    with pytest.raises(UsageError, match="ahead is a number of batches from 0 on, found -1"):
+    with pytest.raises(UsageError, match="ahead is a whole number from 0 on, found -1"):
         trainer().fit([graph(30, 100)], ahead=-1)

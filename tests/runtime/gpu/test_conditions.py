@@ -140,7 +140,7 @@ CALLS: dict[str, list[tuple[Array, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("entry", every(2, CALLS))
+@pytest.mark.parametrize("entry", every(5, CALLS))
 def test_a_program_with_conditions_is_one_launch_from_the_second_call_on(
     fake: FakeGpu, model: Model, compiled: Model, entry: str
 ) -> None:
@@ -242,6 +242,7 @@ def test_a_side_that_does_nothing_is_no_node() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_loop_beyond_its_limit_is_told_as_where_the_host_counts(
     fake: FakeGpu, model: Model
 ) -> None:

@@ -136,6 +136,7 @@ def test_events_are_given_back(gpu: FakeGpu, entry: EntryPoint) -> None:
     assert gpu.events == before
 
 
+@pytest.mark.long
 def test_a_kernel_that_fails_is_reported_with_its_line(gpu: FakeGpu, entry: EntryPoint) -> None:
     names = [row.kernel for row in entry.profile(X, rounds=1).rows]
     gpu.refuses = names[-1]

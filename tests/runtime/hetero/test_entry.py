@@ -271,6 +271,7 @@ def test_arrays_may_be_lent_as_working_memory(both: Both) -> None:
     np.testing.assert_array_equal(np.asarray(point(x, arena=arena)), wanted)
 
 
+@pytest.mark.long
 def test_a_step_of_training_gives_what_it_gives_on_the_processor() -> None:
     def step(device: str) -> Model:
         opened = open_training(EXAMPLES / "digits_mlp.dlm", places={"net": device})

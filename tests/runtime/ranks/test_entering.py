@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import CallError, DlcError, UsageError
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.agreement import made_by_all
+from dlc.runtime.ranks.entering import Entering
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from dlc.runtime.training.trainer import Trainer
-from tests.runtime.ranks.trainings import artifact
+from tests.runtime.ranks.trainings import LSTM, artifact
 
 TEXT = """\
 dlc 1
@@ -31,6 +33,7 @@ module Net() {
 }
 """
 X = np.random.default_rng(2).standard_normal((8, 3), np.float32)
+BATCH: dict[str, Any] = {"x": np.ones((8, 6, 4), np.float32), "y": np.ones((8, 1), np.float32)}
 Act = Callable[[Any, int], object]
 
 
@@ -267,3 +270,43 @@ def test_a_checkpoint_that_could_not_be_written_is_refused_before_the_first_step
         return "", trainer.steps
 
     assert run_simulated(Mesh({"data": 2}), work) == [("D0502", 0), ("D0824", 0)]
+
+
+ALONE: dict[str, tuple[Act, str]] = {
+    "save": (
+        lambda trainer, rank: trainer.step(**BATCH) if rank else trainer.save("a.safetensors"),
+        "[D0824]: rank 0 calls trainer.save, and rank 1 calls a part of train_step(B=4)",
+    ),
+    "trained": (
+        lambda trainer, rank: trainer.trained() if rank else trainer.save("a.safetensors"),
+        "[D0824]: rank 0 calls trainer.save, and rank 1 calls trainer.trained",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_ranks_with_parts_do_together_none_does_alone(name: str) -> None:
+    made = artifact(LSTM, 2, "weights")
+    act, message = ALONE[name]
+
+    def work(at: SimulatedRanks) -> list[float]:
+        trainer = Trainer(made, threads=1, comm=at)
+        trainer.total_steps = 100
+        with pytest.raises(CallError, match=re.escape(message)):
+            act(trainer, at.rank)
+        return [trainer.step(**BATCH)]
+
+    first, second = run_simulated(Mesh({"data": 2}), work)
+    assert first == second
+
+
+def test_nobody_waits_for_a_rank_that_has_ended() -> None:
+    def work(at: SimulatedRanks) -> None:
+        entering = Entering.simulated(at)
+        if not at.rank:
+            for _ in range(2):
+                with pytest.raises(CallError, match=r"D0824.*rank 1 failed.*program has ended"):
+                    entering.begin("predict")
+        entering.end()
+
+    run_simulated(Mesh({"data": 2}), work)

@@ -136,6 +136,7 @@ def test_a_gpt_with_split_blocks(vocabulary: int, mesh: dict[str, int]) -> None:
     compare(GPT.format(mesh=axes, vocabulary=vocabulary), mesh)
 
 
+@pytest.mark.long
 def test_the_average_of_a_split_weight_is_split_as_it_is() -> None:
     text = MLP.format(mesh="data = 2", a="(data, none)", b="(none, none)")
     text = text.replace("sgd(lr=0.1)", "adam(lr=0.01)\n  average = ema(0.9)")

@@ -139,6 +139,7 @@ def test_one_rank_trains_as_a_process_alone(
     assert told["apart"] == [alone, alone]
 
 
+@pytest.mark.long
 def test_data_that_differs_is_refused_before_the_first_step(
     together: tuple[Path, dict[str, list[object]]],
 ) -> None:
@@ -161,6 +162,11 @@ FAILURES = {
     "a text that is not there": (
         'dlc.trainer("none.dlm" if rank else "line.dlm", threads=1, comm=comm)\n',
         "D0501",
+    ),
+    "a save by the first rank alone": (
+        'trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard="weights")\n'
+        'if rank == 0: trainer.save("line.safetensors")\n',
+        "its program has ended",
     ),
     "an artifact that is not there": (
         'if rank == 0: dlc.compile("line.dlm", weights="init:1").save("line.dlc")\n'

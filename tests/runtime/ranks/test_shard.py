@@ -46,6 +46,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "split", "ranks"), CASES)
 def test_the_losses_are_those_of_one_process(name: str, split: Shard, ranks: int) -> None:
     model = model_of(name)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dlc.driver.call_memory.needs import need_of
 from dlc.driver.compile.compile import Report
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.request import CompileRequest, make_artifact
@@ -16,6 +17,8 @@ from dlc.driver.run.train import plan_training
 from dlc.errors import CallError, DlcError, Unsupported
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import OF_RANK, STEP
+from dlc.runtime.calling.specialization import Specializations
+from dlc.runtime.loaded_code import load_code
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.parts import Shard
@@ -263,6 +266,29 @@ def test_what_cannot_be_divided_is_refused_at_its_line(what: str) -> None:
     assert "D0383" in str(error.value)
     assert message in str(error.value)
     assert ":13:" in str(error.value)
+
+
+def test_where_a_rank_is_lost_all_stages_start_again_and_of_others_those_that_divide_batches() -> (
+    None
+):
+    assert plan_training(CompileRequest(path="", text=TIED)).ranks_without_one(3) == 3
+    text = LSTM.replace("batch = 8", "batch = 12")
+    assert plan_training(CompileRequest(path="", text=text)).ranks_without_one(6) == 4
+
+
+@pytest.mark.parametrize("mesh", ["stage = 3", "stage = 3, data = 2"])
+def test_a_limit_of_memory_counts_what_a_rank_has_of_weights(mesh: str) -> None:
+    text = TIED.replace("stage = 3", mesh).replace("H = 8", "H = 64").replace("B, 8", "B, 64")
+    split = "weights" if "data" in mesh else None
+    made = trains(text, 6 if split else 3, split)
+    rows = {row.name: row.bytes // (2 if split else 1) for row in made.manifest.weights}
+    homes, loaded = made.manifest.homes, load_code(made, untrusted=True)
+    entries = {entry.name: entry for entry in made.manifest.entries}
+    for part in [part for staged in made.manifest.staged for part in staged.parts]:
+        entry = entries[part.entry]
+        at = Specializations(entry, loaded.programs[entry.name]).at_bounds()[-1]
+        own = sum(bytes for name, bytes in rows.items() if homes.get(name) == part.stage)
+        assert own <= need_of(made, loaded, entry, at).weights <= own + 64 * len(rows)
 
 
 def test_another_number_of_ranks_than_stages_is_refused() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dlc.errors import UsageError
-from dlc.runtime.system.atomic_write import write_file
+from dlc.runtime.system.atomic_write import make_folder, write_file
 
 
 def names(folder: Path) -> list[str]:
@@ -103,7 +103,7 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path: Path, name: str) -> Non
 
 WRITER = """
 import sys
-from dlc.runtime.system.atomic_write import write_file
+from dlc.runtime.system.atomic_write import make_folder, write_file
 def pieces():
     yield b"half" * 100_000
     print("half", flush=True)
@@ -190,3 +190,13 @@ def test_many_writers_of_one_file_leave_one_of_their_files(tmp_path: Path) -> No
         writer.join()
     assert target.read_bytes() in texts
     assert names(tmp_path) == ["a.dlc"]
+
+
+def test_a_folder_that_cannot_be_made_has_a_reason_and_a_way_out(tmp_path: Path) -> None:
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be made: not a directory") as caught:
+        make_folder(tmp_path / "file" / "b")
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.code, bool(diagnostic.help)) == ("D0502", True)

@@ -103,7 +103,7 @@ class EachPass:
             together = any(map(_has_collectives, derived))
             for program in _functions(module):
                 if together or _has_collectives(program):
-                    self.skipped[program.sym_name] = "what ranks send each other is no loop"
+                    self.skipped[program.sym_name] = "what ranks send each other is not a loop"
                     self._expected.pop(program.sym_name, None)
         if name == PARTITION:
             for op in _functions(module):

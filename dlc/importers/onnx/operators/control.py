@@ -249,7 +249,7 @@ def _never_stops(body: Graph) -> bool:
 def _counted(
     context: NodeContext, body: Graph, rounds: Size, initial: Sequence[Value]
 ) -> NodeResults | None:
-    """A scan; None where the body is no block, but may be written out."""
+    """A scan; None where the body is not a block, but may be written out."""
     types = [flow.COUNTER, *[value.type for value in initial]]
     arguments = [0, len(types), *range(1, len(types))]
     found = context.regions.attempted(body, [*types, FLAG], arguments)

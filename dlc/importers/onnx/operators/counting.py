@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlc.dialects import array
-from dlc.dialects.array.shape import reshape, transpose
+from dlc.dialects.array.shape import reshape, transpose, without_reshapes
 from dlc.importers.onnx.node_context import Constant, NodeContext, NodeResults, Operand
 from dlc.ir.attributes import decode
 from dlc.ir.core import Builder, Value
@@ -46,19 +46,12 @@ def known_count(emit: Builder, total: Operand | None) -> Size | None:
     """The number of true elements of a mask that was cast to numbers, if they were counted before."""
     if not isinstance(total, Value) or array.tensor_type(total).dtype is not I64:
         return None
-    cast = _source(total).op
+    cast = without_reshapes(total).op
     if not isinstance(cast, array.Cast):
         return None
-    mask = _source(cast.source)
+    mask = without_reshapes(cast.source)
     counted = _counted(emit, mask) if array.tensor_type(mask).dtype is BOOL else None
     return None if counted is None else symbol(counted.dim)
-
-
-def _source(value: Value) -> Value:
-    """What reshapes begin with."""
-    while isinstance(value.op, array.Reshape):
-        value = value.op.source
-    return value
 
 
 def _counted(emit: Builder, mask: Value) -> array.NonZero | None:
@@ -75,7 +68,7 @@ def _unrepeated(mask: Value) -> tuple[Value, Shape]:
     if not isinstance(op, array.Broadcast) or op.axes != tuple(range(len(op.axes))):
         return mask, ()
     source = op.source
-    before = _source(source)
+    before = without_reshapes(source)
     # A reshape that puts axes of size 1 behind it, and one that removes them, leave it what it is.
     return (before if before.type is source.type else source), op.shape[len(op.axes) :]
 

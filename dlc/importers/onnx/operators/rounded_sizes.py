@@ -26,7 +26,7 @@ class _Quotient:
 
     Of no step the size over the same divisor is beyond `reach`. The rounding of a step is at most its
     result times `2**-PRECISION`, that of all at most `steps * reach / divisor * 2**-PRECISION`; a quotient
-    that is no integer is `1 / divisor` from the next one, and one that is an integer is not rounded.
+    that is not an integer is `1 / divisor` from the next one, and one that is an integer is not rounded.
     """
 
     size: Size

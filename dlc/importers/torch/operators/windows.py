@@ -224,7 +224,7 @@ def _uneven_average(context: NodeContext, x: Value, counts: Sequence[Size]) -> V
 
 
 def _averaged_parts(emit: Builder, x: Value, axis: int, size: Size, count: Size) -> Value:
-    """The same where sizes are no numbers: each mean is a difference of two running sums."""
+    """The same where sizes are not numbers: each mean is a difference of two running sums."""
     type = TensorType(I64, (count,))
     part = array.iota(emit, type, 0)
     whole, parts = numbers(emit, size, type), numbers(emit, count, type)

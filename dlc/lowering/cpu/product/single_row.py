@@ -12,13 +12,12 @@ from dlc.ir.types import VectorType
 from dlc.lowering.cpu.product.packing import Matrix
 from dlc.lowering.kernel_code.register_rows import register_ranges
 from dlc.lowering.kernel_code.words import for_each
+from dlc.target.cpu import LINE_BYTES
 
 LINES = 8
 """Lines that are added at once: the sums are loaded and stored once for this many products."""
 AHEAD = 16
 """Lines by which prefetches run ahead: hardware prefetchers stop where the part of a line ends."""
-LINE_BYTES = 64
-"""Of the cache."""
 
 
 def add_lines(

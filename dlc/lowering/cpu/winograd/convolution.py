@@ -38,9 +38,10 @@ from dlc.lowering.kernel_code.lanes import Linear
 from dlc.lowering.kernel_code.words import either, for_each, unravel, when
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
+from dlc.target.cpu import LINE_BYTES
 from dlc.target.work import nanoseconds, winograd_block, winograd_picoseconds
 
-LINE = 64 // F32.bytes
+LINE = LINE_BYTES // F32.bytes
 """Elements of a cache line: planes begin one line further than they would, in other sets of the cache."""
 
 

@@ -26,9 +26,10 @@ from dlc.lowering.kernel_code.words import either, for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import cpu_of
+from dlc.target.cpu import LINE_BYTES
 from dlc.target.work import gradient_picoseconds, nanoseconds
 
-LINE = 64 // F32.bytes
+LINE = LINE_BYTES // F32.bytes
 """Elements of a cache line."""
 
 

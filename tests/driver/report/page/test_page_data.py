@@ -201,7 +201,9 @@ def place(data: JsonPage, id: str) -> str:
     return f"{file['name']}:{line - file['line']}:1"
 
 
-@pytest.mark.parametrize("text", ["no JSON", "{}", '{"entry": "other", "kernels": []}'])
+@pytest.mark.parametrize(
+    "text", ["no JSON", "{}", '{"entry": "other", "kernels": []}', "[" * 100_000]
+)
 def test_another_file_is_no_profile(two_layers: JsonPage, tmp_path: Path, text: str) -> None:
     profile = tmp_path / "profile.json"
     profile.write_text(text)

@@ -177,6 +177,7 @@ def test_every_view_draws_what_it_has(page: Page, view: str) -> None:
     assert not page.errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [(390, 844)], indirect=True)
 def test_by_value_every_bar_of_the_memory_has_its_label(page: Page) -> None:
     page.evaluate("app.panes[0].show('memory')")

@@ -154,7 +154,7 @@ def text_of(batch: int, size: int, channels: int, outputs: int, *, last: bool = 
 @pytest.mark.parametrize(
     ("batch", "size", "channels", "m", "positive"),
     every(
-        3,
+        5,
         itertools.product(
             [
                 *((3, 6, 16, 2), (24, 2, 64, 2), (2, 7, 16, 4), (4, 8, 64, 4), (2, 20, 16, 4)),

@@ -137,7 +137,7 @@ def test_some_gradients_are_products(
 @pytest.mark.parametrize(
     ("kind", "found", "dtype", "precision"),
     every(
-        2,
+        5,
         itertools.product(
             [
                 pytest.param(simt.Wait, PendingCopyAccess, id="wait"),
