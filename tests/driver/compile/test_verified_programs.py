@@ -33,3 +33,8 @@ def test_no_pass_changes_what_an_imported_network_computes(
     path = tmp_path / "network.onnx"
     path.write_bytes(network.model().SerializeToString())
     lower(open_model(path), Settings(verify_each=True), "loop")
+
+
+def test_numbers_beyond_a_dtype_are_no_warning() -> None:
+    text = "dlc 1\nexport fn f(x: f32[4, 4]) -> f32[4, 4] = tanh((x * 1e38) @ (x * 1e38))\n"
+    lower(open_model("m.dlm", text=text), Settings(0, verify_each=True), "loop")
