@@ -390,6 +390,7 @@ X = np.arange(6, dtype=np.float32).reshape(3, 2)
 def stored(tmp_path: Path) -> Path:
     save(tmp_path / "stats.safetensors", STATS)
     np.savez(tmp_path / "stats.npz", scale=np.array([3, 4], np.float32))
+    (tmp_path / "stats.txt").write_text("0.5 0.25")
     path = tmp_path / "stored.dlm"
     path.write_text(STORED)
     return path
