@@ -6,6 +6,7 @@ import os
 import time
 
 import numpy as np
+import pytest
 
 from benchmarks.stablehlo_suite.comparing import (
     as_near_to_f64,
@@ -72,6 +73,7 @@ def tried(task: int) -> int:
     return 10 * task
 
 
+@pytest.mark.long
 def test_a_process_that_ends_or_hangs_takes_no_other_task_along() -> None:
     found = dict(work_through(tried, range(5), 2, 3.0))
     assert (found[0], found[3], found[4]) == (0, 30, 40)

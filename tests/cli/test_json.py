@@ -132,7 +132,9 @@ def test_every_verb_is_tried() -> None:
     assert set(SUCCEED) == set(FAIL) == set(VERBS)
 
 
-@pytest.mark.parametrize("verb", SUCCEED)
+@pytest.mark.parametrize(
+    "verb", [pytest.param(each, marks=[pytest.mark.long] * (each == "tune")) for each in SUCCEED]
+)
 def test_a_result_is_one_json_value_whose_names_the_page_has(
     dlc: Command, files: Path, verb: str
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_killed_rank_ends_all_with_its_name_host_and_step(folder: Path) -> Non
     assert run(folder, "train", "line.dlm", *part).code == 0
 
 
+@pytest.mark.long
 def test_a_stopped_rank_ends_all(folder: Path) -> None:
     with training(folder, "--rank-timeout", "2") as runs:
         pulses = runs.pulses(1)
@@ -144,6 +145,7 @@ def test_ranks_end_when_the_process_that_started_them_is_killed(folder: Path) ->
         assert not any(is_alive(pulse.process) for pulse in pulses)
 
 
+@pytest.mark.long
 def test_the_rest_goes_on_from_the_last_checkpoint(folder: Path) -> None:
     with training(folder, "--restarts", "1") as runs:
         pulses = runs.pulses(8)

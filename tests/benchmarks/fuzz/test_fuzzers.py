@@ -116,6 +116,7 @@ def test_processes_that_crash_or_hang_are_noticed_and_replaced() -> None:
     assert sorted(found) == list(range(5))
 
 
+@pytest.mark.long
 def test_time_in_which_others_have_the_processors_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -147,7 +147,7 @@ def test_every_model_is_among_those_that_are_assembled() -> None:
     assert len(light) == 9
 
 
-@pytest.mark.parametrize("name", ["lenet", "mlp in bf16"])
+@pytest.mark.parametrize("name", [pytest.param("lenet", marks=pytest.mark.long), "mlp in bf16"])
 def test_architectures_with_room_for_the_same_have_the_same_kernels(
     name: str, assemblers: Sequence[Assembler]
 ) -> None:

@@ -60,7 +60,7 @@ def exports(count: int) -> str:
 
 LENGTHS: dict[Callable[[int], str], int] = {
     chain: 250,
-    elementwise: 40,
+    elementwise: 20,
     wide: 60,
     constants: 1_000,
     exports: 40,

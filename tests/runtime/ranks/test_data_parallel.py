@@ -54,6 +54,7 @@ def test_ranks_divide_each_microbatch_and_sum_gradients_once_behind_them() -> No
     assert of_rank.count("comm.") == of_rank.count("comm.all_reduce") == 1
 
 
+@pytest.mark.long
 def test_products_of_ranks_are_computed_in_16_bits_and_dlc_why_says_so() -> None:
     text = LSTM.replace("  batch = 8\n", "  batch = 8\n  precision = bf16\n")
     for ranks in (1, 2):

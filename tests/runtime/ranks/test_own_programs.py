@@ -117,6 +117,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, json.loads(done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shard", [None, "weights"])
 def test_a_trainer_among_ranks_trains_as_one_process_does(
     together: tuple[Path, dict[str, list[float]]], shard: str | None

@@ -126,7 +126,7 @@ def test_the_losses_are_those_of_one_process(name: str) -> None:
     ("axes", "split"),
     [
         ({"data": 2, "stage": 3}, None),
-        ({"stage": 3, "data": 2}, "weights"),
+        pytest.param({"stage": 3, "data": 2}, "weights", marks=pytest.mark.long),
         pytest.param({"stage": 3, "model": 2}, None, marks=pytest.mark.long),
         pytest.param({"data": 2, "stage": 3, "model": 2}, "optimizer", marks=pytest.mark.long),
     ],
@@ -276,7 +276,9 @@ def test_where_a_rank_is_lost_all_stages_start_again_and_of_others_those_that_di
     assert plan_training(CompileRequest(path="", text=text)).ranks_without_one(6) == 4
 
 
-@pytest.mark.parametrize("mesh", ["stage = 3", "stage = 3, data = 2"])
+@pytest.mark.parametrize(
+    "mesh", ["stage = 3", pytest.param("stage = 3, data = 2", marks=pytest.mark.long)]
+)
 def test_a_limit_of_memory_counts_what_a_rank_has_of_weights(mesh: str) -> None:
     text = TIED.replace("stage = 3", mesh).replace("H = 8", "H = 64").replace("B, 8", "B, 64")
     split = "weights" if "data" in mesh else None

@@ -82,6 +82,7 @@ def test_the_page_fits_its_screen_and_loads_nothing(page: Page, path: Path) -> N
     assert page.requests == [path.as_uri()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", every(2, LARGER))
 def test_larger_pages_fit_a_desk_and_a_phone(name: str, browser: Page, tmp_path: Path) -> None:
     """The labels of what is seen are legible, and no boxes cover others."""
