@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from dlc.errors import UsageError
-from dlc.ir.types import DType
+from dlc.ir.types import F32, DType
 from dlc.runtime.cpu.features import LEVELS, NAMED, host_caches, host_features
 from dlc.target.cpu_costs import AVX512_COSTS, USUAL_COSTS, CpuCosts
 from dlc.target.products import AVX2, AVX512, ProductBlocking
@@ -20,6 +20,8 @@ HOST = "host"
 """The name of the processor that the compiler runs on."""
 LINE_BYTES = 64
 """Bytes of a cache line, of all x86-64 processors."""
+LINE_FLOATS = LINE_BYTES // F32.bytes
+"""Elements of f32 in a cache line."""
 TARGETS = (HOST, *LEVELS, *NAMED)
 """The names of processors."""
 TRIPLE = "x86_64-unknown-linux-gnu"

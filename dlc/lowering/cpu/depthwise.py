@@ -28,7 +28,14 @@ from dlc.lowering.cpu.register_epilogue import Tile, write_registers
 from dlc.lowering.kernel_code.body import lanes_of
 from dlc.lowering.kernel_code.epilogue import epilogue_body
 from dlc.lowering.kernel_code.lanes import Lane, Linear, Uniform
-from dlc.lowering.kernel_code.words import either, for_each, iterate, unravel, whole_registers
+from dlc.lowering.kernel_code.words import (
+    either,
+    for_each,
+    iterate,
+    parts_of,
+    unravel,
+    whole_registers,
+)
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
 from dlc.target.work import tile_rows, tiles
@@ -367,10 +374,4 @@ def _steps(channels: Size, lanes: int) -> list[int]:
     """The lanes of the loops over channels: wide ones first, then what is left over."""
     if not isinstance(channels, int):
         return [lanes, 1] if lanes > 1 else [1]
-    found, rest = ([lanes] if channels >= lanes else []), channels % lanes
-    while rest:
-        lanes //= 2
-        if rest >= lanes:
-            found.append(lanes)
-            rest %= lanes
-    return found
+    return list(dict.fromkeys(each for _, each in parts_of(channels, lanes)))

@@ -15,7 +15,7 @@ from dlc.dialects.expr import Expr, Index, Pointer, index, maximum, minimum
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import F32, TensorType, VectorType
+from dlc.ir.types import TensorType, VectorType
 from dlc.lowering.kernel_code.body import Body, Point, Row, lanes_of, path, registers_for, split
 from dlc.lowering.kernel_code.lanes import Lane, Uniform, neighbours, register
 from dlc.lowering.kernel_code.row_access import (
@@ -30,7 +30,7 @@ from dlc.lowering.kernel_code.row_access import (
 from dlc.lowering.kernel_code.words import for_each, iterate, next_index, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
-from dlc.target.cpu import LINE_BYTES, CpuTarget
+from dlc.target.cpu import LINE_FLOATS, CpuTarget
 from dlc.target.work import element_work, tile_rows, tiles
 
 Known = dict[Value, Lane | Row]
@@ -158,7 +158,7 @@ class _Generic:
     def _tile_elements(self, elements: Size, work: Size) -> Size:
         """Elements of a tile along the only axis: a multiple of the lanes, so the remainder comes last."""
         # Threads write to cache lines of their own, if elements have 4 bytes.
-        block = max(self.lanes, LINE_BYTES // F32.bytes)
+        block = max(self.lanes, LINE_FLOATS)
         return tile_rows(ceil_divide(elements, block), work * block, self.costs) * block
 
     # A range of elements, or one element.

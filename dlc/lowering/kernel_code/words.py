@@ -7,7 +7,7 @@ with for_each(emit, 0, count) as k:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -173,3 +173,17 @@ def _compute_atom(emit: Builder, atom: Atom, dim: Callable[[str], Expr]) -> Expr
         case Extreme(which, sizes):
             one, other = (compute_size(emit, size, dim) for size in sizes)
             return maximum(one, other) if which == "max" else minimum(one, other)
+
+
+def parts_of(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """Columns as registers of `lanes` and, at the end, halves of one: where each begins, and its lanes.
+
+    >>> list(parts_of(14, 8))
+    [(0, 8), (8, 4), (12, 2)]
+    """
+    first = 0
+    while first < columns:
+        while lanes > columns - first:
+            lanes //= 2
+        yield first, lanes
+        first += lanes

@@ -6,7 +6,7 @@ the epilogue is applied to them, in registers or from memory, as far as the micr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from dlc.lowering.cpu.register_epilogue import Target, Tile, in_registers, write
 from dlc.lowering.kernel_code.body import lanes_of
 from dlc.lowering.kernel_code.epilogue import epilogue_body, write_epilogue
 from dlc.lowering.kernel_code.lanes import Linear, Uniform
-from dlc.lowering.kernel_code.words import either, for_each
+from dlc.lowering.kernel_code.words import either, for_each, parts_of
 from dlc.lowering.kernel_code.writer import Writer
 from dlc.planning.overwriting import reads_only_own_element
 from dlc.target import cpu_of
@@ -198,17 +198,3 @@ class ProductTiles:
             results = [target + (m * stride + column) for target, stride in targets]
             leading = [*corner.batch, m]
             write_epilogue(self.product, self.body, leading, column, width, sums, results)
-
-
-def parts_of(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """Columns as registers of `lanes` and, at the end, halves of one: where each begins, and its lanes.
-
-    >>> list(parts_of(14, 8))
-    [(0, 8), (8, 4), (12, 2)]
-    """
-    first = 0
-    while first < columns:
-        while lanes > columns - first:
-            lanes //= 2
-        yield first, lanes
-        first += lanes

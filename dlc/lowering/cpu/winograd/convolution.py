@@ -38,11 +38,8 @@ from dlc.lowering.kernel_code.lanes import Linear
 from dlc.lowering.kernel_code.words import either, for_each, unravel, when
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import cpu_of
-from dlc.target.cpu import LINE_BYTES
+from dlc.target.cpu import LINE_FLOATS
 from dlc.target.work import nanoseconds, winograd_block, winograd_picoseconds
-
-LINE = LINE_BYTES // F32.bytes
-"""Elements of a cache line: planes begin one line further than they would, in other sets of the cache."""
 
 
 def lower_winograd(op: kernel.Kernel, context: Context) -> Lowered:
@@ -132,10 +129,11 @@ class _WinogradConv:
         self.scratch = places * (self._tile_plane(most) + self._sum_plane(most)) * F32.bytes
 
     def _tile_plane(self, tiles: Size) -> Size:
-        return tiles * self.channels + LINE
+        # A plane begins one line further than it would, in other sets of the cache.
+        return tiles * self.channels + LINE_FLOATS
 
     def _sum_plane(self, tiles: Size) -> Size:
-        return ceil_divide(tiles, self.shape.rows) * self.shape.rows * self.width + LINE
+        return ceil_divide(tiles, self.shape.rows) * self.shape.rows * self.width + LINE_FLOATS
 
     # Into the transformed form.
 

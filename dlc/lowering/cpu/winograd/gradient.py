@@ -26,11 +26,8 @@ from dlc.lowering.kernel_code.words import either, for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import cpu_of
-from dlc.target.cpu import LINE_BYTES
+from dlc.target.cpu import LINE_FLOATS
 from dlc.target.work import gradient_picoseconds, nanoseconds
-
-LINE = LINE_BYTES // F32.bytes
-"""Elements of a cache line."""
 
 
 def lower_winograd_gradient(op: kernel.Kernel, context: Context) -> Lowered:
@@ -78,8 +75,8 @@ class _WinogradGradient:
     def row_stride(self) -> int:
         """From one tile's input channels to the next one's: an odd number of cache lines, so that the same
         channels of many tiles are in different sets of a cache."""
-        lines = -(-self.rows // LINE)
-        return (lines | 1) * LINE
+        lines = -(-self.rows // LINE_FLOATS)
+        return (lines | 1) * LINE_FLOATS
 
     def lower(self) -> Lowered:
         op, writer, emit = self.op, self.writer, self.writer.emit
@@ -115,16 +112,16 @@ class _WinogradGradient:
     def _allocate(self) -> None:
         """Divide the thread's workspace: tiles of both sides, then sums; each a plane for every place."""
         writer, places = self.writer, self.n**2
-        self.row_plane = writer.size(self.block * self.row_stride + LINE, "row plane")
+        self.row_plane = writer.size(self.block * self.row_stride + LINE_FLOATS, "row plane")
         self.panel_stride = writer.size(self.block * self.shape.panel, "panel")
-        self.column_plane = writer.size(self.block * self.width + LINE, "column plane")
-        self.sum_plane = self.rows * self.width + LINE
+        self.column_plane = writer.size(self.block * self.width + LINE_FLOATS, "column plane")
+        self.sum_plane = self.rows * self.width + LINE_FLOATS
         self.sums = self.workspace
         self.row_tiles = self.sums + places * self.sum_plane
         self.column_tiles = self.row_tiles + self.row_plane * places
         # Blocks are about equal, so more tiles may make smaller ones; what is reserved never shrinks.
         most = minimum(maximum(self.op.part_tiles, 1), self.longest)
-        tiles = most * (self.row_stride + self.width) + 2 * LINE
+        tiles = most * (self.row_stride + self.width) + 2 * LINE_FLOATS
         self.scratch: Size = places * (self.sum_plane + tiles) * F32.bytes
 
     def _zeros(self, count: int) -> Pointer:
