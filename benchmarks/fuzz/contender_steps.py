@@ -161,11 +161,21 @@ def answered(
         if facts["clip_value"]:
             torch.nn.utils.clip_grad_value_(w.values(), facts["clip_value"])
         if facts["clip_norm"]:
-            torch.nn.utils.clip_grad_norm_(w.values(), facts["clip_norm"])
+            shorten([each.grad for each in w.values()], facts["clip_norm"])
         optimizer.step()
         result = [loss.detach().numpy(), *[each.detach().numpy().copy() for each in w.values()]]
         found.append([np.asarray(each) for each in result])
     return found
+
+
+def shorten(gradients: Sequence[Any], limit: float) -> None:
+    """Scale gradients to the norm `limit` if theirs is larger.
+
+    `torch.nn.utils.clip_grad_norm_` adds 1e-6 to the norm before it divides, dlc and optax do not.
+    """
+    norm = torch.linalg.vector_norm(torch.cat([each.flatten() for each in gradients]))
+    for each in gradients:
+        each.mul_((limit / norm).clamp(max=1))
 
 
 def main() -> None:
