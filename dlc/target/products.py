@@ -37,6 +37,9 @@ class ProductBlocking:
     """What a row less costs the others: each load from a panel serves fewer of them."""
     panel_bytes: int = 900 * KIB
     """A longer panel leaves the second-level cache before the next rows meet it."""
+    cached_panels: int = 6
+    """Longer panels than a sixth of the second-level cache are met in blocks of k: it holds the one that
+    rows meet, the one that they prefetch, and the rows."""
     long_percent: int = 104
     """What products cost then: the three 3 x 3 convolutions of 512 channels on 7 x 7 in ResNet-50, with
     1.18 MB to a panel of 64 columns, took 1.24 ms each, and 1.21 with panels of 48 columns, which multiply

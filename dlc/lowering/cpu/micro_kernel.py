@@ -21,7 +21,7 @@ from dlc.ir.dims import Size
 from dlc.ir.types import I32, DType, VectorType
 from dlc.lowering.kernel_code.words import iterate
 from dlc.passes.kernel.panel_width import rows_of
-from dlc.target.cpu import CpuTarget
+from dlc.target.cpu import LINE_BYTES, CpuTarget
 from dlc.target.products import ProductBlocking
 
 UNROLL = 2
@@ -97,6 +97,28 @@ Sums = list[Expr]
 """Registers of sums, row by row."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a micro-tile prefetches of the next panel, from `start` on: `each` elements for each step of k.
+
+    Otherwise the first rows that meet a panel wait for it: it comes from memory at a fraction of the rate
+    at which they read it, and hardware does not prefetch it before they begin.
+    """
+
+    start: Pointer
+    each: int
+
+    def prefetch(self, k: Expr, steps: int) -> None:
+        """Prefetch what belongs to `steps` steps of k."""
+        line = LINE_BYTES // self.start.dtype.bytes
+        for first in range(0, self.each * steps, line):
+            self.start.prefetch(k * self.each + first)
+
+    def after(self, steps: Expr) -> Ahead:
+        """What is left after some steps of k."""
+        return Ahead(self.start + steps * self.each, self.each)
+
+
 def zeros(emit: Builder, shape: Shape) -> Sums:
     """Sums of no products."""
     return [constant(emit, 0, shape.register)] * (shape.rows * shape.across)
@@ -110,14 +132,18 @@ def multiply(
     sums: Sums,
     stride: int = 1,
     unroll: int = UNROLL,
+    ahead: Ahead | None = None,
 ) -> Sums:
     """Add `depth` products to every sum: `rows` point at elements k = 0, `panels` at row 0.
 
-    Elements k = 0, 1, ... of a row are `stride` elements apart. There are `unroll` steps in an iteration.
+    Elements k = 0, 1, ... of a row are `stride` elements apart. There are `unroll` steps in an iteration,
+    which prefetches a part of the panel that comes `ahead`.
     """
     even = depth // unroll * unroll
 
     def unrolled(k: Expr, sums: Sums) -> Sums:
+        if ahead is not None:
+            ahead.prefetch(k, unroll)
         for step in range(unroll):
             sums = _step(shape, rows, panels, k + step if step else k, sums, stride)
         return sums

@@ -5,6 +5,9 @@ while the micro-kernel goes through all rows. Rows beyond the last are computed 
 stored, so one loop serves every height; panels likewise. A matrix product whose rows the call counts has
 code for a single row, too, as a decoder's for each token: it takes as long as reading the panels. A
 convolution is an implicit GEMM: its rows are the windows of pixels, read from the picture in place.
+
+While rows meet a panel, they prefetch the next one. A panel that is too long for that is met in blocks of
+k (KC), between which the sums wait in memory; they are added in the same order.
 """
 
 from __future__ import annotations
@@ -26,16 +29,21 @@ from dlc.ir.types import U64, DType, ViewType
 from dlc.lowering.cpu.micro_kernel import (
     SUM_LENGTH,
     UNROLL,
+    Ahead,
     Shape,
     Sums,
+    load,
     multiply,
     multiply_long,
+    store,
     streamed,
     zeros,
 )
 from dlc.lowering.cpu.product.tiles import Corner, ProductTiles, TileBounds
+from dlc.lowering.cpu.register_epilogue import Target
 from dlc.lowering.kernel_code.words import either, for_each, iterate, unravel
 from dlc.lowering.kernel_code.writer import Lowered
+from dlc.target.cpu import CpuTarget
 from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds
 
@@ -45,9 +53,26 @@ def tile_rows(m: Size, bytes: Size, rows: int, blocking: ProductBlocking) -> Siz
 
     They stay in the cache, and all tiles have about as many.
     """
-    fits = maximum(floor_divide(blocking.tile_left_bytes, maximum(bytes, 1)), rows)
-    tiles = ceil_divide(maximum(m, 1), fits)
+    tiles = ceil_divide(maximum(m, 1), fitting_rows(bytes, rows, blocking))
     return ceil_divide(ceil_divide(maximum(m, 1), tiles), rows) * rows
+
+
+def fitting_rows(bytes: Size, rows: int, blocking: ProductBlocking) -> Size:
+    """The rows of a tile, each of which reads `bytes`, that the cache keeps."""
+    return maximum(floor_divide(blocking.tile_left_bytes, maximum(bytes, 1)), rows)
+
+
+def depth_block(depth: Size, step_bytes: int, steps: int, cpu: CpuTarget) -> int | None:
+    """KC, the steps of k in each block of a panel: a multiple of `steps`. None if it is met whole.
+
+    A step takes `step_bytes` of the panel.
+    """
+    most = cpu.l2_bytes // (cpu.products.cached_panels * step_bytes)
+    if not isinstance(depth, int) or not most < depth <= SUM_LENGTH:
+        return None
+    fewest = -(-depth // most)
+    even = (n for n in range(fewest, 2 * fewest) if depth % (n * steps) == 0)
+    return next((depth // n for n in even), None)
 
 
 def tile_panels(
@@ -107,6 +132,11 @@ class _PackedProduct(ProductTiles):
     footprint: Size
     """Elements of the left operand that a row reads and the rows beside it do not."""
 
+    block: int | None = None
+    """Steps of k in a block (KC), None where panels are met whole."""
+    most_height: Size = 1
+    """The most rows of a tile (MC), where it is known."""
+
     @property
     def panel_dtype(self) -> DType:
         """What panels hold: pairs, or numbers as they are stored."""
@@ -150,7 +180,11 @@ class _PackedProduct(ProductTiles):
     def _tile_extents(self, m: Size) -> tuple[Size, Size]:
         """MC in rows and NC in panels; chooses the micro-tile of a product of few rows."""
         blocking, rows = self.cpu.products, self.shape.rows
-        height = tile_rows(m, self.footprint * self.product.accumulator.bytes, rows, blocking)
+        row_bytes = self.footprint * self.product.accumulator.bytes
+        height = tile_rows(m, row_bytes, rows, blocking)
+        self.most_height = height
+        if not isinstance(height, int):
+            self.most_height = ceil_divide(fitting_rows(row_bytes, rows, blocking), rows) * rows
         if isinstance(m, int) and m <= blocking.streamed_rows:
             self._stream()
             return height, self._streamed_panels()
@@ -158,14 +192,14 @@ class _PackedProduct(ProductTiles):
         shares = isinstance(all_bytes, int) and all_bytes <= blocking.shared_panel_bytes
         if shares and isinstance(m, int):
             work = self.across * self.shape.panel * self.depth
-            height = minimum(height, shared_rows(m, work, rows, blocking))
+            self.most_height = height = minimum(height, shared_rows(m, work, rows, blocking))
         down = ceil_divide(m, height)
         return height, tile_panels(self.across, height * self.depth, down, self.shape, blocking)
 
     def _of_a_single_row(self) -> Self:
         """The same product in micro-tiles for a single row, written by the same writer."""
         single = copy(self)
-        single.shape = self.shape_of(1)
+        single.shape, single.most_height, single.block = self.shape_of(1), 1, None
         single._stream()
         return single
 
@@ -187,7 +221,7 @@ class _PackedProduct(ProductTiles):
 
     def _tile(self, tile: TileBounds) -> None:
         op, writer, shape = self.product, self.writer, self.shape
-        emit, batch, bottom = writer.emit, tile.batch, tile.bottom
+        emit, batch = writer.emit, tile.batch
         across = writer.size(self.across, "panels")
         buffer = writer.buffer(shape.rows * shape.columns, op.accumulator)
         shared = isinstance(op, Conv) or op.rhs_shared
@@ -197,15 +231,33 @@ class _PackedProduct(ProductTiles):
         with for_each(emit, tile.left, tile.right, shape.panels) as p:
             panels = self._panels(rhs, p, across)
             group, columns = self.columns_of(p)
+            self._strip(_Strip(tile, position, panels, group, columns, buffer, targets))
 
-            def rows(row: Expr, position: RowPosition) -> RowPosition:
-                corner = Corner(batch, row, bottom, columns)
-                self.prefetch(corner)
-                sums, after = self.sums(_RowStart(position, row, bottom, group), panels)
-                self.finish(corner, sums, buffer, targets)
-                return after
+    def _strip(self, strip: _Strip) -> None:
+        """The results of all rows of a tile in the columns of a micro-tile."""
+        tile = strip.tile
 
-            iterate(emit, tile.top, bottom, position, rows, shape.rows)
+        def rows(row: Expr, position: RowPosition) -> RowPosition:
+            corner = Corner(tile.batch, row, tile.bottom, strip.columns)
+            self.prefetch(corner)
+            ahead = self._ahead(strip.panels, row - tile.top, self.depth)
+            start = _RowStart(position, row, tile.bottom, strip.group, ahead)
+            sums, after = self.sums(start, strip.panels)
+            self.finish(corner, sums, strip.buffer, strip.targets)
+            return after
+
+        top, bottom = tile.top, tile.bottom
+        iterate(self.writer.emit, top, bottom, strip.position, rows, self.shape.rows)
+
+    def _ahead(self, panels: Sequence[Pointer], above: Expr, steps: Size) -> Ahead | None:
+        """What a micro-tile with `above` rows above it prefetches of what follows its steps of a panel."""
+        (panel, *others), shape, height = panels, self.shape, self.most_height
+        if others or not isinstance(height, int) or height <= shape.rows:
+            return None
+        each = -(-shape.panel * shape.rows // height)
+        count = self.writer.size(steps, "steps")
+        part = above // shape.rows * count * each
+        return Ahead(panel + count * shape.panel + part, each)
 
     def _panels(self, rhs: Pointer, p: Expr, across: Expr) -> list[Pointer]:
         """The panels of a micro-tile, the last one again beyond the end."""
@@ -221,13 +273,29 @@ class _PackedProduct(ProductTiles):
 
 
 @dataclass(frozen=True, slots=True)
+class _Strip:
+    """The columns of a micro-tile in all rows of a tile, and the position of its first row."""
+
+    tile: TileBounds
+    position: RowPosition
+    panels: Sequence[Pointer]
+    group: Expr | None
+    columns: tuple[Expr, Expr]
+    buffer: Pointer
+    """Room for a micro-tile at the edge of the result."""
+    targets: Sequence[Target]
+
+
+@dataclass(frozen=True, slots=True)
 class _RowStart:
-    """The first row of a micro-tile, the `bottom` of its tile, and the group of channels."""
+    """The first row of a micro-tile, the `bottom` of its tile, the group of channels, and what is
+    prefetched meanwhile."""
 
     position: RowPosition
     row: Expr
     bottom: Expr
     group: Expr | None
+    ahead: Ahead | None
 
 
 class _PackedRows(_PackedProduct):
@@ -243,20 +311,23 @@ class _PackedRows(_PackedProduct):
         raise NotImplementedError
 
     def sums(self, start: _RowStart, panels: Sequence[Pointer]) -> tuple[Sums, RowPosition]:
-        shape, writer = self.shape, self.writer
-        last = start.bottom - 1
-        stride = writer.stride(0, self.row_axis)
-        depth = writer.size(self.depth, "inner")
-        lhs = self.lhs + self.first_column(start.group)
-        rows = [
-            (lhs + smaller(start.row + number, last) * stride).of(shape.factors)
-            for number in range(shape.rows)
-        ]
+        shape = self.shape
+        depth = self.writer.size(self.depth, "inner")
+        rows = self.rows(start.row, start.bottom, self.first_column(start.group))
         if isinstance(self.depth, int) and self.depth <= SUM_LENGTH:
             most = self.cpu.products.long_unroll
             unroll = UNROLL if self.depth % most else most
-            return multiply(shape, rows, panels, depth, zeros(depth.emit, shape), unroll=unroll), []
+            none = zeros(depth.emit, shape)
+            return multiply(shape, rows, panels, depth, none, 1, unroll, start.ahead), []
         return multiply_long(shape, rows, panels, depth), []
+
+    def rows(self, row: Expr, bottom: Expr, column: Index) -> list[Pointer]:
+        """The rows of a micro-tile from a column on, the last one again beyond the end."""
+        lhs, last, stride = self.lhs + column, bottom - 1, self.writer.stride(0, self.row_axis)
+        return [
+            (lhs + smaller(row + number, last) * stride).of(self.shape.factors)
+            for number in range(self.shape.rows)
+        ]
 
 
 class _PackedGemm(_PackedRows):
@@ -267,6 +338,16 @@ class _PackedGemm(_PackedRows):
         self.op = op
         self.depth = self.footprint = self.steps(op.inner)
         self.row_axis = len(op.domain) - 2
+        self.block = self._depth_block()
+        if self.block is not None:
+            self.footprint = self.block
+
+    def _depth_block(self) -> int | None:
+        m, step = self.product.domain[-2], self.shape.panel * self.panel_dtype.bytes
+        streamed = isinstance(m, int) and m <= self.cpu.products.streamed_rows
+        if streamed or self.shape.panels > 1:
+            return None
+        return depth_block(self.depth, step, self.cpu.products.long_unroll, self.cpu)
 
     def row_position(self, batch: list[Expr], row: Expr) -> RowPosition:
         self.lhs = self.writer.part(0, batch)
@@ -274,6 +355,37 @@ class _PackedGemm(_PackedRows):
 
     def first_column(self, group: Expr | None) -> Index:
         return 0
+
+    def _strip(self, strip: _Strip) -> None:
+        if self.block is None:
+            super()._strip(strip)
+            return
+        shape, tile, emit = self.shape, strip.tile, self.writer.emit
+        assert isinstance(self.most_height, int)
+        waiting = self.writer.buffer(self.most_height * shape.columns, self.product.accumulator)
+        micro_tiles = partial(for_each, emit, tile.top, tile.bottom, shape.rows)
+        with micro_tiles() as row:
+            store(shape, zeros(emit, shape), waiting + (row - tile.top) * shape.columns)
+        with for_each(emit, 0, self.writer.size(self.depth, "inner"), self.block) as k:
+            panels = [panel + k * shape.panel for panel in strip.panels]
+            with micro_tiles() as row:
+                sums = waiting + (row - tile.top) * shape.columns
+                self._add_block(sums, self.rows(row, tile.bottom, k), panels, row - tile.top)
+        with micro_tiles() as row:
+            corner = Corner(tile.batch, row, tile.bottom, strip.columns)
+            sums = load(shape, waiting + (row - tile.top) * shape.columns)
+            self.finish(corner, sums, strip.buffer, strip.targets)
+
+    def _add_block(
+        self, waiting: Pointer, rows: Sequence[Pointer], panels: Sequence[Pointer], above: Expr
+    ) -> None:
+        """Add the products of a block of k to the sums of a micro-tile, which wait in memory."""
+        shape, block = self.shape, self.block
+        assert block is not None
+        ahead = self._ahead(panels, above, block)
+        unroll, length = self.cpu.products.long_unroll, self.writer.size(block, "block")
+        sums = multiply(shape, rows, panels, length, load(shape, waiting), 1, unroll, ahead)
+        store(shape, sums, waiting)
 
 
 class _PackedPointwise(_PackedRows):
@@ -345,7 +457,7 @@ class _PackedConv(_PackedProduct):
         down, along = self._taps_inside(positions, pixels)
 
         def tap_row(h: Expr, sums: Sums) -> Sums:
-            return self._tap_row(pixels, h, along, panels, sums)
+            return self._tap_row(pixels, h, along, panels, sums, start.ahead)
 
         return iterate(emit, *down, zeros(emit, self.shape), tap_row), after
 
@@ -392,19 +504,24 @@ class _PackedConv(_PackedProduct):
         along: _Range,
         panels: Sequence[Pointer],
         sums: Sums,
+        ahead: Ahead | None,
     ) -> Sums:
         """Add the products of one row of the window."""
         taps = self.op.window[1]
         if self._row_is_contiguous:
             depth = self.writer.size(self.inputs * taps, "row")
             rows = self._taps(pixels, h, None)
-            return multiply(self.shape, rows, self._panels_from(panels, h, depth), depth, sums)
+            weights = self._panels_from(panels, h, depth)
+            part = ahead and ahead.after(h * depth)
+            return multiply(self.shape, rows, weights, depth, sums, ahead=part)
         channels = self.writer.size(self.inputs, "channels")
 
         def across(w: Expr, sums: Sums) -> Sums:
             rows = self._taps(pixels, h, w)
-            weights = self._panels_from(panels, h * taps + w, channels)
-            return multiply(self.shape, rows, weights, channels, sums)
+            tap = h * taps + w
+            weights = self._panels_from(panels, tap, channels)
+            part = ahead and ahead.after(tap * channels)
+            return multiply(self.shape, rows, weights, channels, sums, ahead=part)
 
         return iterate(self.writer.emit, *along, sums, across)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import kernel
-from dlc.dialects.expr import Expr, Pointer, all_of
+from dlc.dialects.expr import Expr, Pointer, all_of, select
 from dlc.dialects.expr import minimum as smaller
 from dlc.dialects.kernel.product_schedule import Winograd
 from dlc.dialects.kernel.products import Conv, panel_count
@@ -23,6 +23,7 @@ from dlc.ir.passes import Context
 from dlc.ir.types import F32, POINTER
 from dlc.lowering.cpu.micro_kernel import (
     SUM_LENGTH,
+    Ahead,
     Sums,
     multiply,
     multiply_long,
@@ -177,18 +178,38 @@ class _WinogradConv:
                     for number in range(shape.panels)
                 ]
                 target = sums + (p - task.left) * shape.panel
+                ahead = self._next_panels(task, place, p)
                 with for_each(emit, 0, task.count, shape.rows) as row:
                     rows = [
                         tiles + smaller(row + number, task.count - 1) * depth
                         for number in range(shape.rows)
                     ]
-                    total = self._sums(rows, panels, depth)
+                    part = ahead and ahead.after(row // shape.rows * depth)
+                    total = self._sums(rows, panels, depth, part)
                     store(shape, total, target + row * self.width, self.width)
 
-    def _sums(self, rows: Sequence[Pointer], panels: Sequence[Pointer], depth: Expr) -> Sums:
+    def _next_panels(self, task: _Task, place: Expr, p: Expr) -> Ahead | None:
+        """What micro-tiles prefetch of the panel that comes next, of this place or of the next one."""
+        shape, writer = self.shape, self.writer
+        if shape.panels > 1:
+            return None
+        is_last = p.equals(task.right - 1)
+        next_place, next_panel = (
+            select(is_last, place + 1, place),
+            select(is_last, task.left, p + 1),
+        )
+        following = writer.part(1, [next_place]) + next_panel * writer.stride(1, 1)
+        tiles = ceil_divide(self.block, shape.rows)
+        each = -(-shape.panel // tiles) if isinstance(tiles, int) else 1
+        return Ahead(following, each)
+
+    def _sums(
+        self, rows: Sequence[Pointer], panels: Sequence[Pointer], depth: Expr, ahead: Ahead | None
+    ) -> Sums:
         if self.channels > SUM_LENGTH:
             return multiply_long(self.shape, rows, panels, depth)
-        return multiply(self.shape, rows, panels, depth, zeros(depth.emit, self.shape))
+        none = zeros(depth.emit, self.shape)
+        return multiply(self.shape, rows, panels, depth, none, ahead=ahead)
 
     # Back into pixels.
 
