@@ -18,7 +18,7 @@ dlc.errors.CallError: error[D0804]: f: B is 3 in x but 4 in y
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -55,6 +55,7 @@ class DimBinder:
             (item, [size_expressions.parse(size) for size in item.shape]) for item in entry.inputs
         ]
         self._dims = {dim.name: dim for dim in entry.dims if dim.measured is None}
+        self._plain = [_plain_axes(sizes, self._dims.keys()) for _, sizes in self._inputs]
         self.free = _untold(
             tuple(self._dims), [size for _, sizes in self._inputs for size in sizes]
         )
@@ -152,11 +153,11 @@ class DimBinder:
             return False
 
     def _check_ranks(self, shapes: Sequence[Shape]) -> None:
-        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
-            fixed = [int(s.text) if s.text.isdecimal() else None for s in sizes]
-            if len(shape) != len(sizes) or any(
-                want is not None and want != have for want, have in zip(fixed, shape, strict=True)
-            ):
+        for item, (fixed, _), shape in zip(self.entry.inputs, self._plain, shapes, strict=True):
+            fits = len(shape) == len(item.shape)
+            for axis, size in fixed:
+                fits = fits and shape[axis] == size
+            if not fits:
                 message = (
                     f"{item.name} is {_typed(item, shape)}, where {describe(item)} is expected"
                 )
@@ -165,16 +166,13 @@ class DimBinder:
     def _bind_names(self, shapes: Sequence[Shape], values: dict[str, int]) -> None:
         """Sizes that are a bare name."""
         places: dict[str, str] = {}
-        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
-            for size, have in zip(sizes, shape, strict=True):
-                if size.text not in self._dims:
-                    continue
-                if values.setdefault(size.text, have) != have:
-                    message = (
-                        f"{size.text} is {values[size.text]} in {places[size.text]} but {have}"
-                    )
+        for item, (_, named), shape in zip(self.entry.inputs, self._plain, shapes, strict=True):
+            for axis, name in named:
+                have = shape[axis]
+                if values.setdefault(name, have) != have:
+                    message = f"{name} is {values[name]} in {places[name]} but {have}"
                     raise self._fail("D0804", f"{message} in {item.name}")
-                places.setdefault(size.text, item.name)
+                places.setdefault(name, item.name)
 
     def _solve(self, shapes: Mapping[int, Shape], values: dict[str, int]) -> None:
         """Names that are in expressions, such as T in `2*T + 1`, from the shapes of inputs by number."""
@@ -226,6 +224,15 @@ class DimBinder:
 
     def _fail(self, code: str, message: str, help: str | None = None) -> CallError:
         return CallError(f"{self.entry.name}: {message}", code=code, help=help)
+
+
+def _plain_axes(
+    sizes: Sequence[Expression], dims: Container[str]
+) -> tuple[list[tuple[int, int]], list[tuple[int, str]]]:
+    """The axes whose size is a number, and those whose size is the bare name of a dim, with these."""
+    texts = [(axis, size.text) for axis, size in enumerate(sizes)]
+    fixed = [(axis, int(text)) for axis, text in texts if text.isdecimal()]
+    return fixed, [(axis, text) for axis, text in texts if text in dims]
 
 
 def _holds(sizes: Sequence[int]) -> bool:

@@ -1,7 +1,7 @@
 """Calling a compiled entry point: check the arguments, make one native call, return the results.
 
-The fast path in `__call__`, for arrays that fit and cached sizes, takes a few microseconds; names,
-defaults, lists, new sizes and errors take the slow path.
+The fast path in `__call__`, for arrays of the right dtypes and cached sizes, takes a few microseconds;
+new sizes are bound first. Names, defaults and lists are read first.
 """
 
 from __future__ import annotations
@@ -167,8 +167,9 @@ class EntryPoint:
                     shapes.append(array.shape)
                 else:
                     specialization = self._specializations.known(tuple(shapes))
-                    if specialization is not None and self._runner is not None:
-                        return self._run(arrays, specialization, out, arena)
+                    if specialization is None or self._runner is None:
+                        specialization = self._bound(shapes, {}, lent=arena is not None)
+                    return self._run(arrays, specialization, out, arena)
             found, given = self._reader.read(args, named)
             specialization = self._bound(
                 [array.shape for array in found], given, lent=arena is not None
@@ -502,7 +503,10 @@ class EntryPoint:
     def _bound(
         self, shapes: Sequence[Shape], given: Mapping[str, int], *, lent: bool = False
     ) -> Specialization:
-        """The specialization for these sizes, on the slow path; `lent`: the caller lends the arena."""
+        """The specialization for new sizes; `lent`: the caller lends the arena.
+
+        Raises CallError for sizes that do not fit, and for more memory than calls may use.
+        """
         runner = self._needed_runner()
         specialization = self._specializations.at(shapes, given)
         runner.check_memory(self.name, specialization, self._idle, lent=lent)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Mapping
+from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
@@ -387,6 +389,30 @@ def test_loops_and_branches_in_each_other_change_all_or_nothing(level: int, thre
         assert n == (5 + ps.sum() if fits else 5)
         outcomes[fits] += 1
     assert min(outcomes) > 10
+
+
+def test_sizes_that_conflict_are_refused_by_few_functions() -> None:
+    """A count, because times vary: the first refused call of a process takes 2 µs for each of them."""
+    model = dlc.compile(
+        text=f"{HEAD}export fn f(x: f32[N, 4], y: f32[N, 5]) -> f32[N, 9] = concat([x, y], axis=1)"
+    )
+    x, y = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_qualname)
+
+    entry = model["f"]
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        with pytest.raises(CallError, match="N is 3 in x but 4 in y"):
+            entry(x, y)
+    finally:
+        sys.setprofile(before)
+    begin, end = called.index("EntryPoint.__call__"), called.index("DlcError.__init__")
+    assert end - begin <= 12, called
 
 
 REQUIRED = """dlc 1
