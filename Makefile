@@ -140,7 +140,8 @@ test-jax: $(JAX)/installed ## the tests of what is imported from JAX and called 
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md, and to OUT
-	$(PYTHON) -m pytest -m gpu tests/gpu $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out $(OUT))
+	$(PYTHON) -m pytest -m gpu tests/gpu $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out $(OUT)) \
+		$(if $(COMPILE_FOR),--compile-for $(COMPILE_FOR))
 
 bench-gpu: ## the GPU timings, likewise
 	$(PYTHON) -m benchmarks.gpu

@@ -2,13 +2,15 @@
 
 A machine may be lent for some minutes only: with `--seconds` a run stops after so many, and the next one
 goes on where it stopped: with the tests that were not run yet, then with those that failed. What was found
-is written down meanwhile, too.
+is written down meanwhile, too. With `--compile-for` nothing runs on a GPU, and none is needed: the tests
+are compiled for the GPU that it names, and assembled.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import pytest
@@ -16,6 +18,8 @@ import pytest
 from dlc.driver.compile.host_target import to_run_here
 from dlc.driver.compile.settings import Settings
 from dlc.errors import Unsupported
+from dlc.runtime.artifact.contents import Artifact
+from dlc.target.gpu import GPUS
 from tests.gpu import report
 from tests.gpu.cases import Case
 from tests.gpu.report import Found
@@ -35,10 +39,12 @@ class Findings:
 
     def __init__(self, config: pytest.Config) -> None:
         out = cast("str | None", config.getoption("out", default=None))
-        self._folders = [config.rootpath / folder for folder in (report.OUT, out) if folder]
+        self.compile_for = cast("str | None", config.getoption("compile_for", default=None))
+        own = report.OUT / (self.compile_for or "")
+        self._folders = [config.rootpath / folder for folder in (own, out) if folder]
         seconds = cast("float | None", config.getoption("seconds", default=None))
         self.end = None if seconds is None else time.monotonic() + seconds
-        before = [] if seconds is None else report.earlier(self._folders[0])
+        before = [] if seconds is None else report.earlier(self._folders[0], self.compile_for)
         self._found = {each.name: each for each in before if each.outcome != "skipped"}
         self._written = time.monotonic()
         self._is_new = False
@@ -69,7 +75,7 @@ class Findings:
     def write(self) -> None:
         """Write it down, if there was a GPU."""
         for folder in self._folders if self._is_new else ():
-            report.write(folder, list(self._found.values()))
+            report.write(folder, list(self._found.values()), self.compile_for)
         self._written = time.monotonic()
 
 
@@ -77,11 +83,16 @@ FINDINGS = pytest.StashKey[Findings]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seconds` and `--out`, for machines that are lent for a while."""
+    """`--seconds` and `--out` for machines that are lent for a while, `--compile-for` for those before."""
     parser.addoption(
         "--seconds",
         type=float,
         help="stop the GPU tests after so many seconds; the next run with it does those that are left",
+    )
+    parser.addoption(
+        "--compile-for",
+        choices=tuple(GPUS),
+        help="only compile the GPU tests, for this GPU, and assemble them by ptxas",
     )
     parser.addoption("--out", help=f"a folder for what the GPU tests find, besides {report.OUT}")
 
@@ -95,9 +106,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def workshop(request: pytest.FixtureRequest) -> Generator[Workshop]:
-    """Compiles all that was chosen, from the first test on; there is none without a GPU."""
+    """Compiles all that was chosen, from the first test on; there is none without a GPU to compile for."""
+    compile_for = request.config.stash[FINDINGS].compile_for
     try:
-        target = to_run_here(Settings(target="cuda")).target
+        wanted = Settings(target="cuda" if compile_for is None else f"cuda:{compile_for}")
+        target = (to_run_here(wanted) if compile_for is None else wanted).target
     except Unsupported as error:
         pytest.skip(error.diagnostics[0].message)
     with Workshop(target) as made:
@@ -113,21 +126,35 @@ def worker(workshop: Workshop) -> Generator[Worker]:
 
 
 @pytest.fixture
-def check(workshop: Workshop, worker: Worker, request: pytest.FixtureRequest) -> Check:
-    """Compiles a case and checks it, in other processes."""
+def check(workshop: Workshop, request: pytest.FixtureRequest) -> Check:
+    """Compiles a case and checks it, in other processes; or only asks whether it was assembled."""
     findings = request.config.stash[FINDINGS]
 
     def checked(case: Case) -> None:
         try:
             artifacts = workshop.artifacts(case, min(PATIENCE, findings.left))
-            seconds = min(case.seconds, findings.left)
-            worker.check(case, artifacts, seconds)
+            if findings.compile_for is not None:
+                check_machine_code(artifacts)
+                return
+            worker: Worker = request.getfixturevalue("worker")
+            worker.check(case, artifacts, min(case.seconds, findings.left))
         except (NotCompiled, CaseFailed) as error:
             if not findings.left:
                 pytest.skip(OVER)
             pytest.fail(f"{error}", pytrace=False)
 
     return checked
+
+
+def check_machine_code(artifacts: Sequence[Path]) -> None:
+    """Check that the first of these has machine code for a GPU, and delete them. Raises CaseFailed."""
+    (target,) = Artifact.from_bytes(artifacts[0].read_bytes()).manifest.targets
+    for file in artifacts:
+        file.unlink()
+    if target.gpu is None or not target.gpu.cubin:
+        raise CaseFailed(
+            f"there is no ptxas that knows {target.name}: `dlc doctor` names what is found"
+        )
 
 
 def chosen(items: list[pytest.Item]) -> Iterator[Case]:

@@ -40,9 +40,9 @@ class _File(TypedDict):
     tests: list[dict[str, object]]
 
 
-def write(folder: Path, found: Sequence[Found]) -> None:
-    """Write both files into a folder."""
-    told = facts()
+def write(folder: Path, found: Sequence[Found], compiled_for: str | None = None) -> None:
+    """Write both files into a folder: of what ran here, or was only compiled for a kind of GPU."""
+    told = _facts(compiled_for)
     folder.mkdir(parents=True, exist_ok=True)
     counts = Counter(each.outcome for each in found)
     data = {**told, "counts": dict(counts), "tests": [asdict(each) for each in found]}
@@ -57,13 +57,20 @@ def _replace(file: Path, text: str) -> None:
     new.replace(file)
 
 
-def earlier(folder: Path) -> list[Found]:
+def _facts(compiled_for: str | None) -> Mapping[str, str]:
+    if compiled_for is None:
+        return facts()
+    return {**facts(), "device": f"none: everything is compiled for {compiled_for}, nothing is run"}
+
+
+def earlier(folder: Path, compiled_for: str | None = None) -> list[Found]:
     """What a run before found, of this commit, on this device and with these packages."""
     file = folder / "tests.json"
     if not file.exists():
         return []
     data: Mapping[str, object] = json.loads(file.read_text("utf-8"))
-    if any(data.get(name) != value for name, value in facts().items() if name != "date"):
+    now = _facts(compiled_for)
+    if any(data.get(name) != value for name, value in now.items() if name != "date"):
         return []
     return [Found(**each) for each in cast(_File, data)["tests"]]  # pyright: ignore[reportArgumentType]
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, cast
 
 import pytest
 
+from dlc.codegen.nvptx.ptx import has_ptxas
+from dlc.driver.compile import code_maker
+from dlc.target.gpu import GpuTarget
 from tests.gpu import report
-from tests.gpu.conftest import Findings
+from tests.gpu.cases import Operator
+from tests.gpu.conftest import Findings, check_machine_code
 from tests.gpu.report import Found
+from tests.gpu.worker import CaseFailed
 
 FOUND = [
     Found("test_an_operation_is_right[add]", "passed", 0.5),
@@ -60,13 +65,16 @@ class Asked:
     rootpath: Path
     seconds: float | None
     out: str | None = None
+    compile_for: str | None = None
 
     def getoption(self, name: str, default: object) -> object:
-        return {"seconds": self.seconds, "out": self.out}.get(name, default)
+        return asdict(self).get(name, default)
 
 
-def findings(root: Path, seconds: float | None, out: str | None = None) -> Findings:
-    return Findings(cast(pytest.Config, Asked(root, seconds, out)))
+def findings(
+    root: Path, seconds: float | None, out: str | None = None, compile_for: str | None = None
+) -> Findings:
+    return Findings(cast(pytest.Config, Asked(root, seconds, out, compile_for)))
 
 
 def told(outcome: Literal["passed", "failed", "skipped"], name: str) -> pytest.TestReport:
@@ -105,6 +113,39 @@ def test_the_files_also_go_to_the_folder_that_is_named(tmp_path: Path) -> None:
         run.write()
         for each in (folder, "out/gpu"):
             assert (tmp_path / each / "tests.json").exists()
+
+
+def test_what_was_only_compiled_has_files_of_its_own_that_say_so(tmp_path: Path) -> None:
+    first = findings(tmp_path, 60, compile_for="sm_90a")
+    first.pytest_runtest_logreport(told("passed", "test_it[add]"))
+    first.write()
+    node = "tests/gpu/test_on_a_gpu.py::test_it[add]"
+    assert findings(tmp_path, 60, compile_for="sm_90a").before(node) == "passed"
+    assert findings(tmp_path, 60, compile_for="sm_80").before(node) is None
+    assert findings(tmp_path, 60).before(node) is None, "it has not run"
+    page = (tmp_path / "out/gpu/sm_90a/tests.md").read_text("utf-8")
+    assert "- device: none: everything is compiled for sm_90a, nothing is run" in page
+
+
+def artifacts(folder: Path) -> list[Path]:
+    (folder / "0.dlc").write_bytes(Operator("array.add", 2, 1).compile("cuda:sm_90a")[0])
+    return [folder / "0.dlc"]
+
+
+def no_machine_code(ptx: str, kind: GpuTarget, cache: object) -> bytes:
+    return b""
+
+
+def test_a_case_that_is_only_compiled_is_assembled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_ptxas():
+        check_machine_code(artifacts(tmp_path))
+        assert not [*tmp_path.iterdir()]
+    monkeypatch.setenv("DLC_CACHE", "")
+    monkeypatch.setattr(code_maker, "assemble_ptx", no_machine_code)
+    with pytest.raises(CaseFailed, match="no ptxas that knows cuda:sm_90a"):
+        check_machine_code(artifacts(tmp_path))
 
 
 def test_without_a_gpu_nothing_is_written(tmp_path: Path) -> None:

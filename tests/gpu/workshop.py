@@ -1,4 +1,4 @@
-"""Compiles cases for the GPU of this machine, in as many processes as it has processors."""
+"""Compiles cases for a GPU, in as many processes as there are processors for this one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Workshop:
         self._target = target
         # Not by fork: a process that has spoken with a GPU cannot be copied. Not with an executor, which
         # waits at its end for what is under way: a large network takes longer than there may be time.
-        self._pool = get_context("spawn").Pool(processes or os.cpu_count())
+        self._pool = get_context("spawn").Pool(processes or len(os.sched_getaffinity(0)))
         self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
         self._made: dict[Case, AsyncResult[list[Path]]] = {}
 

@@ -82,6 +82,12 @@ def test_each_kernel_has_the_time_between_its_events(found: Profile) -> None:
     assert all(row.place and row.line for row in found.rows)
 
 
+def test_what_events_take_is_told_beside_the_time_of_computing(found: Profile) -> None:
+    """A tick of the evaluator's clock for each kernel."""
+    computing = found.call_ms - found.python_ms - found.transfers_ms
+    assert found.overhead * computing == pytest.approx(sum(row.runs for row in found.rows))
+
+
 def test_the_parts_of_a_call_add_up(found: Profile) -> None:
     parts = found.kernels_ms + found.between_ms + found.transfers_ms + found.python_ms
     assert parts == pytest.approx(found.call_ms)
@@ -202,6 +208,11 @@ def test_a_program_for_a_processor_and_a_gpu_has_times_of_all_kernels(of_both: P
     assert all(0 < row.ms <= row.busy_ms < 1 for row in others)
     assert max(row.runs for row in others) == 6, "the rounds of the loop, and its last test"
     assert of_both.transfers_ms > 0
+
+
+def test_what_events_take_is_told_beside_the_time_of_a_call_of_both(of_both: Profile) -> None:
+    """A tick of the evaluator's clock for each of the two kernels of the GPU."""
+    assert of_both.overhead * of_both.call_ms == pytest.approx(2)
 
 
 def test_the_parts_of_a_call_of_both_add_up(of_both: Profile) -> None:
