@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
+from _pytest.doctest import DoctestModule
 
 from dlc.codegen.llvm import background, target_machine
 from dlc.driver.compile import cache, cost_table
@@ -47,12 +48,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("update") and config.getoption("numprocesses", None):
         raise pytest.UsageError("--update writes files: run it without -n")
+    config.pluginmanager.register(Examples())
     keep_bytecode()
     gc.disable()  # until all tests are known: what is collected stays
     if not hasattr(config, "workerinput"):
         share_cache(config.rootpath)
         # There is a process of tests for each processor: threads of NumPy would only wait for one.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+class Examples:
+    """Looks for examples in the docstrings of those files alone that have one, also below `dlc`.
+
+    Elsewhere pytest imports every module and searches all its docstrings, in each process of the tests.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        found = yield
+        return [
+            each
+            for each in found
+            if not isinstance(each, DoctestModule) or b">>> " in file_path.read_bytes()
+        ]
 
 
 def share_cache(root: Path) -> None:

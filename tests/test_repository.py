@@ -157,6 +157,16 @@ def test_our_own_modules_are_imported_by_statements() -> None:
     assert named == []
 
 
+def test_every_folder_of_the_package_has_its_tests_at_the_same_path() -> None:
+    """Those of `dlc/a/b` are in `tests/a/b`, or in `tests/a/test_b.py` where one file has them all."""
+    homeless: list[str] = []
+    for folder in {path.parent for path, _ in sources() if path.name != "__init__.py"}:
+        home = ROOT / "tests" / folder.relative_to(ROOT / "dlc")
+        if not any(home.glob("test_*.py")) and not home.with_name(f"test_{home.name}.py").exists():
+            homeless.append(home.relative_to(ROOT).as_posix())
+    assert sorted(homeless) == []
+
+
 def imports_in_functions(tree: ast.Module) -> Iterator[int]:
     """The lines where a function imports something of dlc."""
     for outer in ast.walk(tree):

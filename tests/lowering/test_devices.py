@@ -15,7 +15,7 @@ from dlc.driver.compile.compile import compile_model, lower
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
-from dlc.errors import ModelError, Unsupported
+from dlc.errors import Unsupported
 from dlc.passes.graph.device_placement import devices_of
 from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.artifact.spelling import python_name
@@ -220,39 +220,3 @@ def test_a_device_without_code_is_refused_in_a_graph_too(tmp_path: Path) -> None
     with pytest.raises(Unsupported, match="there is no code for cuda:1 yet") as caught:
         dlc.compile(tmp_path / "model.dlir")
     assert [found.code for found in caught.value.diagnostics] == ["D0707"]
-
-
-RECEIVED = """"func.func"() <{sym_name = "f", function_type = (T) -> (T, T)}> ({
-^bb0(%x: T):
-  %s = "comm.send"(%x) <{source = "cpu:0", target = "cpu:1", segments = array<i64: 1, 0>}> : (T) -> T
-  %a = "comm.recv"(%s) <{source = "cpu:0", target = "cpu:1"}> : (T) -> T
-  %b = "comm.recv"(%s) <{source = "cpu:0", target = "cpu:1"}> : (T) -> T
-  %c = "array.exp"(%a) : (T) -> T
-  %d = "array.sin"(%b) : (T) -> T
-  "func.return"(%c, %d) : (T, T) -> ()
-}) : () -> ()
-""".replace("T", "tensor<4xf32>")
-
-
-def test_what_is_received_twice_arrives_once(tmp_path: Path) -> None:
-    file = tmp_path / "model.dlir"
-    file.write_text(RECEIVED, encoding="utf-8")
-    x = random(4)
-    for one, other in zip(
-        as_list(dlc.compile(file, level=0).f(x)), (np.exp(x), np.sin(x)), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ('"comm.recv"(%x)', "comm.recv takes what a comm.send of its block sends"),
-        ('"comm.recv"(%s) <{source = "cpu:2"', "takes what goes from cpu:2 to cpu:1, found"),
-    ],
-)
-def test_what_was_not_sent_is_not_received(wrong: str, message: str, tmp_path: Path) -> None:
-    right = '"comm.recv"(%s)' + (' <{source = "cpu:0"' if "source" in wrong else "")
-    (tmp_path / "model.dlir").write_text(RECEIVED.replace(right, wrong), encoding="utf-8")
-    with pytest.raises(ModelError, match=message):
-        dlc.compile(tmp_path / "model.dlir")

@@ -18,6 +18,8 @@ from dlc.errors import UsageError
 
 _TOKEN_BYTES = 8
 """Length of the random number in a temporary name."""
+_ENDING = re.compile(rf"[0-9a-f]{{{2 * _TOKEN_BYTES}}}\.tmp")
+"""What follows the prefix in a temporary name."""
 OF_OTHERS = (".dlm", ".dlir", ".dlc", ".onnx", ".safetensors", ".npz", ".npy")
 """Endings of files that somebody may have worked for."""
 
@@ -175,10 +177,14 @@ def _remove_leftovers(target: Path) -> None:
 
     A file that cannot be removed stays, and so do all of them if the file system has no locks.
     """
-    name = re.compile(rf"{re.escape(_prefix(target))}[0-9a-f]{{{2 * _TOKEN_BYTES}}}\.tmp")
+    prefix = _prefix(target)
     try:
         with os.scandir(target.parent) as entries:
-            leftovers = [entry.path for entry in entries if name.fullmatch(entry.name)]
+            leftovers = [
+                entry.path
+                for entry in entries
+                if entry.name.startswith(prefix) and _ENDING.fullmatch(entry.name, len(prefix))
+            ]
     except OSError:
         return
     for path in leftovers:

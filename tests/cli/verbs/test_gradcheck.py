@@ -10,10 +10,6 @@ import pytest
 
 from dlc.cli import main
 from dlc.driver import CallRequest, CompileRequest, check_gradients
-from dlc.driver.compile.entries import find_function
-from dlc.driver.gradcheck.neighbourhood import Neighbourhood
-from dlc.ir.core import Array, Value
-from tests.suites import every
 
 TRAINED = """\
 dlc 1
@@ -71,77 +67,6 @@ def test_a_rule_that_is_wrong_is_found_at_its_worst_element(
     assert [error["code"] for error in data["errors"]] == ["D0952"]
 
 
-STOPPED = {
-    "a product": "export fn f(x: f32[4], y: f32[4]) -> f32 = sum(stop_gradient(x * y) * sin(x))",
-    "every round of a scan": "export fn f(xs: f32[4, 3], w: f32[3]) -> f32 =\n"
-    "  sum(scan x in xs with h = w { next h = stop_gradient(h) * x + w * h * h })",
-    "a branch": "export fn f(x: f32[4]) -> f32 =\n"
-    "  if sum(x) > 0 then sum(stop_gradient(exp(x)) * x) else sum(x * x)",
-    "a while": "export fn f(x: f32[4]) -> f32 =\n"
-    "  sum(while sum(y * y) > 0.1 with y = x limit 9 { next y = stop_gradient(y) * 0.5 + y * 0.1 })",
-    "a function with a rule": "fn straight(x: f32[4]) -> f32[4] =\n"
-    "  x + stop_gradient(round(x) - x) with vjp(x, dy) = dy\n"
-    "export fn f(x: f32[4]) -> f32 = sum(straight(3 * x) ** 2)",
-    "all of a function with a rule": "fn cube(x: f32[4]) = x ** 3 with vjp(x, dy) = dy * 3 * x ** 2\n"
-    "export fn f(x: f32[4]) -> f32 = sum(stop_gradient(cube(x)) * cube(x))",
-}
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("where", every(2, STOPPED))
-def test_what_stop_gradient_gives_is_a_constant(write: Path, where: str, order: int) -> None:
-    write.write_text(f"dlc 1\n{STOPPED[where]}\n")
-    rows = check_gradients(
-        CompileRequest("model.dlm"), CallRequest("model.dlm", seed=2), order=order
-    ).rows
-    assert rows
-    assert all(row.is_right and row.checked > 6 for row in rows), rows
-
-
-def test_a_rule_is_held_to_its_function_where_the_gradient_is_not_stopped(write: Path) -> None:
-    write.write_text(
-        "dlc 1\nfn halved(x: f32[4]) -> f32[4] = x * stop_gradient(x) with vjp(x, dy) = dy * 2 * x\n"
-        "export fn f(x: f32[4]) -> f32 = sum(halved(x))\n"
-    )
-    (row,) = check_gradients(CompileRequest("model.dlm"), CallRequest("model.dlm", seed=0)).rows
-    assert row.error == pytest.approx(0.5, abs=0.2)
-
-
-class Watched(Neighbourhood):
-    """Remembers the operations that were computed."""
-
-    def __init__(self, text: str, *point: Array) -> None:
-        self.names: list[str] = []
-        body = find_function(CompileRequest("model.dlm", text=text).open().module, None).body
-        super().__init__(body, point, {})
-
-    def see(self, value: Value, array: Array) -> None:
-        if value.op is not None:
-            self.names.append(value.op.name)
-
-
-def test_a_round_that_only_the_move_leads_to_is_no_place_for_a_slope() -> None:
-    around = Watched(
-        "dlc 1\nexport fn f(x: f64) -> f64 =\n"
-        "  while y < 1 with y = x limit 9 { next y = y + stop_gradient(y) / y }\n",
-        np.asarray(0.5),
-    )
-    assert around.here == 1.5
-    assert around.moved(0, np.asarray(0.8)) == 0.8 + 0.5 / 0.8
-    assert np.isnan(around.moved(0, np.asarray(-0.2)))
-
-
-def test_what_the_moved_argument_does_not_reach_is_computed_once() -> None:
-    around = Watched(
-        "dlc 1\nexport fn f(x: f64[4], y: f64[4]) -> f64 = sum(exp(x)) + sum(sin(y) * y)\n",
-        np.ones(4),
-        np.ones(4),
-    )
-    around.names.clear()
-    assert around.moved(0, np.zeros(4)) == pytest.approx(4 + 4 * np.sin(1), rel=1e-15)
-    assert around.names == ["array.exp", "array.reduce_sum", "array.add"]
-
-
 def test_it_says_that_a_large_weight_was_looked_at_in_a_sample(
     write: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,15 +75,6 @@ def test_it_says_that_a_large_weight_was_looked_at_in_a_sample(
     assert "by 32 of its elements and 8 directions through all" in capsys.readouterr().err
     assert main(["gradcheck", "model.dlm", "--full"]) == 0
     assert "of its elements" not in capsys.readouterr().err
-
-
-def test_kinks_are_left_out_and_counted(write: Path) -> None:
-    write.write_text("dlc 1\nexport fn f(x: f32[6]) -> f32[6] = relu(x - 0.5)\n")
-    inputs = {"x": "[0.5, 0.5, 0.5, 1.5, -1.5, 0.5]"}
-    request = CallRequest("model.dlm", None, inputs)
-    (row,) = check_gradients(CompileRequest("model.dlm"), request, full=True).rows
-    assert row.is_right
-    assert (row.kinks, row.checked) == (8 + 4, 2)
 
 
 def test_a_single_number_may_be_an_index(write: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,24 +105,6 @@ def test_what_has_no_derivative_is_said(write: Path, capsys: pytest.CaptureFixtu
     write.write_text("dlc 1\nexport fn f(n: i32) -> f32 = f32(n) * 2\n")
     assert main(["gradcheck", "model.dlm"]) == 2
     assert "f has no float inputs or weights" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
-def test_functions_of_every_float_are_checked_in_f64(write: Path, dtype: str) -> None:
-    write.write_text(f"dlc 1\nexport fn f(x: {dtype}[5]) -> {dtype}[5] = exp(sin(x)) / 2\n")
-    request = CallRequest("model.dlm", seed=0)
-    (row,) = check_gradients(CompileRequest("model.dlm"), request).rows
-    assert row.error < 1e-8
-
-
-def test_a_kink_that_is_near_is_stepped_around(write: Path) -> None:
-    write.write_text("dlc 1\nexport fn f(x: f32[40]) -> f32 = sum(abs(x) * sin(x))\n")
-    values = np.linspace(-1e-4, 1e-4, 40)
-    inputs = {"x": str(values.tolist())}
-    (row,) = check_gradients(
-        CompileRequest("model.dlm"), CallRequest("model.dlm", None, inputs)
-    ).rows
-    assert row.is_right and row.checked > 32
 
 
 def test_the_loss_is_looked_at_for_the_first_examples_of_its_data(
@@ -266,17 +164,3 @@ def test_what_rounding_leaves_of_a_gradient_that_vanishes_is_told(
     assert main(["gradcheck", "model.dlm", "--order", str(order)]) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "0 but for rounding" in line]
     assert [line.split()[0] for line in told] == ["s"]
-
-
-def test_what_the_function_does_not_depend_on_has_no_row(write: Path) -> None:
-    write.write_text("dlc 1\nexport fn f(x: f32[4], y: f32[4]) -> f32[4] = x * f32(size(y))\n")
-    found = check_gradients(CompileRequest("model.dlm"), CallRequest("model.dlm", seed=0))
-    assert [row.name for row in found.rows] == ["x"]
-
-
-def test_what_is_drawn_is_the_same_in_f64(write: Path) -> None:
-    write.write_text(
-        "dlc 1\nexport fn f(x: f32[64]) -> f32[64] = where(bernoulli(sigmoid(x)), x, x * x)\n"
-    )
-    (row,) = check_gradients(CompileRequest("model.dlm"), CallRequest("model.dlm", seed=0)).rows
-    assert row.is_right

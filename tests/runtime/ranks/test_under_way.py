@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from dlc.dialects.comm import StartAllReduce
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.driver.source.open import read_ir
-from dlc.errors import ModelError
 from dlc.evaluation.ranks import evaluate_ranks
 from dlc.ir.passes import Context, Manager, parse_passes
 from dlc.ir.verify import verify
@@ -75,33 +73,3 @@ def test_evaluation_knows_what_is_under_way() -> None:
     nothing: Splits = {}
     u, _, _ = evaluate_ranks(body.regions[0], TWO, [nothing] * 5, [x, y])
     assert_close(u, np.sin(2 * (x @ y)), 2e-4, 2e-4)
-
-
-@pytest.mark.parametrize(
-    "ends",
-    [
-        "return %a",
-        "%b = comm.wait %a, %r\n    %c = comm.wait %a, %r\n    return %b, %c",
-        "%b = comm.wait %a, %r\n    return %a",
-    ],
-)
-def test_a_start_is_waited_for_once(ends: str) -> None:
-    text = f"""\
-func @f(%x: f32[8]) {{
-    %a, %r = comm.start_all_reduce %x {{mesh_axis="data", ranks=2}}
-    {ends}
-}}
-"""
-    with pytest.raises(ModelError, match=r"is waited for by one comm\.wait of its block"):
-        verify(read_ir(text, "f.dlir"))
-
-
-def test_a_wait_takes_what_was_begun() -> None:
-    text = """\
-func @f(%x: f32[8], %r: i64[1]) {
-    %a = comm.wait %x, %r
-    return %a
-}
-"""
-    with pytest.raises(ModelError, match=r"takes the requests of a comm\.start_all_reduce"):
-        verify(read_ir(text, "f.dlir"))

@@ -28,8 +28,8 @@ from dlc.errors.catalog import PAGES
 from dlc.ir.verify import verify
 from dlc.runtime.arrays import safetensors
 from dlc.runtime.artifact.contents import Artifact
+from tests.errors.catalog.test_pages import SHOWN
 from tests.suites import every, together
-from tests.test_error_pages import SHOWN
 
 MLP = """dlc 1
 import nn (Linear)

@@ -1,4 +1,4 @@
-"""docs/errors.md is the list of all error codes; `pytest tests/test_error_index.py --update` writes it."""
+"""docs/errors.md lists all error codes; `pytest tests/errors/catalog/test_index.py --update` writes it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dlc.frontend.elaborate import elaborate
 from tests.suites import together
 
 COMPILED = ("D0205", "D0222", "D0406")
-"""Codes of texts that are told when a text is compiled, or needs a file: `test_error_programs` does it."""
+"""Codes of texts that are told when a text is compiled, or needs a file: `test_programs` does it."""
 SHOWN = [
     code
     for code, page in PAGES.items()
