@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dlc.errors import CallError, visible
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import Output, Staged
+from dlc.runtime.artifact.manifest import OF_RANK, Output, Staged, function_of
 from dlc.runtime.calling.arguments import as_array
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder, Shape
@@ -36,13 +36,14 @@ class StagedEntryPoint(RankEntryPoint):
     def __init__(
         self, staged: Staged, parts: Mapping[str, EntryPoint], links: Links, channel: Channel
     ) -> None:
-        self._entry = staged.interface
+        name = staged.interface.name
+        self._entry = staged.interface._replace(name=function_of(name))
         self._staged, self._stage, self._channel = staged, channel.stage, channel
-        self.join(links.entering)
+        self.join(links.entering, takes_part=name.endswith(OF_RANK))
         self._parts = [parts[part.entry] for part in staged.parts if part.stage == channel.stage]
         self._plan = plan_of(staged, parts, channel.stage)
-        self._binder = DimBinder(staged.interface)
-        self._reader = ArgumentReader(staged.interface, self._binder.free)
+        self._binder = DimBinder(self._entry)
+        self._reader = ArgumentReader(self._entry, self._binder.free)
         self._artifact = next(iter(parts.values())).artifact
         self.seconds = 0.0
         """How long calls have taken."""
@@ -50,7 +51,7 @@ class StagedEntryPoint(RankEntryPoint):
         """How long of that this rank has waited for values of others."""
         self._closed = False
         self.__doc__ = visible(staged.interface.doc) or None
-        self.__name__ = staged.interface.name
+        self.__name__ = self._entry.name
 
     # What callers ask.
 
@@ -110,8 +111,7 @@ class StagedEntryPoint(RankEntryPoint):
         """
         with self.preparing():
             values, dims = self._read(args, named)
-            told = [f"{dim.name}={dims[dim.name]}" for dim in self.dims]
-            self._entering.begin(f"{self.name}({', '.join(told)})")
+            self._entering.begin(self._call_text(dims))
         return values, dims
 
     def _read(
