@@ -26,6 +26,9 @@ class Module(Op):
         return ()
 
     def check(self) -> None:
+        for child in self.body:
+            if isinstance(child, Module):
+                raise child.fail("a module is in another module, whose passes would not reach it")
         check_weights(self)
 
     @classmethod

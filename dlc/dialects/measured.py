@@ -7,6 +7,7 @@ calls such dims unbacked symbolic sizes.)
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import count
 from typing import overload
@@ -88,11 +89,10 @@ def measuring(function: Op) -> dict[str, Measuring]:
 
 def rename_measured_dims(block: Block, taken: Iterable[str]) -> None:
     """Rename the dims that a block, a copy of another one, measures, so that none is in `taken`."""
-    taken = set(taken)
+    fresh = FreshNames(frozenset(taken))
     renamed: dict[str, Size] = {}
     for op in [op for outer in block for op in outer.walk() if isinstance(op, Measuring)]:
-        name = unused(op.dim_name, taken)
-        taken.add(name)
+        name = fresh.take(op.dim_name)
         renamed[op.dim_name] = symbol(name)
         op.attributes["dim"] = name
     if renamed:
@@ -109,9 +109,21 @@ def substitute_dims(block: Block, sizes: Mapping[str, Size]) -> None:
             value.type = _substituted(value.type, sizes)
 
 
-def unused(name: str, taken: Container[str]) -> str:
-    """A name for a dim that is not taken: `name`, or else `name_1`, `name_2`, ..."""
-    return next(each for k in count() if (each := f"{name}_{k}" if k else name) not in taken)
+class FreshNames:
+    """Names for dims that are not in `taken`, each given once: `name`, or else `name_1`, `name_2`, ..."""
+
+    def __init__(self, taken: Container[str] = ()) -> None:
+        self.given: set[str] = set()
+        self._taken = taken
+        # From which number on a name has not been tried: thousands of equal ones take linear time.
+        self._next: defaultdict[str, count[int]] = defaultdict(count)
+
+    def take(self, name: str) -> str:
+        """The first of these names that is neither taken nor given."""
+        tried = (f"{name}_{k}" if k else name for k in self._next[name])
+        fresh = next(each for each in tried if each not in self._taken and each not in self.given)
+        self.given.add(fresh)
+        return fresh
 
 
 def upper_bounds(operations: Mapping[str, Measuring]) -> dict[str, Size]:

@@ -389,6 +389,8 @@ def _declare_dims(ev: Evaluator, file: File) -> None:
             if file.is_sound(entry):  # else it was said already what is wrong with a number in it
                 ev.report(error)
             low, high = 1, None
+        except Poisoned:
+            low, high = 1, None
         ev.at.bounds[name] = (low, high)
 
 

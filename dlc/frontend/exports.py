@@ -8,6 +8,7 @@ import numpy as np
 
 from dlc.dialects import array, func
 from dlc.dialects.interface import HIDDEN, NEEDS, bounds_attribute
+from dlc.dialects.measured import FreshNames
 from dlc.errors import Diagnostic, ModelError, SourceLocation
 from dlc.frontend.elaboration.calls import Function, check_result
 from dlc.frontend.elaboration.evaluator import Evaluator
@@ -214,7 +215,7 @@ def _type_text(ev: Evaluator, value: Datum) -> str:
     match value:
         case Value():
             type = tensor_type(value)
-            counted = [not names(size).isdisjoint(ev.at.brought) for size in type.shape]
+            counted = [not names(size).isdisjoint(ev.at.brought.given) for size in type.shape]
             shape = zip(type.shape, counted, strict=True)
             return type.with_shape(
                 tuple([symbol("_") if is_ else size for size, is_ in shape])
@@ -244,7 +245,7 @@ def begin(ev: Evaluator, frame: Frame, span: Span) -> None:
     at.source, at.frame, at.function = frame.source, frame, frame.function
     at.top = at.block = Block()
     at.gets, at.conditions = {}, {}
-    at.base_key, at.implicit_seed, at.brought = None, False, set()
+    at.base_key, at.implicit_seed, at.brought = None, False, FreshNames(at.bounds)
     at.inouts = {}
     at.stand(span)
 

@@ -22,6 +22,12 @@ TEXTS = [
     ),
     ("export fn f(x: f32) -> f32 = on cuda:1 x { x }", "D0110", "expected `{`, found `x`"),
     ("export fn f(x: f32[2]) -> f32[2] = x + ones([2, -2])", "D0329", "a size cannot be -2"),
+    (
+        "dim B = a..4\nlet (a, b) = sort(no)\nexport fn f(x: f32[B]) -> f32[B] = x",
+        "D0201",
+        "no here",
+    ),
+    ("mesh m=a\nlet (a, b) = sort(no)\nexport fn f(x: f32) -> f32 = x", "D0201", "no here"),
     *[
         (
             f"module M {{\n  {params}\n  export fn f() -> f32 = 1\n}}",
@@ -115,3 +121,12 @@ def test_ir_that_says_what_cannot_be_is_refused(
     with pytest.raises(ModelError) as caught:
         make_artifact(CompileRequest(str(file), trust_ir=True))
     assert caught.value.diagnostics[0].code == code
+
+
+def test_a_module_in_a_module_is_refused(tmp_path: Path) -> None:
+    inner = '"builtin.module"() ({}) : () -> ()'
+    for text in (f"{inner}\n{inner}\n", f'"builtin.module"() ({{ {inner} }}) : () -> ()'):
+        path = tmp_path / "found.dlir"
+        path.write_text(text)
+        with pytest.raises(ModelError, match="a module is in another module"):
+            open_model(path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlc.dialects.comm import HOST, PLACED, STAGED, stage_of_device
-from dlc.dialects.measured import unused
+from dlc.dialects.measured import FreshNames
 from dlc.dialects.text_mesh import TextMesh
 from dlc.errors import Diagnostic, Label, ModelError, SourceLocation
 from dlc.frontend.elaboration.problems import Problems, Stop
@@ -125,7 +125,6 @@ class Trace(Builder):
         """The `inout` parameters of the entry point by name."""
         self.stored: dict[str, Weight] = {}
         self.folder: Path | None = None
-        self.brought: set[str] = set()
         self.loops: list[Loop] = []
         self.device: str | None = None
         self.stage: int | None = None
@@ -141,6 +140,7 @@ class Trace(Builder):
         self.placed: list[Op] | None = None
         """All operations in the order in which they were placed, where an observer asks for them."""
         self.bounds: dict[str, tuple[int, int | None]] = {}
+        self.brought = FreshNames(self.bounds)
         self.conditions: dict[Need, SourceLocation] = {}
         """What the text requires of the sizes of a call, and where it says so."""
         self._locations: dict[tuple[Source, Span, str, str], dict[str, FileLocation]] = {}
@@ -242,9 +242,7 @@ class Trace(Builder):
 
     def fresh_dim(self, name: str) -> str:
         """The name of a size that an operation brings: `n`, `n_1`, ..., none of them declared."""
-        unique = unused(name, {*self.bounds, *self.brought})
-        self.brought.add(unique)
-        return unique
+        return self.brought.take(name)
 
     @contextmanager
     def inside(self, block: Block) -> Generator[Block]:

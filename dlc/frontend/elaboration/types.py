@@ -331,7 +331,7 @@ def _is_counted(ev: Evaluator, actual: Datum | TensorType) -> bool:
     if isinstance(actual, Value):
         actual = tensor_type(actual)
     sizes = actual.shape if isinstance(actual, TensorType) else ()
-    return any(not names(size).isdisjoint(ev.at.brought) for size in sizes)
+    return any(not names(size).isdisjoint(ev.at.brought.given) for size in sizes)
 
 
 def _scalar(ev: Evaluator, value: float | Dim, dtype: DType, why: Expectation) -> Datum:

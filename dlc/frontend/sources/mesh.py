@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dlc.dialects.text_mesh import NONE, STAGES, TextMesh
 from dlc.errors import ModelError
 from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.sources.files import File
 from dlc.text.model import ast
@@ -29,7 +30,9 @@ def declared_mesh(ev: Evaluator, file: File) -> TextMesh | None:
         return TextMesh(_axes(ev, file, meshes[0]), file.source.place(meshes[0].span))
     except ModelError as error:
         ev.report(error)
-        return None
+    except Poisoned:  # a size is unknown, and the reason is recorded
+        pass
+    return None
 
 
 def _axes(ev: Evaluator, file: File, mesh: ast.Mesh) -> dict[str, int]:

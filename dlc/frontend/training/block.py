@@ -382,7 +382,8 @@ class _Check:
 
     def _whole(self, name: str, default: int, least: int) -> int:
         entry = self.settings.get(name)
-        return default if entry is None else whole(self.ev, self.root, entry, least)
+        given = None if entry is None else whole(self.ev, self.root, entry, least)
+        return default if given is None else given
 
     def _accumulate(self, inputs: Mapping[str, TensorType]) -> int:
         """The number of microbatches in a step; their inputs have one number of examples."""

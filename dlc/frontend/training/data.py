@@ -13,7 +13,7 @@ from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.modules.instances import Instance
-from dlc.frontend.training.entries import called, constant
+from dlc.frontend.training.entries import called, constant, if_known
 from dlc.frontend.weights.initialisers import beside
 from dlc.runtime.artifact.manifest import DataKind, DataSource
 from dlc.runtime.data.source import FORMS, KINDS, NAMELESS, NAMES, OPTIONS, Setting, source_of
@@ -95,10 +95,9 @@ class _Reader:
                 message = f"the loss takes {name}, which the data does not give"
                 self._refuse("D0533", message, call, help)
 
+    @if_known
     def _option(self, name: str, node: ast.Expr) -> None:
         value = constant(self.ev, self.root, node)
-        if value is None:
-            return
         try:
             source_of(self.kind, "", {}, {name: value})
         except ModelError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Literal, ParamSpec, TypeVar
 
 from dlc.errors import ModelError
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.problems import Poisoned
 from dlc.frontend.elaboration.scope import Scope
 from dlc.frontend.elaboration.values import describe
 from dlc.frontend.modules.instances import Instance
@@ -17,7 +19,13 @@ from dlc.runtime.data.source import Setting
 from dlc.runtime.training.checkpoint import CHECKPOINT, INDEX
 from dlc.text.model import ast
 
-__all__ = ["MOST", "average", "called", "checkpoint", "constant", "measured_by", "watched", "whole"]
+__all__ = [
+    "MOST", "average", "called", "checkpoint", "constant", "if_known", "measured_by", "watched",
+    "whole",
+]  # fmt: skip
+
+_Given = ParamSpec("_Given")
+_Read = TypeVar("_Read")
 
 MOST = (1 << 32) - 1
 """The largest whole number that an entry may be: more epochs, examples and seeds than anyone needs."""
@@ -53,31 +61,46 @@ def called(
     return None
 
 
+def if_known(read: Callable[_Given, _Read | None]) -> Callable[_Given, _Read | None]:
+    """Let a function return None where a constant that it reads is wrong, which is recorded."""
+
+    @wraps(read)
+    def reading(*args: _Given.args, **named: _Given.kwargs) -> _Read | None:
+        try:
+            return read(*args, **named)
+        except Poisoned:
+            return None
+
+    return reading
+
+
 def constant(ev: Evaluator, root: Instance, node: ast.Expr) -> Setting:
-    """The number or text that an expression is; None if it is none, which is recorded."""
+    """The number or text that an expression is. Raises Poisoned if it is none, which is recorded."""
     try:
         value = ev.eval(node, Scope(root))
     except ModelError as error:
         ev.report(error)
-        return None
+        raise Poisoned from error
     if not isinstance(value, bool | int | float | str):
         message = f"expected a number or a text, found {describe(value)}"
         ev.report(ev.at.fail("D0534", message, node.span))
-        return None
+        raise Poisoned
     return value
 
 
-def whole(ev: Evaluator, root: Instance, entry: ast.Setting, least: int) -> int:
-    """The whole number from `least` on that an entry is; `least` if it is none, which is recorded."""
+@if_known
+def whole(ev: Evaluator, root: Instance, entry: ast.Setting, least: int) -> int | None:
+    """The whole number from `least` on that an entry is; None if it is none, which is recorded."""
     value = constant(ev, root, entry.value)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
         return value
     message = f"{entry.name} is a whole number from {least} to {MOST}, found {value}"
     help = f"write {entry.name} = {max(least, 1)}"
     ev.report(ev.at.fail("D0534", message, entry.value.span, help=help))
-    return least
+    return None
 
 
+@if_known
 def average(ev: Evaluator, root: Instance, entry: ast.Setting) -> float | None:
     """The decay of `average = ema(decay=0.999)`, a number between 0 and 1; None if it is wrong."""
     found = called(ev, entry, ("ema",), "ema(decay=0.999)")
@@ -97,6 +120,7 @@ def average(ev: Evaluator, root: Instance, entry: ast.Setting) -> float | None:
     return None
 
 
+@if_known
 def watched(
     ev: Evaluator, root: Instance, entry: ast.Setting, function: str, known: Sequence[str]
 ) -> Watched | None:
@@ -161,6 +185,7 @@ def measured_by(
     return metric, "max" if mode == "max" else "min"
 
 
+@if_known
 def checkpoint(ev: Evaluator, root: Instance, entry: ast.Setting) -> tuple[str, int] | None:
     """The file of `checkpoint = file(PATH, every=N)`, and how many epochs lie between two."""
     found = called(ev, entry, ("file",), 'file("model.safetensors", every=1)')

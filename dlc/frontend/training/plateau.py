@@ -15,7 +15,7 @@ from dlc.frontend.elaboration.tensors import as_tensor, convert
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.values import Builtin, Callee, Datum, Parameter
 from dlc.frontend.modules.instances import Core, Instance
-from dlc.frontend.training.entries import called, constant, measured_by
+from dlc.frontend.training.entries import called, constant, if_known, measured_by
 from dlc.ir.core import Value
 from dlc.ir.types import F32
 from dlc.runtime.artifact.manifest import Plateau
@@ -38,6 +38,7 @@ _DEFAULTS: Final[Mapping[str, Setting]] = {
 """Those of PyTorch's ReduceLROnPlateau."""
 
 
+@if_known
 def plateau(
     ev: Evaluator, root: Instance, entry: ast.Setting, known: Sequence[str]
 ) -> Plateau | None:

@@ -19,7 +19,7 @@ from dlc.frontend.elaboration.tensors import broadcast_to, convert, dtype_of, te
 from dlc.frontend.elaboration.trace import Trace
 from dlc.frontend.elaboration.weight import Origin, Weight
 from dlc.frontend.modules.instances import Instance
-from dlc.frontend.training.entries import called, constant
+from dlc.frontend.training.entries import called, constant, if_known
 from dlc.frontend.weights.symbols import weight_value
 from dlc.ir.core import Value
 from dlc.ir.types import BF16, BOOL, F16, F32, I32, DType, TensorType
@@ -59,6 +59,7 @@ def precision(ev: Evaluator, entry: ast.Setting) -> DType | None:
     return NARROW.get(name)
 
 
+@if_known
 def loss_scale(
     ev: Evaluator, root: Instance, entry: ast.Setting | None, dtype: DType | None
 ) -> LossScale | None:

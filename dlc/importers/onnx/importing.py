@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from dlc.dialects import array, func, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import NEEDS
-from dlc.dialects.measured import unused
+from dlc.dialects.measured import FreshNames
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted, node_location
@@ -149,7 +149,7 @@ class GraphImport:
         self._arguments: dict[Value, str] = {}
         self._lost: set[str] = set()
         self._behind: list[Node] = []
-        self._counted: set[str] = set()
+        self._counted = FreshNames()
         self._left = MOST_NODES + 4 * sum(1 for _ in all_nodes(graph.nodes))
         self._lengths: dict[str, int] = {}
         self._warnings: list[Diagnostic] = []
@@ -407,9 +407,7 @@ class GraphImport:
 
     def fresh_dim(self, line: int) -> str:
         """The name of a size that a node of this line counts; each is given once."""
-        name = unused(f"n_{line}", self._counted)
-        self._counted.add(name)
-        return name
+        return self._counted.take(f"n_{line}")
 
     def _located(self, error: DlcError, node: Node) -> ModelError:
         location = self._place(node.line).place

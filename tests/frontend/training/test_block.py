@@ -79,6 +79,27 @@ def test_numbers_out_of_range_are_refused(more: str) -> None:
     assert refused(more=more).code == "D0534"
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        "batch = {}", "average = ema(decay={})", 'checkpoint = file("c.safetensors", every={})',
+        "rate = plateau(loss, patience={})", "loss_scale = {}", "loss_scale = dynamic(every={})",
+        'checkpoint = file("c.safetensors")\n  stop = early(loss, patience={})',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("wrong", ["[1]", "1 + x", "broken"])
+def test_a_wrong_constant_of_an_entry_is_told_once(more: str, wrong: str) -> None:
+    """`broken` is a name whose own error is recorded where it is declared."""
+    text = MODEL.replace("DATA", DATA).replace("OPTIMIZER", "sgd()")
+    text = text.replace("MORE", more.format(wrong))
+    if wrong == "broken":
+        text += "let (broken, rest) = sort(nothing)\n"
+    with pytest.raises(ModelError) as caught:
+        elaborate("line.dlm", text=text)
+    (told,) = caught.value.diagnostics
+    assert "None" not in told.message
+
+
 def test_a_wrong_name_of_the_file_is_told_once_beside_a_train_block() -> None:
     text = MODEL.replace("DATA", DATA).replace("OPTIMIZER", "sgd()").replace("MORE", "")
     with pytest.raises(ModelError) as caught:
