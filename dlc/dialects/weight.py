@@ -52,8 +52,9 @@ class Source(Op):
     portion: tuple[int, ...] = attribute(default=(), doc="of an array that holds several weights")
     constant: bool = attribute(default=False, doc="never replaced by other weights")
     sha256: str | None = attribute(default=None, doc="of the bytes, once they are known")
-    splits: tuple[str, ...] = attribute(
-        default=(), doc="for ranks: axes of the mesh, each with the axis that it splits, `model 1`"
+    splits: tuple[str, ...] | None = attribute(
+        default=None,
+        doc="for ranks: axes of the mesh, each with the axis that it splits, `model 1`",
     )
     whole: TensorType | None = attribute(
         default=None, doc="as files have it, where each rank of a mesh has a part of this `type`"
@@ -71,7 +72,7 @@ class Source(Op):
             )
         if self.parts and product(type.shape[: self.stacked]) != len(self.parts):
             raise self.fail(f"weight {self.sym_name} has {len(self.parts)} parts for {type.text}")
-        for text in self.splits:
+        for text in self.splits or ():
             name, _, axis = text.partition(" ")
             if not (name.isidentifier() and axis.isdecimal() and int(axis) < type.rank):
                 raise self.fail(f"weight {self.sym_name} of {type.text} has the split {text!r}")

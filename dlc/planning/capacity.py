@@ -15,6 +15,7 @@ from dlc.ir.core import Op
 from dlc.ir.dims import Dim, Size, symbol
 from dlc.ir.types import TensorType, Type
 from dlc.runtime.arrays.dtypes import MAX_RANK
+from dlc.runtime.artifact.manifest import function_of
 from dlc.runtime.artifact.program_check import MAX_COST
 from dlc.runtime.system.available_memory import ADDRESSABLE
 
@@ -38,7 +39,7 @@ def check_interface(module: Module) -> None:
                 named = [(f"input {name}", type) for name, type in inputs]
                 named += [(f"result {number}", type) for number, type in enumerate(types.results)]
                 for name, type in named:
-                    diagnostics += _tensor(op, f"{op.sym_name}: {name}", type, least)
+                    diagnostics += _tensor(op, f"{function_of(op.sym_name)}: {name}", type, least)
             case _:
                 pass
     if too_many_axes := [each for each in diagnostics if each.code == "D0338"]:
@@ -85,15 +86,14 @@ def _least(size: Size, least: Mapping[str, int]) -> int:
 def _memory(program: mem.Program) -> Iterator[Diagnostic]:
     """Diagnostics for the memory of a call: for single values, otherwise for the whole arena."""
     single_value_too_large = False
+    function = function_of(program.sym_name)
     for root in program.body:
         if isinstance(root, mem.Root) and isinstance(root.bytes, int) and root.bytes > ADDRESSABLE:
             name = next((use.result.name for use in root.result.uses if use.results), None)
             single_value_too_large = True
-            yield _too_large(
-                root, f"{program.sym_name}: {name or 'a value in between'}", root.bytes
-            )
+            yield _too_large(root, f"{function}: {name or 'a value in between'}", root.bytes)
     if not single_value_too_large and program.arena is not None and program.arena > ADDRESSABLE:
-        yield _too_large(program, f"{program.sym_name}: all that it keeps at once", program.arena)
+        yield _too_large(program, f"{function}: all that it keeps at once", program.arena)
 
 
 def _work(program: mem.Program) -> Iterator[Diagnostic]:
@@ -107,8 +107,8 @@ def _work(program: mem.Program) -> Iterator[Diagnostic]:
         if total >= MAX_COST:
             yield Diagnostic(
                 "D0713",
-                f"{program.sym_name} would take about {total / DAY:,.0f} days up to here, and calls of "
-                f"more than {MAX_COST / DAY:,.0f} are refused",
+                f"{function_of(program.sym_name)} would take about {total / DAY:,.0f} days up to here, "
+                f"and calls of more than {MAX_COST / DAY:,.0f} are refused",
                 call.location.place,
                 help="use smaller sizes",
             )

@@ -19,7 +19,7 @@ from dlc.errors.suggest import did_you_mean
 from dlc.runtime import model_repr
 from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.contents import SUFFIX, Artifact
-from dlc.runtime.artifact.manifest import DATA
+from dlc.runtime.artifact.manifest import DATA, OF_RANK, function_of
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
 from dlc.runtime.calling.shared_entry import RankEntryPoint, SharedEntryPoint, shared_entries
@@ -140,15 +140,13 @@ class Model:
                 self._artifact.texts,
             )
         parts = {part.entry for each in staged for part in each.parts}
-        entries = {
-            entry.name: (EntryPoint if entry.name in parts else kind)(
-                entry, self._loaded.programs[entry.name], runner
-            )
-            for entry in self._artifact.manifest.entries
-        }
-        for entry in entries.values():
+        entries: dict[str, EntryPoint] = {}
+        for own in self._artifact.manifest.entries:
+            shown = own._replace(name=function_of(own.name)) if mesh else own
+            made = EntryPoint if own.name in parts else kind
+            entry = entries[own.name] = made(shown, self._loaded.programs[own.name], runner)
             if links is not None and isinstance(entry, RankEntryPoint):
-                entry.join(links.entering)
+                entry.join(links.entering, takes_part=own.name.endswith(OF_RANK))
         if staged and links is not None:
             return staged_entries(staged, entries, links)
         if not shares or links is None:

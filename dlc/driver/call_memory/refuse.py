@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dlc.driver.call_memory.facts import EntryMemory, Root, sizes_text
 from dlc.driver.call_memory.needs import WORDS
 from dlc.errors import Diagnostic, Label, SourceLocation
+from dlc.runtime.artifact.manifest import OF_STAGE, function_of
 from dlc.runtime.calling.status import place_of
 
 SHOWN = 5
@@ -21,12 +22,22 @@ def refusal(
     told = ", ".join(f"{size:,} bytes of {WORDS[name]}" for name, size in parts.items() if size)
     return Diagnostic(
         "D0706",
-        f"a call of {entry.name} needs {total:,} bytes{sizes_text(entry.dims)} ({told}), "
+        f"{_call_of(entry.name)} needs {total:,} bytes{sizes_text(entry.dims)} ({told}), "
         f"the limit is {most:,} bytes",
         place,
         tuple(_labels(entry)),
         help=help,
     )
+
+
+def _call_of(name: str) -> str:
+    """What a message says of a call of an entry point, which may be the part of a rank."""
+    function = function_of(name)
+    if function == name:
+        return f"a call of {function}"
+    stage = OF_STAGE.search(name)
+    whose = "a rank" if stage is None else f"stage {stage[1]}"
+    return f"the part of {whose} in {function}"
 
 
 def _labels(entry: EntryMemory) -> Iterator[Label]:

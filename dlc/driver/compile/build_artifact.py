@@ -142,7 +142,7 @@ def _compiled_programs(
 def _splits(module: Module) -> WeightSplits:
     """Of which weights each rank of a mesh reads a part."""
     divided = [op for op in module.body if isinstance(op, weight.Source) and op.whole is not None]
-    pairs = {op.sym_name: [text.split() for text in op.splits] for op in divided}
+    pairs = {op.sym_name: [text.split() for text in op.splits or ()] for op in divided}
     return {name: {by: int(axis) for by, axis in own} for name, own in pairs.items()}
 
 

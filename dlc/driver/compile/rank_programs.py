@@ -21,6 +21,7 @@ from dlc.errors import Diagnostic, ModelError
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import floor_divide
+from dlc.passes.sharding.infer_splits import infer_splits
 from dlc.passes.sharding.partition import Splits, set_mesh
 from dlc.runtime.artifact.manifest import DATA, EVALUATE, OF_RANK, STEP, Training
 from dlc.runtime.ranks.parts import Shard
@@ -56,6 +57,7 @@ def compile_for_mesh(
     others = {name: ranks for name, ranks in mesh.items() if name != STAGES}
 
     def change(model: SourceModel) -> None:
+        infer_splits(model.module, others, model.context)
         model.training = facts._replace(splits=shard(model.module, others, split))
         add_rank_programs(model.module, model.training, others)
         if STAGES in mesh:

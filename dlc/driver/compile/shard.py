@@ -61,7 +61,7 @@ def _declared(module: Module, name: str, type: TensorType) -> Splits:
     owner = _owner(module, name)
     if owner is None or owner.type.shape != type.shape:
         return {}
-    pairs = [text.split() for text in owner.splits]
+    pairs = [text.split() for text in owner.splits or ()]
     return {mesh_axis: int(axis) for mesh_axis, axis in pairs}
 
 

@@ -15,15 +15,18 @@ from dlc.dialects.builtin import Module
 from dlc.driver.compile.entries import entry_functions
 from dlc.driver.compile.rank_programs import program_of_rank
 from dlc.ir.dims import names
+from dlc.ir.passes import Context
+from dlc.passes.sharding.infer_splits import infer_splits
 from dlc.passes.sharding.partition import MESH, Splits, set_mesh
 from dlc.runtime.artifact.manifest import DATA
 
 
-def share_calls(module: Module, mesh: Mapping[str, int]) -> None:
+def share_calls(module: Module, mesh: Mapping[str, int], context: Context) -> None:
     """Add the programs of the ranks of a mesh that each take a part of a call.
 
     Weights that the text splits are read in parts, by the entry points themselves, too.
     """
+    infer_splits(module, mesh, context)
     module.attributes[MESH] = tuple([f"{name} = {ranks}" for name, ranks in mesh.items()])
     divided = [op for op in module.body if isinstance(op, weight.Source) and op.splits]
     for source in divided:

@@ -362,7 +362,8 @@ _WORDS: Final = (
         "mesh",
         "mesh data = 2, model = 2",
         "The ranks that train the text together, as a grid with named axes: batches are divided along "
-        "`data`, and `split` divides weights along any axis. One process computes the whole.",
+        "`data`, and `split` divides weights along any axis; further splits follow from those. One "
+        "process computes the whole.",
         """
         dim B = 1..64
         mesh data = 2, model = 2

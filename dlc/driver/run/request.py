@@ -302,7 +302,7 @@ def _compiled(
         model.change(lambda each: divide_stages(each, request.ranks))
     elif request.ranks > 1:
         mesh = mesh_of_ranks(model, request.ranks)
-        model.change(lambda each: share_calls(each.module, mesh))
+        model.change(lambda each: share_calls(each.module, mesh, each.context))
     artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
     report.notes = (*model.warn(), *report.notes)
     return CompileResult(artifact, report, model.context.seconds)

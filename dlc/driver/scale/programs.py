@@ -243,7 +243,7 @@ class RankPrograms:
             split = self._asked.shard if divides else None
             compile_for_mesh(model, self._facts, mesh, split)
         elif parts > 1:
-            share_calls(model.module, {DATA: parts})
+            share_calls(model.module, {DATA: parts}, model.context)
         name += OF_RANK if divides else ""
         keep_entry(model.module, name)
         job = lower(model, self._asked.request.settings, "loop")

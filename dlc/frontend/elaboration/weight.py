@@ -38,5 +38,6 @@ class Weight:
     transposed: bool = False
     portion: tuple[int, ...] = ()
     constant: bool = False
-    splits: tuple[tuple[str, int], ...] = ()
-    """The axes of the mesh that split it, in the order of the mesh, each with the axis of the weight."""
+    splits: tuple[tuple[str, int], ...] | None = None
+    """The axes of the mesh that split it, in the order of the mesh, each with the axis of the weight; None
+    where its text says nothing about it."""

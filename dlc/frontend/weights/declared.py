@@ -63,18 +63,18 @@ def declared_weight(
         isinstance(node, ast.Param),
         len(stack),
         scope.home.source.place(node.span),
-        splits=() if node.split is None else _splits(ev, node.name, node.split, own, len(stack)),
+        splits=None if node.split is None else _splits(ev, node.name, node.split, own, len(stack)),
     )
 
 
 def _splits(
     ev: Evaluator, name: str, split: ast.Split, type: TensorType, stacked: int
-) -> tuple[tuple[str, int], ...]:
+) -> tuple[tuple[str, int], ...] | None:
     """What `split (none, model)` says of a weight. Raises ModelError (D0382) for what cannot be."""
     mesh = ev.at.mesh
     if mesh is None:
         if ev.at.source is not ev.at.root_source:
-            return ()  # it is for texts that have a mesh
+            return None  # it is for texts that have a mesh
         raise ev.at.fail(
             "D0382",
             f"{name} is split, and the text has no mesh",

@@ -32,7 +32,7 @@ def source_of(item: Weight) -> Op:
         item.transposed,
         item.portion,
         item.constant,
-        splits=tuple([f"{name} {axis}" for name, axis in item.splits]),
+        splits=None if item.splits is None else tuple([f"{by} {axis}" for by, axis in item.splits]),
     )
     place = item.place
     source.location = FileLocation(place.file, place.line, place.column, place.end)

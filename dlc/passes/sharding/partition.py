@@ -56,7 +56,7 @@ def partition(module: Op, context: Context) -> None:
     for function in [op for op in module.walk(formulas=False) if isinstance(op, func.Func)]:
         if MESH not in function.attributes:
             continue
-        _simplify(function, context)
+        simplify(function, context)
         mesh, splits = read_mesh(function), read_splits(function)
         del function.attributes[SPLITS], function.attributes[MESH]
         module.attributes[MESH] = tuple([f"{name} = {ranks}" for name, ranks in mesh.items()])
@@ -66,7 +66,7 @@ def partition(module: Op, context: Context) -> None:
             Partition(function, Axis(name, ranks), context, held).run(along)
     mesh = read_mesh(module)
     for source in _divided(module):
-        for text in source.splits:
+        for text in source.splits or ():
             name, _, axis = text.partition(" ")
             source.attributes["type"] = local_type(source.type, Shard(int(axis)), mesh[name])
 
@@ -74,7 +74,7 @@ def partition(module: Op, context: Context) -> None:
 def weight_splits(module: Op) -> dict[str, dict[str, int]]:
     """The splits of the weights that are to be divided, by name."""
     return {
-        source.sym_name: {name: int(axis) for name, axis in map(str.split, source.splits)}
+        source.sym_name: {name: int(axis) for name, axis in map(str.split, source.splits or ())}
         for source in _divided(module)
     }
 
@@ -173,7 +173,7 @@ def _placement(axes: Splits, name: str) -> Placement:
     return Shard(axes[name]) if name in axes else REPLICATED
 
 
-def _simplify(function: func.Func, context: Context) -> None:
+def simplify(function: func.Func, context: Context) -> None:
     """Put its decomposition in the place of each operation without a rule that has one."""
     pending = [op for op in function.walk() if isinstance(op, Decomposed)]
     rewriter = context.rewriter
@@ -373,5 +373,5 @@ def _made(
 
 __all__ = [
     "Partition", "Splits", "has_mesh", "partition", "ranks_by_dim", "read_mesh", "read_splits",
-    "set_mesh", "weight_splits",
+    "set_mesh", "simplify", "weight_splits",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ numbers, or expressions over the dims of their entry point.
 """
 
 # Without deferred annotations: the schema reads the classes as they are, at every load.
+import re
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
@@ -354,6 +355,8 @@ STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
 OF_RANK = "_of_rank"
 """What the names of these end in where a rank of a mesh runs them, on its part of a batch."""
+OF_STAGE = re.compile(r"_stage([0-9]+)_(?:before|each|after)[0-9]+$")
+"""What the names of the parts of a function that the stages of a pipeline run end in, with the stage."""
 DATA, STAGE = "data", "stage"
 """The axes of a mesh along which batches are divided, and whose ranks are the stages of a pipeline."""
 NUMBER, TOTAL, SEED, RATE = "step", "total_steps", "seed", "$rate"
@@ -481,6 +484,15 @@ class Staged(NamedTuple):
     rows: Mapping[str, str] = MappingProxyType({})
     carried: tuple[str, ...] = ()
     in_order: bool = False
+
+
+def function_of(name: str) -> str:
+    """The function of the text that an entry point computes a part of; messages name that.
+
+    >>> function_of("train_step_of_rank_stage1_each2")
+    'train_step'
+    """
+    return OF_STAGE.sub("", name).removesuffix(OF_RANK)
 
 
 class Manifest(NamedTuple):

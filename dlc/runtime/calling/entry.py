@@ -368,6 +368,7 @@ class EntryPoint:
             program.artifact,
             program.target,
             self.name,
+            program.name,
             runner.threads,
             specialization.dims,
             program.program.ops,

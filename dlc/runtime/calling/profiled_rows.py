@@ -35,6 +35,8 @@ class Subject(NamedTuple):
     artifact: Artifact
     target: str
     entry: str
+    program: str
+    """The name of what is run for it: of ranks, each runs a program of its own."""
     threads: int
     dims: Mapping[str, int]
     ops: Sequence[Op]
@@ -51,7 +53,7 @@ class Subject(NamedTuple):
 
 def rows_of(subject: Subject, runs: Mapping[int, int], wall: Times, busy: Times) -> dict[int, Row]:
     """The rows of the ops that run, by op id: from milliseconds of the call, and of all threads."""
-    found = records_of(subject.artifact, subject.target, subject.entry)
+    found = records_of(subject.artifact, subject.target, subject.program)
     records = found.kernels or (KernelRecord(),) * len(subject.ops)
     gpu = _gpu_roof(subject.artifact, subject.target)
     on_gpu = _kernels_on_gpu(subject.artifact, subject.target)

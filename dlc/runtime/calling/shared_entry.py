@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -31,10 +30,12 @@ class RankEntryPoint(EntryPoint):
     """An entry point that ranks call together: where one refuses its arguments, none begins."""
 
     _entering: Entering
+    _takes_part = False
+    """Whether a rank is given its part of a batch, and not the whole."""
 
-    def join(self, entering: Entering) -> None:
-        """Agree so with the other ranks from now on."""
-        self._entering = entering
+    def join(self, entering: Entering, *, takes_part: bool = False) -> None:
+        """Agree so with the other ranks from now on; with `takes_part` each is given a part of a batch."""
+        self._entering, self._takes_part = entering, takes_part
 
     def preparing(self) -> AbstractContextManager[None]:
         """For what makes the arguments of a call: other ranks that call it are told of an error."""
@@ -78,15 +79,13 @@ class RankEntryPoint(EntryPoint):
         return super()._enter(inputs, outputs, specialization, arena, records)
 
     def _begin(self, specialization: Specialization) -> None:
-        self._entering.begin(self._call_text(specialization))
+        self._entering.begin(self._call_text(specialization.dims))
 
-    def _call_text(self, specialization: Specialization) -> str:
+    def _call_text(self, sizes: Mapping[str, int]) -> str:
         """What tells this call from another one, the same on all ranks."""
-        sizes = specialization.dims
         told = [f"{dim.name}={sizes[dim.name]}" for dim in self.dims if dim.name in sizes]
-        name = self.name.removesuffix(OF_RANK)
-        part = "a part of " if name != self.name else ""
-        return f"{part}{name}({', '.join(told)})"
+        part = "a part of " if self._takes_part else ""
+        return f"{part}{self.name}({', '.join(told)})"
 
     def _enough(self, own: bool) -> bool:
         return self._entering.all_of(own)
@@ -126,8 +125,7 @@ class SharedEntryPoint(RankEntryPoint):
             parts = self._parts(args, named)
         if parts is None or self._of_rank is None:
             return super().profile(*args, rounds=rounds, **named)
-        found = self._of_rank.profile(*parts[0], rounds=rounds, **parts[1])
-        return replace(found, entry=self.name)
+        return self._of_rank.profile(*parts[0], rounds=rounds, **parts[1])
 
     def _parts(
         self, args: Sequence[object], named: Mapping[str, object]

@@ -44,6 +44,7 @@ class CompiledProgram:
         """
         self.artifact = artifact
         self.target = target.name
+        self.name = "" if entry is None else entry.name
         self._is_mixed = target.cpu is not None and target.gpu is not None
         self.program = program
         # A copy: the file under a mapping could change after the check.

@@ -157,9 +157,11 @@ class StageCall:
         """The values of each microbatch that is under way."""
         self.waited = 0.0
         """How long it has waited for values of other stages, in seconds."""
+        self.sent = 0
+        """How many arrays it has sent to later stages."""
 
-    def run(self) -> dict[str, Passed]:
-        """Run the parts of this stage; gives the results by name, which all ranks have."""
+    def run(self) -> None:
+        """Run the parts of this stage. Afterwards it has nothing but what it knows of the results."""
         staged, plan = self._staged, self._plan
         for name, targets in plan.lent.items():
             # A copy: the weight may be updated before it has arrived.
@@ -177,6 +179,11 @@ class StageCall:
             self._send(name, stored(self._values[name]), targets, None)
         for part in plan.after:
             self._run(part, None)
+        self._values = {name: self._values[name] for name in staged.results if name in self._values}
+
+    def results(self) -> dict[str, Passed]:
+        """The results by name, which all ranks have; waits for those of other stages."""
+        staged = self._staged
         outputs = [output for output in staged.interface.outputs if not output.updates]
         return {
             name: self._result(name, output)
@@ -224,6 +231,7 @@ class StageCall:
     ) -> None:
         for target in targets:
             self._channel.send(target, self._tag(name, microbatch), array)
+            self.sent += target > self._stage
 
     def _received(self, name: str, item: Input | Output, microbatch: int | None) -> Passed:
         dtype = DTYPES[item.dtype]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError, visible
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import Output, Staged
+from dlc.runtime.artifact.manifest import OF_RANK, Output, Staged, function_of
 from dlc.runtime.calling.arguments import as_array
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder, Shape
@@ -25,6 +25,8 @@ from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.links import Channel, Links
 
 Array = NDArray[np.generic]
+Arguments: TypeAlias = tuple[Sequence[object], Mapping[str, object]]
+"""The arguments of a call, by position and by name."""
 
 
 class StagedEntryPoint(RankEntryPoint):
@@ -36,13 +38,14 @@ class StagedEntryPoint(RankEntryPoint):
     def __init__(
         self, staged: Staged, parts: Mapping[str, EntryPoint], links: Links, channel: Channel
     ) -> None:
-        self._entry = staged.interface
+        name = staged.interface.name
+        self._entry = staged.interface._replace(name=function_of(name))
         self._staged, self._stage, self._channel = staged, channel.stage, channel
-        self.join(links.entering)
+        self.join(links.entering, takes_part=name.endswith(OF_RANK))
         self._parts = [parts[part.entry] for part in staged.parts if part.stage == channel.stage]
         self._plan = plan_of(staged, parts, channel.stage)
-        self._binder = DimBinder(staged.interface)
-        self._reader = ArgumentReader(staged.interface, self._binder.free)
+        self._binder = DimBinder(self._entry)
+        self._reader = ArgumentReader(self._entry, self._binder.free)
         self._artifact = next(iter(parts.values())).artifact
         self.seconds = 0.0
         """How long calls have taken."""
@@ -50,7 +53,7 @@ class StagedEntryPoint(RankEntryPoint):
         """How long of that this rank has waited for values of others."""
         self._closed = False
         self.__doc__ = visible(staged.interface.doc) or None
-        self.__name__ = staged.interface.name
+        self.__name__ = self._entry.name
 
     # What callers ask.
 
@@ -84,14 +87,36 @@ class StagedEntryPoint(RankEntryPoint):
     ) -> object:
         if out is not None or arena is not None:
             self._fail_for("out= and arena=")
+        (result,) = self.calls([(args, named)])
+        return result
+
+    def calls(self, given: Sequence[Arguments]) -> list[object]:
+        """What several calls return, in which a stage goes on to the next while later ones compute.
+
+        It is as many calls ahead of those as there are stages: what it sends takes memory until then.
+        """
         began = time.perf_counter()
-        values, dims = self._agreed(args, named)
-        call = StageCall(self._staged, self._stage, self._plan, self._channel, values, dims)
-        results = call.run()
+        agreed = self._agreed(given)
+        begun: list[StageCall] = []
+        for values, dims in agreed:
+            own = dict(values)
+            call = StageCall(self._staged, self._stage, self._plan, self._channel, own, dims)
+            call.run()
+            begun.append(call)
+            if len(agreed) > 1:
+                self._channel.settle(ahead=max(1, self._staged.stages * call.sent))
+        results = [call.results() for call in begun]
         self._channel.settle()
         self.seconds += time.perf_counter() - began
-        self.waited += call.waited
-        return self._packed(results, values)
+        self.waited += sum(call.waited for call in begun)
+        return [
+            self._packed(found, values) for found, (values, _) in zip(results, agreed, strict=True)
+        ]
+
+    @property
+    def at_once(self) -> int:
+        """How many calls to make together: of p stages one is idle for (p - 1) / (9 p - 1) of the time."""
+        return 8 * self._staged.stages
 
     def _packed(self, results: Mapping[str, Passed], values: Mapping[str, Passed]) -> object:
         """What a call returns: results, and in the place of what it updates that, as far as it is here."""
@@ -100,19 +125,16 @@ class StagedEntryPoint(RankEntryPoint):
         pack = packer(self.name, [output.name for output in self.outputs])
         return shown[0] if pack is None else pack(shown)
 
-    def _agreed(
-        self, args: Sequence[object], named: Mapping[str, object]
-    ) -> tuple[dict[str, Passed], dict[str, int]]:
-        """The arguments and the named sizes, once all ranks begin the same call.
+    def _agreed(self, given: Sequence[Arguments]) -> list[tuple[dict[str, Passed], dict[str, int]]]:
+        """The arguments and the named sizes of each call, once all ranks begin the same ones.
 
         Raises CallError as a call does, and D0824 where another rank refuses its arguments or has other
         sizes.
         """
         with self.preparing():
-            values, dims = self._read(args, named)
-            told = [f"{dim.name}={dims[dim.name]}" for dim in self.dims]
-            self._entering.begin(f"{self.name}({', '.join(told)})")
-        return values, dims
+            read = [self._read(*each) for each in given]
+            self._entering.begin(", ".join([self._call_text(dims) for _, dims in read]))
+        return read
 
     def _read(
         self, args: Sequence[object], named: Mapping[str, object]

@@ -7,6 +7,7 @@ collective does not enter Python. Simulated ranks have functions of the same sig
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -40,8 +41,11 @@ class Channel(Protocol):
         """Wait for an array of this size, and write it to this one, which is contiguous."""
         ...
 
-    def settle(self) -> None:
-        """Wait until everything is sent."""
+    def settle(self, ahead: int = 0) -> None:
+        """Wait until everything is sent, but for the last `ahead` arrays to later stages.
+
+        With `ahead` nothing is waited for that goes to earlier stages: these may wait for this one, too.
+        """
         ...
 
 
@@ -178,21 +182,24 @@ class MpiChannel:
         """The ranks of `comm` are the stages, in order."""
         self._comm = comm
         self.stage = comm.Get_rank()
-        self._requests: list[MPI.Request] = []
+        self._forward: deque[MPI.Request] = deque()
+        self._back: list[MPI.Request] = []
 
     def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
         """Begin to send an array."""
-        self._requests.append(self._comm.Isend(_bytes(array), target, tag))
+        request = self._comm.Isend(_bytes(array), target, tag)
+        (self._forward if target > self.stage else self._back).append(request)
 
     def receive(self, source: int, tag: int, array: NDArray[Any]) -> None:
         """Wait for an array."""
         self._comm.Recv(_bytes(array), source, tag)
 
-    def settle(self) -> None:
-        """Wait until everything is sent."""
-        for request in self._requests:
-            request.Wait()
-        self._requests.clear()
+    def settle(self, ahead: int = 0) -> None:
+        """Wait until everything is sent, but for the last `ahead` arrays to later stages."""
+        while len(self._forward) > ahead:
+            self._forward.popleft().Wait()
+        while self._back and not ahead:
+            self._back.pop().Wait()
 
 
 class SimulatedChannel:
@@ -211,7 +218,7 @@ class SimulatedChannel:
         """Wait for an array."""
         _bytes(array)[...] = self._ranks.receive(self._by_stage[source], tag)
 
-    def settle(self) -> None:
+    def settle(self, ahead: int = 0) -> None:
         """Everything is sent at once."""
 
 

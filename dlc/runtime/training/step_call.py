@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import cast
 
 import numpy as np
@@ -126,21 +127,54 @@ class StepCall:
         self, batch: Mapping[str, object], extra: Mapping[str, Array], *, wait: bool
     ) -> Started:
         """Begin a call; where weights are on a GPU and `wait` is false, it may not be over."""
+        entry, given = self._given(batch, extra)
+        if self._binding is not None:
+            return self._binding.start(given, wait=wait)
+        return Done(self._numbers(entry(*self._all(given))))
+
+    def several(
+        self, calls: Sequence[tuple[Mapping[str, object], Mapping[str, Array]]]
+    ) -> list[Sequence[float]]:
+        """What calls with these batches give, each as a call by itself; stages overlap them."""
+        found: list[Sequence[float]] = []
+        given = [self._given(*each) for each in calls]
+        for entry, own in groupby(given, key=lambda each: each[0]):
+            arguments = [self._all(values) for _, values in own]
+            if isinstance(entry, StagedEntryPoint):
+                returned = entry.calls([(each, {}) for each in arguments])
+            else:
+                returned = [entry(*each) for each in arguments]
+            found += map(self._numbers, returned)
+        return found
+
+    @property
+    def at_once(self) -> int:
+        """How many calls to make together, as far as there are batches."""
+        return self.entry.at_once if isinstance(self.entry, StagedEntryPoint) else 1
+
+    def _given(
+        self, batch: Mapping[str, object], extra: Mapping[str, Array]
+    ) -> tuple[EntryPoint, list[object]]:
+        """The function that a batch is passed to, and the arguments that are not weights."""
         with self.entry.preparing():
             self._refuse_unknown(batch)
             entry = self.entry
             if self._share is not None and (rows := self._share.of(batch)) is not None:
                 entry, batch = self._share.entry, rows
-            given = [self._argument(item, batch, extra) for _, item in self._unbound]
-        if self._binding is not None:
-            return self._binding.start(given, wait=wait)
+            return entry, [self._argument(item, batch, extra) for _, item in self._unbound]
+
+    def _all(self, given: Sequence[object]) -> list[object]:
+        """The arguments of a call, weights included."""
         arguments = self._arguments.copy()
         for (index, _), value in zip(self._unbound, given, strict=True):
             arguments[index] = value
-        returned = entry(*arguments)
+        return arguments
+
+    def _numbers(self, returned: object) -> Sequence[float]:
+        """The results of a call that do not update weights."""
         results = cast("Sequence[Array]", returned if isinstance(returned, tuple) else (returned,))
         outputs = zip(self.entry.outputs, results, strict=True)
-        return Done([float(np.asarray(value)) for output, value in outputs if not output.updates])
+        return [float(np.asarray(value)) for output, value in outputs if not output.updates]
 
     def settle(self) -> None:
         """Wait until all calls are over. How each ended is told by what `start` gave."""

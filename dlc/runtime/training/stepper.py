@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import Literal, overload
 
 import numpy as np
@@ -179,23 +180,34 @@ class Stepper:
     def measure(self, **batch: object) -> dict[str, float]:
         """The loss and the metrics of one batch."""
         with self._weights.alone:
-            return dict(zip(self._evaluate.outputs, self._evaluated(batch), strict=True))
+            (found,) = self._evaluated([batch])
+            return dict(zip(self._evaluate.outputs, found, strict=True))
 
-    def _evaluated(self, batch: Mapping[str, object], number: int = 0) -> Sequence[float]:
-        """The loss and the metrics of one batch; `number` counts those of a measurement."""
+    def _evaluated(
+        self, batches: Sequence[Mapping[str, object]], first: int = 0
+    ) -> Sequence[Sequence[float]]:
+        """The loss and the metrics of each batch; `first` counts those before in a measurement."""
         self._weights.settle()
-        seed = np.array(self._state.seed_of_measurement(number), np.uint64)
+        seeds = [self._state.seed_of_measurement(first + k) for k in range(len(batches))]
+        extra = [{SEED: np.array(seed, np.uint64)} for seed in seeds]
         with self._pulsing():
-            return self._evaluate(batch, {SEED: seed})
+            if len(batches) == 1:
+                return [self._evaluate(batches[0], extra[0])]
+            return self._evaluate.several(list(zip(batches, extra, strict=True)))
 
     def _measured(self, data: Dataset) -> dict[str, float]:
         names = self._evaluate.outputs
         sums = EpochSums(parts=dict.fromkeys([name for name in names[1:] if name != WEIGHT], 0.0))
         part = self._evaluate.part
-        batches = data.batches(0, self._facts.batch, self.seed, part=part)
-        for number, batch in enumerate(self._evaluate.each_of(batches)):
-            values = self._evaluated(self._evaluate.inputs_of(batch), number)
-            sums.add(dict(zip(names, values, strict=True)), examples_in(batch))
+        batches = self._evaluate.each_of(data.batches(0, self._facts.batch, self.seed, part=part))
+        # A stream of a program may give one array again and again.
+        at_once = 1 if data.count is None else self._evaluate.at_once
+        done = 0
+        while group := list(islice(batches, at_once)):
+            found = self._evaluated([self._evaluate.inputs_of(batch) for batch in group], done)
+            for batch, values in zip(group, found, strict=True):
+                sums.add(dict(zip(names, values, strict=True)), examples_in(batch))
+            done += len(group)
         return sums.means()
 
 

@@ -203,7 +203,7 @@ class Many:
 
 
 def test_a_call_of_too_many_kernels_is_refused(entry: EntryPoint) -> None:
-    subject = Subject(entry.artifact, "cpu", "f", 1, {}, (), {}, {})
+    subject = Subject(entry.artifact, "cpu", "f", "f", 1, {}, (), {}, {})
     measured = Measured(lambda: None, lambda: None, Many())
     with pytest.raises(CallError, match="too many to trace"):
         profile(subject, measured, 1)

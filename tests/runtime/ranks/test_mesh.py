@@ -36,9 +36,9 @@ module Block(D, H) {{
   use n1 = LayerNorm(D)
   use n2 = LayerNorm(D)
   param qkv: f32[D, H, 3, D // H] split (none, model, none, none) = normal(0.1)
-  param out: f32[H, D // H, D] split (model, none, none) = normal(0.1)
+  param out: f32[H, D // H, D] = normal(0.1)
   param up: f32[D, 4 * D] split (none, model) = normal(0.1)
-  param down: f32[4 * D, D] split (model, none) = normal(0.1)
+  param down: f32[4 * D, D] = normal(0.1)
 
   fn attend(x: f32[B, T, D]) -> f32[B, T, D] {{
     let (q, k, v) = rearrange(einsum("btd,dhne->btnhe", x, qkv), "b t n h e -> n b h t e")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event, get_ident
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from dlc.runtime.artifact.manifest import OF_RANK, STEP
 from dlc.runtime.calling.specialization import Specializations
 from dlc.runtime.loaded_code import load_code
 from dlc.runtime.model import Model
+from dlc.runtime.ranks.links import SimulatedChannel
 from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
@@ -156,6 +160,38 @@ def test_the_ranks_of_a_stage_divide_batches_and_weights(
     resumed.resume(index)
     assert resumed.measure(**batches[0]) == expected
     assert not any("norm.scale" in names and "w" in names for _, _, names in (first, *others))
+
+
+@pytest.mark.parametrize("axes", [{"stage": 3}, {"data": 2, "stage": 3}])
+def test_a_stage_measures_the_next_batch_while_later_ones_compute(
+    axes: Mapping[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last stage takes nothing until the first one has sent two batches; the third is not divided."""
+    random = np.random.default_rng(5)
+    data = {name: random.standard_normal((28, 8), np.float32) for name in ("x", "y")}
+    alone = Trainer(trains(TIED), threads=1).evaluate(data)
+    made = trains(
+        TIED.replace("stage = 3", ", ".join(f"{k} = {n}" for k, n in axes.items())), Mesh(axes).size
+    )
+    two_are_sent, numbers = Event(), Counter[tuple[int, int, int]]()
+    send, receive = SimulatedChannel.send, SimulatedChannel.receive
+
+    def sending(self: SimulatedChannel, target: int, tag: int, array: NDArray[Any]) -> None:
+        send(self, target, tag, array)
+        if self.stage == 0:
+            numbers[get_ident(), target, tag] += 1
+            if max(numbers.values()) == 2:
+                two_are_sent.set()
+
+    def receiving(self: SimulatedChannel, source: int, tag: int, array: NDArray[Any]) -> None:
+        assert self.stage < 2 or two_are_sent.wait(20)
+        receive(self, source, tag, array)
+
+    monkeypatch.setattr(SimulatedChannel, "send", sending)
+    monkeypatch.setattr(SimulatedChannel, "receive", receiving)
+    found = run_simulated(Mesh(axes), lambda at: Trainer(made, threads=1, comm=at).evaluate(data))
+    assert all(own == found[0] for own in found)
+    assert found[0] == pytest.approx(alone, rel=1e-6)
 
 
 def test_a_rank_of_a_stage_computes_its_part_of_each_microbatch() -> None:
@@ -295,7 +331,7 @@ def test_a_limit_of_memory_counts_what_a_rank_has_of_weights(mesh: str) -> None:
 
 def test_a_limit_of_memory_that_stages_cannot_keep_is_told() -> None:
     request = CompileRequest(path="", text=TIED, settings=Settings(max_memory=1024))
-    with pytest.raises(Unsupported, match=r"D0706.*call of train_step_stage"):
+    with pytest.raises(Unsupported, match=r"D0706.*part of stage 0 in train_step needs"):
         plan_training(request).artifact(Report(), 3)
 
 
