@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.cpu.micro_kernel import Shape, shape_for, streamed
-from dlc.lowering.cpu.product.prepacked import shared_rows, tile_panels, tile_rows
+from dlc.lowering.cpu.product.prepacked import depth_block, shared_rows, tile_panels, tile_rows
 from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import Target
 from dlc.target.cpu import CpuTarget
@@ -145,6 +146,48 @@ module Layer {{
     with dlc.compile(text=text, weights={"w": w}, matmul="generated") as model:
         product = np.asarray(model.f(x))
     np.testing.assert_allclose(product, x.astype(np.float64) @ w, rtol=1e-4, atol=1e-4)
+
+
+LONG = """dlc 1
+dim B = 1..64
+module Layer {
+  param w: f32[DEPTH, 40] = zeros()
+  export fn f(x: f32[ROWS, DEPTH]) -> f32[ROWS, 40] = relu(x @ w + 1)
+}
+"""
+
+
+@pytest.mark.parametrize("depth", [1912, 1913, 2736, 4104])
+@pytest.mark.parametrize("rows", ["5", "37", "B"])
+def test_long_panels_are_met_in_blocks_of_k(depth: int, rows: str) -> None:
+    """Whole numbers, whose sums are exact. 1913 has no equal blocks, 4104 more products than a sum."""
+    numbers = np.random.default_rng(0)
+    w = numbers.integers(-9, 9, (depth, 40)).astype(np.float32)
+    text = LONG.replace("DEPTH", f"{depth}").replace("ROWS", rows)
+    with dlc.compile(text=text, weights={"w": w}, matmul="generated") as model:
+        for m in [1, 2, 5, 37, 64] if rows == "B" else [int(rows)]:
+            x = numbers.integers(-9, 9, (m, depth)).astype(np.float32)
+            assert np.array_equal(np.asarray(model.f(x)), np.maximum(x @ w + 1, 0))
+
+
+def test_blocks_of_k_leave_room_for_the_next_panel() -> None:
+    avx2 = replace(CpuTarget.named("x86-64-v3"), l2_bytes=512 << 10)
+    avx512 = replace(CpuTarget.named("x86-64-v4"), l2_bytes=1 << 20)
+    panel = 24 * 4
+    assert depth_block(768, panel, 8, avx2) is None
+    assert depth_block(1536, panel, 8, avx2) == depth_block(3072, panel, 8, avx2) == 768
+    assert depth_block(3072, 48 * 4, 2, avx512) == 768
+    assert depth_block(1917, panel, 8, avx2) is None
+    assert depth_block(8192, panel, 8, avx2) is None
+    assert depth_block(symbol("K"), panel, 8, avx2) is None
+
+
+@pytest.mark.parametrize(("rows", "is_prefetched"), [("4", False), ("37", True), ("B", True)])
+def test_rows_prefetch_the_panel_after_theirs(rows: str, is_prefetched: bool) -> None:
+    """Where several micro-tiles meet a panel."""
+    text = LONG.replace("DEPTH", "64").replace("ROWS", rows)
+    loops = show_stage(CompileRequest("layer.dlm", text=text), Shown("loop"))
+    assert ("loop.prefetch" in loops) == is_prefetched
 
 
 def test_products_put_their_operands_in_order_by_themselves() -> None:
