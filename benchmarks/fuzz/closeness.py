@@ -33,9 +33,6 @@ SHAKES = 6
 LOST = 0.05
 """Where random rounding changes more than this part of the largest element, it decides the result."""
 
-CONFIRMED = 2.0**-40
-"""How far two implementations in f64 may be apart, as a part of the largest element."""
-
 Exact: TypeAlias = Callable[[int], Sequence[Array]]
 """The results in f64: those of 0 exact, those of k with the k-th random rounding."""
 Second: TypeAlias = Callable[[], Sequence[Array]]
@@ -80,10 +77,10 @@ def judge(
 ) -> Outcome:
     """Whether results agree with those of a peer; `eps` is the precision that both computed with.
 
-    `second` is asked where the peer is further from f64 than rounding explains: if it has the same
-    results in f64, the peer is inaccurate. `before` are the results that were changed into these by steps
-    whose size does not depend on that of the gradient, as Adam makes them: rounding decides those of a
-    gradient that is 0 but for rounding.
+    `second` is asked where the peer is further from f64 than rounding explains: if its results in f64 are
+    ours, to within what random rounding changes, the peer is inaccurate. `before` are the results that
+    were changed into these by steps whose size does not depend on that of the gradient, as Adam makes
+    them: rounding decides those of a gradient that is 0 but for rounding.
     """
     if len(found) != len(peer):
         return Outcome("wrong", f"{len(found)} results, the peer has {len(peer)}")
@@ -95,7 +92,7 @@ def judge(
         if near(one, other, eps):
             continue
         meant = [exact(shake)[k] for shake in range(SHAKES + 1)]
-        confirmed = partial(_confirmed, second, k, meant[0])
+        confirmed = partial(_confirmed, second, k, meant[0].astype(np.float64))
         judged = _judged(one, other, meant, eps, confirmed, before[k] if before else None)
         if judged.verdict == "wrong":
             return Outcome("wrong", f"result {k} {judged.what}")
@@ -103,15 +100,15 @@ def judge(
     return Outcome("unstable", unstable) if unstable else Outcome("agreed")
 
 
-def _confirmed(second: Second, number: int, exact: Array) -> bool:
-    """Whether a second implementation has the same result of this number in f64."""
+def _confirmed(second: Second, number: int, exact: Array, bound: float) -> bool:
+    """Whether a second implementation has the result of this number in f64, to within a bound."""
     results = second()
     if not results:
         return False
-    one, other = np.asarray(results[number]), exact.astype(np.float64)
-    if one.shape != other.shape or one.dtype.kind != "f":
+    result = np.asarray(results[number])
+    if result.shape != exact.shape or result.dtype.kind != "f":
         return False
-    return bool(np.all(_apart(one, other) <= CONFIRMED * _scale(other)))
+    return bool(np.all(_apart(result, exact) <= bound))
 
 
 def _judged(
@@ -119,7 +116,7 @@ def _judged(
     peer: Array,
     exact: Sequence[Array],
     eps: float,
-    confirmed: Callable[[], bool],
+    confirmed: Callable[[float], bool],
     before: Array | None = None,
 ) -> Judged:
     first = exact[0]
@@ -148,13 +145,14 @@ def _judged(
     if decided(scale):
         return Judged("unstable", "numbers that rounding decides")
     own, ours = _apart(other, true), _apart(one, true)
-    explained = TIMES_SPREAD * (float(spread.max(initial=0)) + eps * scale)
-    usual = max(float(own.max(initial=0)), float(spread.max(initial=0)))
+    by_rounding = float(spread.max(initial=0))
+    explained = TIMES_SPREAD * (by_rounding + eps * scale)
+    usual = max(float(own.max(initial=0)), by_rounding)
     if bool(np.any(own > explained)):
-        if not confirmed():
+        if not confirmed(by_rounding):
             what = "against f64 as well: " + _at(found, peer, first, own > explained)
             return Judged("wrong", what)
-        usual = float(spread.max(initial=0))
+        usual = by_rounding
     allowed = TIMES_PEER * usual + ULPS * eps * scale
     if bool(np.any(ours > allowed)):
         if before is not None and decided(np.minimum(scale, _apart(true, before))):
