@@ -42,7 +42,9 @@ Dims: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[
     int | None,
-    typer.Option("--random-inputs", metavar="SEED", min=0, help="Random numbers for the rest."),
+    typer.Option(
+        "--random-inputs", metavar="SEED", min=0, help="Random numbers for the inputs left out."
+    ),
 ]
 Threads: TypeAlias = Annotated[
     int | None,
@@ -135,7 +137,7 @@ Disabled: TypeAlias = Annotated[
 Bisect: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--bisect", metavar="N", min=0, help="Do the first N optional rewrites of all passes only."
+        "--bisect", metavar="N", min=0, help="Do only the first N optional rewrites of all passes."
     ),
 ]
 OpStats: TypeAlias = Annotated[

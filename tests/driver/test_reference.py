@@ -47,7 +47,8 @@ def test_every_page_has_a_signature_an_example_and_a_derivative(name: str) -> No
         assert all(entry.name.startswith(f"{name}.") for entry in page.members)
         return
     assert page.derivative
-    assert page.example or name in ("file", "npz"), "what a file gives is not written in a line"
+    # What a file gives is not written in a line.
+    assert page.example or name in ("file", "npz"), f"no text of showcase.py leads to {name}"
     assert page.signature.split("\n")[0] in page.text
     assert json.loads(json.dumps(page.data()))["derivative"] == page.derivative
 
