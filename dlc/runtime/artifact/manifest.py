@@ -218,13 +218,33 @@ class GpuKernel(NamedTuple):
     narrow: tuple[int, ...] = ()
 
 
+class GpuCollective(NamedTuple):
+    """What ranks do together where a program calls the kernel of this name, with arrays on their GPUs.
+
+    `function` is an operation of the dialect `comm` along an axis of the mesh, `place` its root or shift.
+    Argument number `count` is how many elements a rank sends to each other one.
+    """
+
+    name: str
+    function: str
+    axis: str
+    dtype: str
+    combine: str = "sum"
+    place: int = 0
+    count: int = 0
+
+
 class GpuCode(NamedTuple):
-    """Code for a kind of NVIDIA GPU: sections with PTX and, unless empty, with its machine code."""
+    """Code for a kind of NVIDIA GPU: sections with PTX and, unless empty, with its machine code.
+
+    The numbers of `collectives` follow those of `kernels`.
+    """
 
     architecture: str
     ptx: str
     cubin: str
     kernels: tuple[GpuKernel, ...]
+    collectives: tuple[GpuCollective, ...] = ()
 
 
 class Target(NamedTuple):
@@ -261,7 +281,8 @@ class Target(NamedTuple):
         if self.gpu is None:
             return found
         first = 0 if self.cpu is None else ON_GPU
-        on_gpu = {first + number: kernel.name for number, kernel in enumerate(self.gpu.kernels)}
+        called = [*self.gpu.kernels, *self.gpu.collectives]
+        on_gpu = {first + number: kernel.name for number, kernel in enumerate(called)}
         return {**found, **on_gpu, **({COPY: "copy"} if first else {})}
 
 
