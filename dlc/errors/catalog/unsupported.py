@@ -224,9 +224,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0741": Page(
         "a collective that GPUs do not have",
-        "Ranks with a GPU each send arrays by NCCL, which has no integers of 16 bits; floats of 16 bits are "
-        "added in f32. Where a processor and a GPU share a model, and for stages, ranks exchange arrays of "
-        "processors only.",
+        "Ranks with a GPU each send arrays by NCCL, which has no integers of 16 bits; floats of 16 bits "
+        "are added in f32. Where a processor and a GPU share a model, ranks exchange arrays of the "
+        "processor only.",
         "dlc train mixed.dlm --ranks 2 --target cpu+cuda",
         "dlc train mixed.dlm --ranks 2 --target cuda",
     ),

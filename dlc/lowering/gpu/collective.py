@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dlc.dialects import comm
 from dlc.dialects.kernel.generic import Kernel, array_type
-from dlc.errors import Unsupported
+from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
@@ -17,7 +17,7 @@ from dlc.lowering.cpu.collective import lower_collective, lower_rank
 from dlc.lowering.kernel_code.writer import Lowered
 
 COLLECTIVE = "dlc.collective"
-"""The attribute of functions that stand for collectives: the fields of `manifest.GpuCollective` but the name."""
+"""The attribute of functions that stand for collectives: what `GpuCollective` has besides a name."""
 _NOT_ADDED = ("bool", "i16", "u16", "f16", "bf16")
 """What is not added among ranks: NCCL has no integers of 16 bits, and floats are added in f32."""
 
@@ -75,9 +75,5 @@ def _check_added(op: comm.Collective, dtype: str) -> None:
 
 
 def _refusal(op: Op, message: str) -> Unsupported:
-    return Unsupported(
-        message,
-        op.location.place,
-        code="D0741",
-        help="compile it for processors, or with f32 there",
-    )
+    help = "compile it for processors, or for GPUs with f32 there"
+    return Unsupported([Diagnostic("D0741", message, op.location.place, help=help)])

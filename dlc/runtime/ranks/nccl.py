@@ -1,7 +1,7 @@
 """NCCL by its C interface: collectives that run on GPUs, in a stream of the caller's.
 
-Nothing is loaded before a model for the ranks of a mesh runs on GPUs. `pip install nvidia-nccl-cu12` brings the
-library; a system's own `libnccl.so.2` goes first.
+Nothing is loaded before ranks run a model on GPUs. The library is the system's, or that of
+`pip install nvidia-nccl-cu12`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ class _Coordinates:
         self.of = {axis.name: links.coordinate(axis.name) for axis in axes}
         self._driver = driver
         with driver:
-            self._there = DeviceBytes.of(driver, as_bytes(np.array([*self.of.values()], np.int64).tobytes()))
+            self._there = DeviceBytes.of(
+                driver, as_bytes(np.array([*self.of.values()], np.int64).tobytes())
+            )
 
     def copy(self, axis: str, target: int, stream: int) -> None:
         """Put a copy of the coordinate along an axis into a stream."""
