@@ -140,7 +140,7 @@ class Program(NamedTuple):
     `sizes` is the list that words of the program index. `$k` refers to entry k in later entries, in
     `arena` (bytes), `scratch` (bytes for each thread), and `gpu_scratch` (bytes on the GPU, if the target
     is a processor and a GPU). `section` and `certificate` name the sections with the step table and with
-    the memory plan.
+    the memory plan. `checks` is the op id of the last check of indices before the work, or -1.
     """
 
     section: str
@@ -150,6 +150,7 @@ class Program(NamedTuple):
     scratch: str = "0"
     ops: tuple[Op, ...] = ()
     gpu_scratch: str = "0"
+    checks: int = -1
 
 
 class Prepare(NamedTuple):

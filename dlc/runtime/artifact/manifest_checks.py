@@ -415,5 +415,7 @@ def _check_program(
         raise refuse(f"section {program.section} is not made of 8-byte words")
     for index, size in enumerate(program.sizes):
         check_size(size, dims, index, refuse)
+    if not -1 <= program.checks < len(program.ops):
+        raise refuse(f"section {program.section} has no op {program.checks}")
     for size in (program.arena, program.scratch, program.gpu_scratch):
         check_size(size, dims, len(program.sizes), refuse)

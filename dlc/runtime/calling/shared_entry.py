@@ -75,6 +75,10 @@ class RankEntryPoint(EntryPoint):
         arena: int = 0,
         records: Words | None = None,
     ) -> int:
+        checks = self._program.program.checks
+        if checks >= 0:
+            # A rank that found a wrong index in the call would leave the others in a collective.
+            self._enter_up_to(checks, inputs, outputs, specialization, arena)
         self._begin(specialization)
         return super()._enter(inputs, outputs, specialization, arena, records)
 

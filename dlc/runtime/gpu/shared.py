@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dlc.errors import CallError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry
 from dlc.runtime.calling.runner import Runner
@@ -18,7 +19,10 @@ from dlc.runtime.gpu.kernel_timer import KernelTimer
 
 
 class GpuRankEntryPoint(RankEntryPoint, GpuEntryPoint):
-    """An entry point of a rank with a GPU. No call is taken for one like it that was begun before."""
+    """An entry point of a rank with a GPU. No call is taken for one like it that was begun before.
+
+    A kernel that fails leaves no rank waiting, as later ones run all the same; the others are told then.
+    """
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
         super().__init__(entry, program, runner)
@@ -41,7 +45,13 @@ class GpuRankEntryPoint(RankEntryPoint, GpuEntryPoint):
         launches: int = 0,
     ) -> CallTimes:
         self._begin(specialization)
-        return super()._launch(frame, inputs, outputs, specialization, launches=launches)
+        try:
+            times = super()._launch(frame, inputs, outputs, specialization, launches=launches)
+        except CallError as error:
+            self._entering.refuse(error)
+            raise
+        self._entering.begin(f"the end of {self.name}")
+        return times
 
     def _kernel_times(
         self, inputs: Sequence[Placed], outputs: Sequence[Placed], specialization: Specialization

@@ -16,6 +16,7 @@ from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpus
 from tests.runtime.ranks.on_gpus import GPU, NET, each, of_text, results, trained, training
+from tests.runtime.ranks.trainings import WORDS
 
 TWO = Mesh({"data": 2})
 
@@ -63,6 +64,21 @@ def test_a_call_is_shared_and_begins_on_all_ranks_or_on_none(gpus: Sequence[Fake
     assert [code for code, _ in found] == ["D0803", "D0824"]
     for _, value in found:
         np.testing.assert_allclose(value, alone, rtol=1e-5)
+
+
+def test_all_ranks_are_told_of_a_kernel_that_failed_on_one(gpus: Sequence[FakeGpu]) -> None:
+    request = CompileRequest(path="", text=WORDS, settings=Settings(target=GPU), ranks=2)
+    made = make_artifact(request).artifact
+    right, wrong = np.arange(4, dtype=np.int32), np.array([0, 1, 2, 99], np.int32)
+
+    def call(comm: SimulatedRanks) -> str:
+        model = dlc.Model(made, threads=1, comm=comm)
+        with pytest.raises(CallError, match="the index 99 is out of range") as told:
+            model.at(wrong)
+        assert model.at(right).shape == (4, 8)
+        return told.value.diagnostics[0].code
+
+    assert run_simulated(TWO, call) == ["D0824", "D0807"]
 
 
 def test_a_profile_has_the_times_of_collectives(gpus: Sequence[FakeGpu]) -> None:
