@@ -70,11 +70,13 @@ class Wave(Op):
     """Kernels that do not depend on each other; `serial` if they are not worth a second thread.
 
     `commits` says that an array of the caller may have changed after it: the call is no longer cancelled.
+    `checked` says that it is the first behind the checks of the call's indices.
     """
 
     body: Block = region()
     serial: bool = attribute(default=False)
     commits: bool = attribute(default=False)
+    checked: bool = attribute(default=False)
 
     pure = False
 

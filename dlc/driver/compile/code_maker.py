@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from dlc.codegen.engine.assemble import engine_image
 from dlc.codegen.kernels import (
@@ -22,6 +22,7 @@ from dlc.codegen.llvm.target_machine import cpu_name
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
 from dlc.ir.types import DType, VectorType
+from dlc.lowering.gpu.collective import COLLECTIVE
 from dlc.lowering.kernel_to_hetero import TRANSFER
 from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.artifact import manifest
@@ -116,8 +117,9 @@ class CodeMaker:
                 for op in kernels
             ]
         )
-        facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows)
-        numbers = {op.sym_name: number for number, op in enumerate(kernels)}
+        collectives = _collectives(module)
+        facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows, collectives)
+        numbers = {row.name: number for number, row in enumerate([*rows, *collectives])}
         name = f"cuda:{gpu.name}"
         sections: dict[str, Data] = {
             PTX: ptx.encode(),
@@ -125,6 +127,16 @@ class CodeMaker:
             gpu_roof_section(name): gpu_roof_bytes(_gpu_roof(gpu, kernels)),
         }
         return Code(name, numbers, sections, gpu=facts)
+
+
+def _collectives(module: Module) -> tuple[manifest.GpuCollective, ...]:
+    """What ranks do together in the place of a kernel."""
+    found: list[manifest.GpuCollective] = []
+    for op in module.body:
+        if isinstance(op, loop.Func) and COLLECTIVE in op.attributes:
+            fields = cast("tuple[Any, ...]", op.attributes[COLLECTIVE])
+            found.append(manifest.GpuCollective(op.sym_name, *fields))
+    return tuple(found)
 
 
 def _gpu_roof(gpu: GpuTarget, kernels: Sequence[simt.Func]) -> GpuRoof:

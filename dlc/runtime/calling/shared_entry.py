@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,10 @@ class RankEntryPoint(EntryPoint):
         arena: int = 0,
         records: Words | None = None,
     ) -> int:
+        checks = self._program.program.checks
+        if checks >= 0:
+            # A rank that found a wrong index in the call would leave the others in a collective.
+            self._enter_up_to(checks, inputs, outputs, specialization, arena)
         self._begin(specialization)
         return super()._enter(inputs, outputs, specialization, arena, records)
 
@@ -161,6 +165,17 @@ class SharedEntryPoint(RankEntryPoint):
         rows = cast("Array", value)
         size, rest = divmod(len(rows), self._parts_of_all)
         return None if rest or not size else rows[self._own * size : (self._own + 1) * size]
+
+
+class EntryPointKinds(NamedTuple):
+    """What entry points are on a kind of machine: of a process alone, of ranks, and shared by ranks."""
+
+    alone: type[EntryPoint]
+    of_rank: type[EntryPoint]
+    shared: type[EntryPoint]
+
+
+PROCESSORS = EntryPointKinds(EntryPoint, RankEntryPoint, SharedEntryPoint)
 
 
 def batch_of(inputs: Sequence[Input]) -> str | None:

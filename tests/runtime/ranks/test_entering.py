@@ -19,7 +19,7 @@ from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from dlc.runtime.training.trainer import Trainer
-from tests.runtime.ranks.trainings import LSTM, artifact
+from tests.runtime.ranks.trainings import LSTM, WORDS, artifact
 
 TEXT = """\
 dlc 1
@@ -95,6 +95,26 @@ DIFFERENT: dict[str, tuple[Act, str]] = {
         "rank 0 calls a part of predict(B=4), and rank 1 calls predict(B=7)",
     ),
 }
+
+
+def test_an_index_that_is_wrong_on_one_rank_leaves_no_other_waiting() -> None:
+    """All indices of a call are looked at before it begins."""
+    right, wrong = np.arange(4, dtype=np.int32), np.array([0, 1, 2, 99], np.int32)
+    request = CompileRequest("words.dlm", text=WORDS, weights="init:1", ranks=2)
+    trains, calls = artifact(WORDS, 2), make_artifact(request).artifact
+
+    def work(at: SimulatedRanks) -> list[str]:
+        trainer, model = Trainer(trains, threads=1, comm=at), Model(calls, threads=1, comm=at)
+        acts: list[Callable[[Any], object]] = [lambda ids: trainer.step(ids=ids), model.at]
+        told: list[str] = []
+        for act in acts:
+            with pytest.raises(CallError, match="the index 99 is out of range") as refused:
+                act(wrong)
+            told.append(refused.value.diagnostics[0].code)
+            act(right)
+        return told
+
+    assert run_simulated(Mesh({"data": 2}), work) == [["D0824"] * 2, ["D0807"] * 2]
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

@@ -59,10 +59,11 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def build(folder: Path) -> None:
-    """Leave the stub in a folder."""
+def build(folder: Path, name: str = NAME) -> None:
+    """Leave the stub in a folder, or that of another library."""
     command = [compiler() or "cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror"]
-    target = ["-o", str(folder / NAME), "-Wl,-soname," + NAME, str(SOURCE), "-ldl", "-lpthread"]
+    source = SOURCE.with_name(name.partition(".")[0] + ".c")
+    target = ["-o", str(folder / name), "-Wl,-soname," + name, str(source), "-ldl", "-lpthread"]
     subprocess.run([*command, *target], check=True, capture_output=True, text=True)
 
 
