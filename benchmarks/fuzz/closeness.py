@@ -52,11 +52,14 @@ def epsilon(dtype: np.dtype[Any]) -> float:
     return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
 
-def changed(array: Array, stream: np.random.Generator, eps: float) -> Array:
-    """The array with each float changed at random by up to `eps` of itself."""
+def changed(
+    array: Array, stream: np.random.Generator, eps: float, magnitudes: Array | None = None
+) -> Array:
+    """The array with each float changed at random by up to `eps` of itself, or of its magnitude here."""
     if array.dtype.kind != "f":
         return array
-    return np.asarray(array * (1 + stream.uniform(-eps, eps, array.shape)), array.dtype)
+    noise = stream.uniform(-eps, eps, array.shape)
+    return np.asarray(array + noise * (array if magnitudes is None else magnitudes), array.dtype)
 
 
 def near(found: Array, peer: Array, eps: float) -> bool:

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.fuzz.closeness import Array, Exact, judge
+from benchmarks.fuzz.shaken import evaluated
+from dlc.dialects import func
+from dlc.text.ir.short import parse_short
 
 EPS = float(np.finfo(np.float32).eps)
 TRUE = np.asarray([1.0, 2.0])
@@ -36,3 +39,12 @@ def test_a_mistake_that_our_evaluator_shares_is_not_confirmed(second: Array) -> 
 def test_the_error_of_an_inaccurate_peer_excuses_none_of_ours() -> None:
     peer, ours = TRUE * (1 + 1e-3), TRUE * (1 + 1e-4)
     assert verdict(ours, peer, second=[TRUE]) == "wrong"
+
+
+def test_random_rounding_changes_a_sum_by_the_magnitudes_of_its_terms() -> None:
+    text = "func @f(%x: f64[3]) {\n  %y = array.reduce_sum %x {axes=[0]}\n  return %y\n}\n"
+    (function,) = parse_short(text, "sum.dlir")
+    assert isinstance(function, func.Func)
+    terms = np.asarray([1e6, -1e6, 1.0])
+    sums = [evaluated(function.body, [terms], {}, shake=k, eps=EPS)[0] for k in range(1, 7)]
+    assert 0.01 < max(abs(float(one) - 1) for one in sums) < 2e6 * EPS
