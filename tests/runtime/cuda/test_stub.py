@@ -39,7 +39,8 @@ def test_every_call_is_accepted_through_each_version(tmp_path: Path) -> None:
     if library.compiler() is None:
         pytest.skip("there is no C compiler to build the stub of the driver with")
     library.build(tmp_path)
-    others = {folder: name for folder, name in other_versions().items() if folder.exists()}
+    known = other_versions()
+    others = {folder: name for folder, name in known.items() if folder.exists()}
     environment = {"LD_LIBRARY_PATH": str(tmp_path), "DLC_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(
         [sys.executable, "-m", "tests.runtime.cuda.stub.scenarios", "", *map(str, others)],
@@ -57,5 +58,5 @@ def test_every_call_is_accepted_through_each_version(tmp_path: Path) -> None:
         for name in (version("cuda-bindings"), *others.values())
         for line in (f"cuda-bindings {name}", *(scenario.__name__ for scenario in SCENARIOS))
     ]
-    if not others:
-        pytest.skip(f"the installed one passed; `make test` puts the others into {OTHERS}")
+    if missing := known.keys() - others.keys():
+        pytest.skip(f"the others passed; `make test` installs {', '.join(map(str, missing))}")

@@ -313,7 +313,7 @@ def limited(stub: Stub) -> None:
     gc.collect()
     release_retired(open_driver(0))
     before, used = dlc.gpu_memory(), stub["used"]
-    dlc.limit_gpu_memory(before.in_use + 1000)
+    dlc.limit_gpu_memory(np.int64(before.in_use + 1000))
     many = Tensor(rows(300000, 0))
     fails(lambda: many.to("cuda"), "D0613", "limit_gpu_memory")
     dlc.limit_gpu_memory(None)
@@ -321,8 +321,9 @@ def limited(stub: Stub) -> None:
     after = dlc.gpu_memory()
     assert after.in_use - before.in_use == stub["used"] - used == held.nbytes
     assert after.peak >= after.in_use
-    with pytest.raises(UsageError, match="D0901"):
-        dlc.limit_gpu_memory(-1)
+    for wrong in (-1, True, 1.5):
+        with pytest.raises(UsageError, match="D0901"):
+            dlc.limit_gpu_memory(wrong)  # pyright: ignore[reportArgumentType] - 1.5
 
 
 def full(stub: Stub) -> None:
