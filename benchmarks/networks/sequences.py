@@ -165,11 +165,15 @@ def mlp() -> Network:
     return Network(layers, {"x": floats(1, 784)}, {})
 
 
-class Scores(NCF):
+class Scores(Module):
     """He et al. (2017): how probably a user likes an item."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = NCF()
+
     def forward(self, user: Tensor, item: Tensor) -> Tensor:
-        return self.scores(user, item)
+        return self.network.scores(user, item)
 
 
 def ncf() -> Network:
