@@ -5,7 +5,7 @@
 
 RESULTS get the weights that training begins with (`weight:NAME`) and the losses of the first two steps. Of
 the facts, `collectives_ms` is the time of a step in collectives on the first rank, and `step_ms` that of
-the whole step. PASS names passes to leave out. With LIBRARY, made of `network.c`, collectives go by NETWORK;
+the whole step. PASS names passes to leave out. With LIBRARY, made of `network.c`, arrays go by NETWORK;
 then the facts are what that sends, and what the first rank waits for it.
 """
 

@@ -431,6 +431,9 @@ class EntryPoint:
         """For what makes the arguments of a call: other ranks that call it are told of an error."""
         return nullcontext()
 
+    def ended(self) -> None:
+        """There are no arguments for further calls: other ranks that make one are told."""
+
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""
         for frame in list(self._running):

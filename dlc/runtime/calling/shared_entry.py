@@ -41,6 +41,10 @@ class RankEntryPoint(EntryPoint):
         """For what makes the arguments of a call: other ranks that call it are told of an error."""
         return self._entering.preparing()
 
+    def ended(self) -> None:
+        """Raises CallError (D0824), on all ranks, where another one makes a further call."""
+        self._entering.begin(f"{self.name} no more, as its data has ended")
+
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 from dlc.errors import UsageError
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.ranks.entering import not_begun, text_of
+from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.ranks.parts import Gathers
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ def made_by_all(comm: object, make: Callable[[], T]) -> T:
     """
     if not hasattr(comm, "allgather"):
         return make()
+    ranks_of(comm)  # refuses one that this process is not in
     ranks = cast("Gathers", comm)
     try:
         made = make()

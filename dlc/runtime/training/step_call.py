@@ -111,11 +111,12 @@ class StepCall:
         return {item.name: batch[item.name] for item in self.batch_inputs}
 
     def each_of(self, batches: Iterator[Batch]) -> Generator[Batch]:
-        """The batches for calls of it; a rank that cannot make one tells those that wait for its call."""
+        """The batches for calls of it; a rank that has no more, or cannot make one, tells the others."""
         while True:
             with self.entry.preparing():
                 batch = next(batches, None)
             if batch is None:
+                self.entry.ended()
                 return
             yield batch
 

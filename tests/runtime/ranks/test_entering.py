@@ -236,6 +236,22 @@ def test_a_rank_that_cannot_make_a_batch_ends_the_training_of_all() -> None:
     assert second == ("the camera is off", 2)
 
 
+def test_a_rank_whose_data_ends_before_that_of_others_leaves_none_waiting() -> None:
+    made = artifact(LINE, 2)
+
+    def work(at: SimulatedRanks) -> tuple[str, int]:
+        trainer = Trainer(made, threads=1, comm=at)
+        batch = {"x": X, "y": X[:, :1]}
+        trainer.fit([batch] * 2, epochs=1)
+        with pytest.raises(CallError) as told:
+            trainer.fit([batch] * (3 - at.rank), epochs=2)
+        return told.value.diagnostics[0].message, trainer.steps
+
+    message = "rank 0 calls a part of train_step(B=4), and rank 1 calls train_step no more"
+    message += ", as its data has ended"
+    assert run_simulated(Mesh({"data": 2}), work) == [(message, 4)] * 2
+
+
 def test_a_checkpoint_that_one_rank_cannot_read_none_takes(tmp_path: Path) -> None:
     made = artifact(LINE, 2)
     kept = tmp_path / "kept.safetensors"
