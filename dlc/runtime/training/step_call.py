@@ -15,6 +15,7 @@ from dlc.runtime.arrays.dtypes import BF16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, STEP, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.calling.staged_entry import StagedEntryPoint
 from dlc.runtime.calling.started import Done, Started
 from dlc.runtime.data import Batch
@@ -92,6 +93,11 @@ class StepCall:
         places = {item.name: index for index, item in enumerate(entry.inputs)}
         bound = {places[name]: weights[name] for name in weights if name in places}
         self._binding = None if share is not None else entry.bind(bound)
+
+    @property
+    def work(self) -> RankWork:
+        """How long the steps of this rank took that were looked at, and how much of that in collectives."""
+        return self.entry.work if self._share is None else self._share.entry.work + self.entry.work
 
     @property
     def part(self) -> tuple[int, int]:

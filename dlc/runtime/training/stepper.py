@@ -14,6 +14,7 @@ from dlc.errors import CallError, memory_needed
 from dlc.errors.boundary import methods_without_frames
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, RATE, SEED, STEP, TOTAL
+from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.data import Dataset
 from dlc.runtime.model import Model
 from dlc.runtime.ranks.pulse import OwnPulse
@@ -58,6 +59,11 @@ class Stepper:
         """The further numbers of the loss in the last step that was waited for, by name."""
         self.skipped = False
         """Whether that step changed nothing but a dynamic loss scale, which was too large."""
+
+    @property
+    def rank_work(self) -> RankWork:
+        """How long the steps of this rank took that were looked at, and how much of that in collectives."""
+        return self._step.work
 
     @property
     def seed(self) -> int:
