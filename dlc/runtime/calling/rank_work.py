@@ -32,7 +32,9 @@ class RankWork(NamedTuple):
 
     def __add__(self, other: object) -> RankWork:
         assert isinstance(other, RankWork)
-        return RankWork(*[one + two for one, two in zip(self, other, strict=True)])
+        return RankWork(
+            self.calls + other.calls, self.seconds + other.seconds, self.waited + other.waited
+        )
 
     @property
     def own(self) -> float:

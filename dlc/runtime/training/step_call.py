@@ -20,6 +20,7 @@ from dlc.runtime.calling.staged_entry import StagedEntryPoint
 from dlc.runtime.calling.started import Done, Started
 from dlc.runtime.data import Batch
 from dlc.runtime.model import Model
+from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.training.rank_parts import batch_part
 
 Array = NDArray[np.generic]
@@ -138,6 +139,13 @@ class StepCall:
         if self._binding is not None:
             return self._binding.start(given, wait=wait)
         return Done(self._numbers(entry(*self._all(given))))
+
+    def profile(
+        self, batch: Mapping[str, object], extra: Mapping[str, Array], rounds: int | None
+    ) -> Profile:
+        """Where the time of a call goes, which changes nothing; of a rank, that of its part."""
+        entry, given = self._given(batch, extra)
+        return entry.profile(*self._all(given), rounds=rounds)
 
     def several(
         self, calls: Sequence[tuple[Mapping[str, object], Mapping[str, Array]]]

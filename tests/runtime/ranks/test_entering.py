@@ -136,6 +136,25 @@ def test_a_trace_and_a_profile_are_of_the_part_of_a_rank() -> None:
     assert outcomes(act) == ["", ""]
 
 
+def test_a_profile_of_a_step_is_of_the_part_of_a_rank_and_changes_nothing() -> None:
+    made = artifact(LINE, 2)
+
+    def work(at: SimulatedRanks) -> None:
+        trainer = Trainer(made, threads=1, comm=at)
+        before = {name: np.array(value) for name, value in trainer.trained().items()}
+        found = trainer.profile(rounds=1, x=X, y=X[:, :1])
+        assert (found.entry, found.dims, trainer.steps) == ("train_step", {"B": 4}, 0)
+        assert any(row.kernel.startswith("all_reduce") for row in found.rows)
+        for name, value in trainer.trained().items():
+            np.testing.assert_array_equal(np.array(value), before[name])
+        for _ in range(2):
+            trainer.step(x=X, y=X[:, :1])
+        assert trainer.rank_work.calls == 1
+        assert 0 < trainer.rank_work.waited <= trainer.rank_work.seconds
+
+    run_simulated(Mesh({"data": 2}), work)
+
+
 def test_inner_values_are_refused_on_each_rank() -> None:
     for message in outcomes(lambda model, _: model.predict.values(["h"], X)):
         assert "D0811" in message
