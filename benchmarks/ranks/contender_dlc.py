@@ -5,7 +5,7 @@
 
 RESULTS get the weights that training begins with (`weight:NAME`) and the losses of the first two steps. Of
 the facts, `collectives_ms` is the time of a step in collectives on the first rank, and `step_ms` that of
-the whole step. PASS names passes to leave out. With LIBRARY, made of `network.c`, collectives go by NETWORK;
+the whole step. PASS names passes to leave out. With LIBRARY, made of `network.c`, arrays go by NETWORK;
 then the facts are what that sends, and what the first rank waits for it.
 """
 
@@ -88,15 +88,13 @@ def collectives(
 def hidden(
     network: SlowNetwork, step: Callable[[], float], comm: MPI.Intracomm
 ) -> dict[str, float]:
-    """Milliseconds of steps, of what a network sent in them, and of what a rank slept for that."""
+    """Milliseconds of a step by the clock of a network, of what it sent and of what the rank waited."""
     rounds = share_of(comm, MOST_ROUNDS)
     step()
     network.counted()
-    begin = time.perf_counter()
     for _ in range(rounds):
         step()
-    spent = (time.perf_counter() - begin) * 1e3
-    sending, waited = network.counted()
+    spent, sending, waited = network.counted()
     return {
         "step_ms": spent / rounds,
         "sending_ms": sending / rounds,

@@ -19,7 +19,7 @@ Started = Callable[[str, str, str], Process]
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Milliseconds of a step: all of it, what the network sends, and what the first rank slept for that."""
+    """Milliseconds of a step: all of it, what the network sends, and what the first rank waits for that."""
 
     name: str
     step: float

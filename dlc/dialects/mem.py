@@ -65,18 +65,20 @@ class View(Op):
         return self.type
 
 
+CHECKED = "dlc.checked"
+"""The attribute of the wave that is the first behind the checks of a call's indices."""
+
+
 @op("mem.wave")
 class Wave(Op):
     """Kernels that do not depend on each other; `serial` if they are not worth a second thread.
 
     `commits` says that an array of the caller may have changed after it: the call is no longer cancelled.
-    `checked` says that it is the first behind the checks of the call's indices.
     """
 
     body: Block = region()
     serial: bool = attribute(default=False)
     commits: bool = attribute(default=False)
-    checked: bool = attribute(default=False)
 
     pure = False
 

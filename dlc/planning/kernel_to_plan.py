@@ -320,8 +320,9 @@ class _Writer:
             outs = [self.view(result) for result in op.results]
             Builder(inner, op.location).place(op.into(operands, outs))
         _end(inner, emit.location)
-        checked = any(_BEHIND_CHECKS in op.attributes for op in kernels)
-        wave = mem.Wave(inner, commits=self._commits(number), checked=checked)
+        wave = mem.Wave(inner, commits=self._commits(number))
+        if any(_BEHIND_CHECKS in op.attributes for op in kernels):
+            wave.attributes[mem.CHECKED] = True
         emit.at(kernels[0].location).place(wave)
 
     def _copies(self, number: int, emit: Builder) -> None:

@@ -207,7 +207,7 @@ class _Writer:
     def _wave(self, wave: mem.Wave) -> None:
         calls = [op for op in wave.body if isinstance(op, mem.Call)]
         self.combined = 0
-        if wave.checked:
+        if mem.CHECKED in wave.attributes:
             self.checks = len(self.ops) - 1
         arguments = [self._arguments(call) for call in calls]
         self._step(abi.Opcode.WAVE, len(calls), int(wave.serial), int(wave.commits))

@@ -227,7 +227,6 @@ PAGES: dict[str, Page] = {
         "Ranks with a GPU each send arrays by NCCL, which has no integers of 16 bits; floats of 16 bits "
         "are added in f32. Where a processor and a GPU share a model, ranks exchange arrays of the "
         "processor only.",
-        "dlc train mixed.dlm --ranks 2 --target cpu+cuda",
-        "dlc train mixed.dlm --ranks 2 --target cuda",
+        without="no text of a model sums integers of 16 bits over ranks",
     ),
 }

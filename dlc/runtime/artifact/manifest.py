@@ -223,7 +223,7 @@ class GpuCollective(NamedTuple):
     """What ranks do together where a program calls the kernel of this name, with arrays on their GPUs.
 
     `function` is an operation of the dialect `comm` along an axis of the mesh, `place` its root or shift.
-    Argument number `count` is how many elements a rank sends to each other one.
+    Argument number `elements` is how many of these a rank sends to each other one.
     """
 
     name: str
@@ -232,7 +232,7 @@ class GpuCollective(NamedTuple):
     dtype: str
     combine: str = "sum"
     place: int = 0
-    count: int = 0
+    elements: int = 0
 
 
 class GpuCode(NamedTuple):

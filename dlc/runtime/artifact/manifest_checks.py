@@ -380,7 +380,7 @@ def _check_gpu(code: GpuCode, sections: Mapping[str, memoryview], refuse: Refuse
     for row in code.collectives:
         if row.function not in COLLECTIVES_ON_GPU or row.dtype not in DTYPES:
             raise refuse(f"{row.name} is no collective: {row.function[:80]} of {row.dtype[:80]}")
-        if row.combine not in MPI_OPERATIONS or not 0 <= row.count < MAX_ARGS or row.place < 0:
+        if row.combine not in MPI_OPERATIONS or not 0 <= row.elements < MAX_ARGS or row.place < 0:
             raise refuse(
                 f"the collective {row.name} has no such {row.combine[:80]}, count or place"
             )

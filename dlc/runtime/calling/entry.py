@@ -28,6 +28,7 @@ from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
 from dlc.runtime.calling.frames import CallFrame, Frame, Words, working_bytes
 from dlc.runtime.calling.profiled_rows import Subject
+from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.calling.results import Out, Results
 from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
@@ -430,6 +431,14 @@ class EntryPoint:
     def preparing(self) -> AbstractContextManager[None]:
         """For what makes the arguments of a call: other ranks that call it are told of an error."""
         return nullcontext()
+
+    @property
+    def work(self) -> RankWork:
+        """How long calls took, and how much of that in collectives, where several ranks make them."""
+        return RankWork()
+
+    def ended(self) -> None:
+        """There are no arguments for further calls: other ranks that make one are told."""
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""

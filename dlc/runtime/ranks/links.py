@@ -114,6 +114,12 @@ def _communicator(comm: object) -> MPI.Intracomm:
             code="D0936",
             help="write dlc.load(path, comm=MPI.COMM_WORLD)",
         )
+    if not comm:
+        raise UsageError(
+            "comm is COMM_NULL: this process is none of the ranks of it",
+            code="D0936",
+            help="let only those call it that MPI's Split gave a communicator",
+        )
     return cast("MPI.Intracomm", comm)
 
 

@@ -7,7 +7,7 @@ Nothing is loaded before ranks run a model on GPUs. The library is the system's,
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,7 +74,7 @@ class Nccl:
             )
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> Generator[None]:
         """What is sent and received meanwhile begins at once."""
         self.do("ncclGroupStart")
         try:

@@ -10,7 +10,8 @@ import ctypes
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,7 +25,10 @@ from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.cuda.pinned import GrowablePinnedBytes
 from dlc.runtime.ranks.links import Links, MpiLinks
 from dlc.runtime.ranks.nccl import NcclAxis, find_nccl
-from dlc.runtime.system.buffers import as_bytes
+from dlc.runtime.system.buffers import aligned_copy
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _MOST_SENT = (1 << 31) - 1
 """The most elements of one call of MPI."""
@@ -46,7 +50,7 @@ class Sent(NamedTuple):
 
     source: int
     target: int
-    count: int
+    elements: int
     sent: int
     """Bytes from the source."""
     received: int
@@ -55,7 +59,7 @@ class Sent(NamedTuple):
 
 def sent(what: GpuCollective, words: Sequence[int], ranks: int) -> Sent:
     """What goes where; an array with an entry for each rank is `ranks` times as long as what is counted."""
-    source, target, count = words[0], words[1], words[what.count]
+    source, target, count = words[0], words[1], words[what.elements]
     bytes = count * DTYPES[what.dtype].bytes
     sends = ranks if what.function in ("reduce_scatter", "all_to_all") else 1
     receives = ranks if what.function in ("all_gather", "all_to_all") else 1
@@ -70,7 +74,7 @@ class _Coordinates:
         self._driver = driver
         with driver:
             self._there = DeviceBytes.of(
-                driver, as_bytes(np.array([*self.of.values()], np.int64).tobytes())
+                driver, aligned_copy(np.array([*self.of.values()], np.int64).tobytes())
             )
 
     def copy(self, axis: str, target: int, stream: int) -> None:
@@ -102,9 +106,9 @@ class ByNccl:
         source, target, _, bytes, _ = sizes
         match what.function:
             case "all_reduce":
-                axis.all_reduce(source, target, sizes.count, what.dtype, what.combine, stream)
+                axis.all_reduce(source, target, sizes.elements, what.dtype, what.combine, stream)
             case "reduce_scatter":
-                axis.reduce_scatter(source, target, sizes.count, what.dtype, stream)
+                axis.reduce_scatter(source, target, sizes.elements, what.dtype, stream)
             case "all_gather":
                 axis.all_gather(source, target, bytes, stream)
             case "all_to_all":
@@ -133,9 +137,9 @@ class ByHost:
             self._coordinates.copy(what.axis, words[0], stream)
             return
         sizes = sent(what, words, self._ranks[what.axis])
-        if sizes.count > _MOST_SENT:
+        if sizes.elements > _MOST_SENT:
             raise CallError(
-                f"{what.name} sends {sizes.count} elements, and MPI takes {_MOST_SENT}",
+                f"{what.name} sends {sizes.elements} elements, and MPI takes {_MOST_SENT}",
                 code="D0818",
                 help="install NCCL, or split the array among more ranks",
             )
@@ -151,7 +155,7 @@ class ByHost:
     def _send(self, what: GpuCollective, source: int, target: int, sizes: Sent) -> None:
         word = self._links.word
         dtype, comm = word(MPI_DATATYPES[what.dtype]), word(COMMUNICATOR + what.axis)
-        count = sizes.count
+        count = sizes.elements
         match what.function:
             case "all_reduce":
                 operation = word(MPI_OPERATIONS[what.combine])
@@ -191,10 +195,17 @@ def collectives_on_gpus(links: Links, axes: Sequence[MeshAxis], driver: Driver) 
         return ByHost(links, axes, driver, coordinates)
     with driver:
         connected = {
-            name: NcclAxis(library, comm.Get_rank(), comm.Get_size(), comm.bcast)
+            name: NcclAxis(library, comm.Get_rank(), comm.Get_size(), partial(_from_first, comm))
             for name, comm in links.communicators.items()
         }
     return ByNccl(driver, coordinates, connected)
+
+
+def _from_first(comm: MPI.Intracomm, own: bytes) -> bytes:
+    """What the first of some ranks passes, on all of them."""
+    found = comm.bcast(own)
+    assert isinstance(found, bytes)
+    return found
 
 
 def _all_differ(told: Sequence[str]) -> bool:

@@ -211,7 +211,7 @@ def test_a_wave_that_the_host_interrupts_ends_before_the_next_one() -> None:
     rows = [[*step, *[0] * (STEP_WORDS - len(step))] for step in steps]
     words = [len(rows), 0, 1, *[word for row in rows for word in row]]
     table = StepTable(np.array(words, np.int64).view(np.uint8), len(Root), {collective})
-    walk = Walk(table, [1], lambda *_: 0)
+    walk = Walk(table, [1], lambda root, offset, count: 0)
     before = walk.segment(0)
     after = walk.segment(before.end + 1)
     assert [item.kernel for item in (*before.items, *after.items) if isinstance(item, Launch)] == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ def results(made: Artifact, comm: Any) -> list[NDArray[Any]]:  # noqa: ANN401 - 
     """What a rank gets of the program with every collective."""
     own = np.arange(6, dtype=np.float32).reshape(2, 3) * (1 + link_rank(comm))
     with dlc.Model(made, threads=1, comm=comm) as model:
-        return [np.asarray(value) for value in model.each(own)]
+        return [np.asarray(value) for value in cast("list[Any]", model.each(own))]
 
 
 def link_rank(comm: Any) -> int:  # noqa: ANN401 - ranks of either kind
