@@ -136,7 +136,7 @@ $(JAX)/installed: pyproject.toml
 
 test-jax: $(JAX)/installed ## the tests of what is imported from JAX and called by it, in .venv-jax
 	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo tests/driver/jax tests/benchmarks/test_jax_programs.py \
-		tests/benchmarks/fuzz/test_contender_jaxpr.py
+		tests/benchmarks/test_zoo_jax.py tests/benchmarks/fuzz/test_contender_jaxpr.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md, and to OUT

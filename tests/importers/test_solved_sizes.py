@@ -165,6 +165,32 @@ def test_a_table_bounds_how_many_rows_are_taken_from_it(
     assert "note[D0522]: S is 16 at most" in heads(tmp_path / "net.onnx", capsys)[1]
 
 
+def test_a_reshape_says_that_a_part_of_a_table_has_as_many_rows_as_a_text(tmp_path: Path) -> None:
+    """`tile(table[:S, :T], 4)` as `[4, S, -1]`: 4 rows of 16 at most are S, and not the columns."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=0, end=1),
+        helper.make_node("Shape", ["x"], ["st"]),
+        helper.make_node("Slice", ["table", "zeros", "st"], ["cut"]),
+        helper.make_node("Tile", ["cut", "repeats"], ["tiled"]),
+        helper.make_node("Concat", ["four", "s", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["tiled", "shape"], ["y"]),
+    ]
+    tensors = {
+        "table": np.arange(128, dtype=np.float32).reshape(16, 8),
+        "zeros": np.asarray([0, 0]),
+        "repeats": np.asarray([4, 1]),
+        "four": np.asarray([4]),
+        "rest": np.asarray([-1]),
+    }
+    net = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["S", "T"]})
+    model = opened(net, tmp_path)
+    for sizes in ((3, 5), (16, 2), (4, 8)):
+        x = np.zeros(sizes, np.float32)
+        np.testing.assert_array_equal(result(model, x), expected(net, {"x": x})[0])
+    with pytest.raises(CallError, match=r"S is 17 in x, outside its bounds 1\.\.16"):
+        model["run"](np.zeros((17, 2), np.float32))
+
+
 def test_a_window_bounds_the_size_that_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
