@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.codegen.kernels import ObjectCache
+from dlc.codegen.llvm.begun import ObjectCache
 from dlc.dialects import simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.loop.memory import AddressSpace, MemoryRange
