@@ -350,6 +350,38 @@ def test_the_processor_goes_on_with_what_is_being_sent() -> None:
     assert "wait" not in gpu.done[before : gpu.done.index("up", before)]
 
 
+EMPTY = """dlc 1
+dim B = 0..9
+dim C = 0..9
+export fn one(x: f32[B, 4]) -> f32[B, 4] {
+  let a = x + 1
+  let b = on cuda:0 { exp(a) * 2 }
+  return b - x
+}
+export fn two(x: f32[B, 4], y: f32[C]) -> (f32[B, 4], f32[C]) {
+  let a = x + 1
+  let b = y * 3
+  let c = on cuda:0 { exp(a) * 2 }
+  let d = on cuda:0 { b + sum(a) }
+  return (c - x, d - b)
+}
+"""
+
+
+@pytest.mark.parametrize("sizes", [[(0, 0), (3, 2)], [(0, 5), (3, 0), (0, 0)], [(2, 0), (0, 4)]])
+def test_arrays_without_elements_are_of_either_memory(sizes: list[tuple[int, int]]) -> None:
+    """Their offset may be where memory of the other device begins: such programs were refused (D0610)."""
+    on_cpu = dlc.compile(text=EMPTY.replace("cuda:0", "cpu:0"), threads=1)
+    with fake_gpu():
+        mixed = dlc.compile(text=EMPTY)
+        for rows, length in sizes * 2:
+            x, y = numbers(rows, 4), numbers(length)
+            for name, given in (("one", [x]), ("two", [x, y])):
+                pairs = [results(model, name, given) for model in (mixed, on_cpu)]
+                for found, wanted in zip(*pairs, strict=True):
+                    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 # What is refused ---------------------------------------------------------------------------------------
 
 
