@@ -28,6 +28,7 @@ from dlc.runtime.abi import (
     StepWord,
 )
 from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
@@ -380,6 +381,34 @@ def test_arrays_without_elements_are_of_either_memory(sizes: list[tuple[int, int
                 pairs = [results(model, name, given) for model in (mixed, on_cpu)]
                 for found, wanted in zip(*pairs, strict=True):
                     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+CHANGES = """dlc 1
+export fn add(x: f32[4], inout total: f32[4]) -> f32 {
+  let sums = total + x
+  set total = sums
+  let all = on DEVICE { sum(sums) }
+  return all
+}
+export fn twice(x: f32[4]) -> f32[4] {
+  let y = on DEVICE { x * 2 }
+  return y
+}
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "cuda:0"])
+def test_what_a_call_on_the_host_writes_to_lies_on_the_host(device: str) -> None:
+    """What it wrote to was a copy: arrays on a GPU stayed as they were, and nothing said so."""
+    with fake_gpu():
+        model = dlc.compile(text=CHANGES.replace("DEVICE", device), threads=1)
+        x, there = numbers(4), Tensor(numbers(4)).to("cuda")
+        with pytest.raises(CallError, match=r"(?s)D0820.*total lies on cuda:0.*total.to\("):
+            model.entry_points["add"](x, there)
+        with pytest.raises(CallError, match=r"D0805.*out= for the output lies on cuda:0"):
+            model.entry_points["twice"](x, out=there)
+        np.testing.assert_array_equal(there.numpy(), numbers(4))
+        np.testing.assert_allclose(np.asarray(model.entry_points["twice"](there)), 2 * numbers(4))
 
 
 # What is refused ---------------------------------------------------------------------------------------
