@@ -20,6 +20,7 @@ from dlc.runtime.arrays.masked import UNMASK, has_masked
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.artifact.spelling import describe
+from dlc.runtime.system.device_names import CPU
 
 Array = NDArray[np.generic]
 
@@ -49,6 +50,9 @@ def as_changed_array(value: object, item: Input, entry: str) -> Array:
         kind = type(value).__name__  # pyright: ignore[reportUnknownArgumentType]
         made = f"np.array({item.name}, {_numpy_dtype(item)})"
         raise not_changeable(entry, item, f"is a {kind}", f"{item.name} = {made}")
+    if isinstance(value, Tensor) and value.device != CPU:  # what was read would be a copy
+        here = f'{item.name} = {item.name}.to("cpu")'
+        raise not_changeable(entry, item, f"lies on {value.device}", here)
     array = _stored(value, item, DTYPES[item.dtype], entry)
     check_changeable(array, item, entry)
     return array

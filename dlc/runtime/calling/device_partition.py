@@ -21,6 +21,10 @@ HOST, GPU = "cpu", "cuda"
 """The prefixes of device names in a certificate."""
 
 
+_COPIED = [ArgKind.POINTER, ArgKind.POINTER, ArgKind.SIZE]
+"""What a copy is passed: from where, to where, and how many bytes."""
+
+
 class BadPartition(BadPlan):
     """A call would use memory of another device than its own; the message says where."""
 
@@ -75,6 +79,7 @@ def partition_program(
     """
     start = _start(blocks, devices, lengths[Root.ARENA])
     owners = _Owners(blocks)
+    empty = frozenset(block.offset for block in blocks if not block.bytes)
     steps: list[list[int]] = table.steps.tolist()
     waves: list[int] = table.waves.tolist()
     arguments: list[list[int]] = table.arguments.tolist()
@@ -84,7 +89,9 @@ def partition_program(
         step = steps[pc]
         first, count = step[StepWord.B], step[StepWord.C]
         passed = arguments[first : first + count]
-        _check(pc, step, passed, sizes, start)
+        if is_copy(step) and [argument[ArgWord.KIND] for argument in passed] != _COPIED:
+            raise _not_a_copy(pc)
+        _check(pc, step, [a for a in passed if not _is_empty(a, sizes, empty)], sizes, start)
         ranges = [_range_of(a, sizes, lengths, owners, waves[pc]) for a in passed]
         only_read = 1 if is_copy(step) else step[StepWord.G]
         calls[pc] = Accesses(
@@ -151,24 +158,28 @@ def _check(
     start: int,
 ) -> None:
     """Every pointer of a call is memory of its device; a copy has one pointer of each."""
-    kinds = [argument[ArgWord.KIND] for argument in passed]
-    on_gpu = [
-        _is_on_gpu(argument, sizes, start)
-        for argument, kind in zip(passed, kinds, strict=True)
-        if kind == ArgKind.POINTER
-    ]
+    pointers = [argument for argument in passed if argument[ArgWord.KIND] == ArgKind.POINTER]
+    on_gpu = [_is_on_gpu(argument, sizes, start) for argument in pointers]
     if is_copy(step):
-        if kinds != [ArgKind.POINTER, ArgKind.POINTER, ArgKind.SIZE] or None in on_gpu:
-            raise BadPartition(
-                f"step {pc} copies something else than bytes from one address to another"
-            )
-        if on_gpu[0] == on_gpu[1]:
+        if None in on_gpu:
+            raise _not_a_copy(pc)
+        if len(on_gpu) > len(set(on_gpu)):
             raise BadPartition(f"step {pc} copies within one memory")
     elif is_on_gpu(step):
         if False in on_gpu:
             raise BadPartition(f"step {pc} gives memory of the host to the GPU")
     elif True in on_gpu:
         raise BadPartition(f"step {pc} gives memory of the GPU to the processor")
+
+
+def _not_a_copy(pc: int) -> BadPartition:
+    return BadPartition(f"step {pc} copies something else than bytes from one address to another")
+
+
+def _is_empty(argument: Sequence[int], sizes: Sequence[int], empty: frozenset[int]) -> bool:
+    """Whether a pointer is to where an empty block begins, which both memories may do at one offset."""
+    kind, root, offset = argument[: ArgWord.COUNTER]
+    return kind == ArgKind.POINTER and root == Root.ARENA and sizes[offset] in empty
 
 
 def _is_on_gpu(argument: Sequence[int], sizes: Sequence[int], start: int) -> bool | None:

@@ -17,6 +17,7 @@ from dlc.runtime.artifact.manifest import Entry, Output
 from dlc.runtime.calling.aliasing import WRITABLE, shares_memory
 from dlc.runtime.system.buffers import aligned_array
 from dlc.runtime.system.counts import counted
+from dlc.runtime.system.device_names import CPU
 
 Array = NDArray[np.generic]
 NewArray: TypeAlias = Callable[[tuple[int, ...], np.dtype[np.generic], int], Array]
@@ -155,11 +156,17 @@ class Results:
         return given
 
     def fitting(self, value: object, output: Output, storage: Storage) -> Array:
-        """The host array that an output is written to. Raises CallError (D0806)."""
+        """The host array that an output is written to. Raises CallError (D0806; D0805 for one on a GPU)."""
         name = output.name or "the output"
         if not isinstance(value, Tensor | np.ndarray):
             raise self._refuse(
                 f"out= for {name} is a {type(value).__name__}, which is not an array"
+            )
+        if isinstance(value, Tensor) and value.device != CPU:
+            raise CallError(
+                f"{self._entry}: out= for {name} lies on {value.device}, and the result on the host",
+                code="D0805",
+                help="give an array of the host, or compile the model for a GPU",
             )
         array = value.bits if isinstance(value, Tensor) else cast("Array", value)
         found = value.dtype if isinstance(value, Tensor) else dtype_of(array)

@@ -7,7 +7,6 @@ failure in program order.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from dlc.errors import CallError, Diagnostic
 from dlc.runtime.abi import CallWord, FaultWord, Status
 from dlc.runtime.calling.frames import Words
 from dlc.runtime.gpu.steps import EndWord, StepTable
+from dlc.runtime.system.switches import is_switched_on
 
 # Refusals of the driver ---------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ class KernelFailed(CallError):
 
 def waits_for_each_kernel() -> bool:
     """Whether launches are synchronous; then no graphs are made either."""
-    return bool(os.environ.get(WAIT))
+    return is_switched_on(WAIT)
 
 
 @contextmanager

@@ -5,13 +5,13 @@ They are made with `DLC_NVTX=1` in the environment, by the package `nvtx`, and c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Protocol, cast
 
 from dlc.errors import UsageError
+from dlc.runtime.system.switches import is_switched_on
 
 NVTX = "DLC_NVTX"
 """The environment variable that asks for ranges."""
@@ -29,7 +29,7 @@ def annotate() -> Annotate:
 
     Raises UsageError (D0902) where they are, and the package is missing.
     """
-    if not os.environ.get(NVTX):
+    if not is_switched_on(NVTX):
         return nullcontext
     try:
         nvtx = cast(_Nvtx, import_module("nvtx"))

@@ -258,6 +258,8 @@ class HeteroFrame:
                 end = program.partition.start
             if not 0 <= offset <= offset + count <= end:
                 raise BadPartition(f"step {call} copies {count} bytes at {offset}, of {end}")
+        if not count:
+            return  # and an offset of no bytes may be that of either memory
         if self._is_on_host(program, source):
             self._copies.upload(
                 self._address_range(self._gpu_roots, target, count),

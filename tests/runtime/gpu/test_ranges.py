@@ -65,6 +65,10 @@ def test_calls_and_their_kernels_are_ranges_named_by_lines(ranges: list[str]) ->
 def test_without_the_variable_there_are_none(
     ranges: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for off in ("", "0"):
+        monkeypatch.setenv(NVTX, off)
+        with annotate()("a name"):
+            pass
     monkeypatch.delenv(NVTX)
     with annotate()("a name"):
         pass

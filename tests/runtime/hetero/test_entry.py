@@ -28,6 +28,7 @@ from dlc.runtime.abi import (
     StepWord,
 )
 from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
@@ -348,6 +349,66 @@ def test_the_processor_goes_on_with_what_is_being_sent() -> None:
     np.testing.assert_allclose(np.asarray(second, np.float32), wanted, rtol=1e-5)
     # `up` happens when the kernel needs it: no one waited for it on the processor's behalf.
     assert "wait" not in gpu.done[before : gpu.done.index("up", before)]
+
+
+EMPTY = """dlc 1
+dim B = 0..9
+dim C = 0..9
+export fn one(x: f32[B, 4]) -> f32[B, 4] {
+  let a = x + 1
+  let b = on cuda:0 { exp(a) * 2 }
+  return b - x
+}
+export fn two(x: f32[B, 4], y: f32[C]) -> (f32[B, 4], f32[C]) {
+  let a = x + 1
+  let b = y * 3
+  let c = on cuda:0 { exp(a) * 2 }
+  let d = on cuda:0 { b + sum(a) }
+  return (c - x, d - b)
+}
+"""
+
+
+@pytest.mark.parametrize("sizes", [[(0, 0), (3, 2)], [(0, 5), (3, 0), (0, 0)], [(2, 0), (0, 4)]])
+def test_arrays_without_elements_are_of_either_memory(sizes: list[tuple[int, int]]) -> None:
+    """Their offset may be where memory of the other device begins: such programs were refused (D0610)."""
+    on_cpu = dlc.compile(text=EMPTY.replace("cuda:0", "cpu:0"), threads=1)
+    with fake_gpu():
+        mixed = dlc.compile(text=EMPTY)
+        for rows, length in sizes * 2:
+            x, y = numbers(rows, 4), numbers(length)
+            for name, given in (("one", [x]), ("two", [x, y])):
+                pairs = [results(model, name, given) for model in (mixed, on_cpu)]
+                for found, wanted in zip(*pairs, strict=True):
+                    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+CHANGES = """dlc 1
+export fn add(x: f32[4], inout total: f32[4]) -> f32 {
+  let sums = total + x
+  set total = sums
+  let all = on DEVICE { sum(sums) }
+  return all
+}
+export fn twice(x: f32[4]) -> f32[4] {
+  let y = on DEVICE { x * 2 }
+  return y
+}
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "cuda:0"])
+def test_what_a_call_on_the_host_writes_to_lies_on_the_host(device: str) -> None:
+    """What it wrote to was a copy: arrays on a GPU stayed as they were, and nothing said so."""
+    with fake_gpu():
+        model = dlc.compile(text=CHANGES.replace("DEVICE", device), threads=1)
+        x, there = numbers(4), Tensor(numbers(4)).to("cuda")
+        with pytest.raises(CallError, match=r"(?s)D0820.*total lies on cuda:0.*total.to\("):
+            model.entry_points["add"](x, there)
+        with pytest.raises(CallError, match=r"D0805.*out= for the output lies on cuda:0"):
+            model.entry_points["twice"](x, out=there)
+        np.testing.assert_array_equal(there.numpy(), numbers(4))
+        np.testing.assert_allclose(np.asarray(model.entry_points["twice"](there)), 2 * numbers(4))
 
 
 # What is refused ---------------------------------------------------------------------------------------
