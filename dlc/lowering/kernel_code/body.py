@@ -187,7 +187,8 @@ class Body:
 
         some = all_of(self.writer.size(extent, "size", str(extent)) > 0 for extent in extents)
         assert isinstance(some, Expr)
-        return varying(*either(some, loaded, zeros), width)
+        (elements,) = either(some, loaded, zeros)
+        return varying(elements, width)
 
     def load(self, point: Point, view: int, indices: Sequence[Lane]) -> Lane:
         """The elements of a view at the indices of each lane."""
