@@ -10,23 +10,22 @@ from dlc.dialects import kernel
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
-from dlc.ir.dims import symbol
 from dlc.lowering.kernel_code.empty_arrays import extents_perhaps_zero
 
-Found = Callable[[str, str], set[object]]
+Found = Callable[[str, str], set[str]]
 
 
 @pytest.fixture
 def found() -> Found:
     """The extents that may be 0 of all loads of x, in a program with a named size."""
 
-    def found(bounds: str, result: str) -> set[object]:
+    def found(bounds: str, result: str) -> set[str]:
         text = f"dlc 1\ndim N = {bounds}\nexport fn f(x: f32[N, 4]) -> {result}\n"
         opened = open_model("m.dlm", text=text)
         lower(opened, Settings(1), "kernel")
         loads = [op for op in opened.module.walk() if isinstance(op, kernel.Load)]
         assert loads
-        return {extent for load in loads for extent in extents_perhaps_zero(load)}
+        return {str(extent) for load in loads for extent in extents_perhaps_zero(load)}
 
     return found
 
@@ -34,14 +33,14 @@ def found() -> Found:
 @pytest.mark.parametrize(
     ("bounds", "result", "expected"),
     [
-        ("0..", "f32[_, 4] = pad(x, [[1, 1], [0, 0]])", {symbol("N")}),
-        ("1..", "f32[_, 4] = pad(x, [[1, 1], [0, 0]])", set()),
-        ("0..", "f32[N, 6] = pad(x, [[0, 0], [1, 1]])", set()),
-        ("0..", "f32[N, 4] = 2 * exp(x)", set()),
-        ("2..", "f32[_, 4] = exp(x[1:, :])", set()),
+        ("0..", "f32[_, 4] = pad(x, [[1, 1], [0, 0]])", "N"),
+        ("1..", "f32[_, 4] = pad(x, [[1, 1], [0, 0]])", ""),
+        ("0..", "f32[N, 6] = pad(x, [[0, 0], [1, 1]])", ""),
+        ("0..", "f32[N, 4] = 2 * exp(x)", ""),
+        ("2..", "f32[_, 4] = exp(x[1:, :])", ""),
     ],
 )
 def test_only_loads_of_what_may_be_empty_need_a_branch(
-    found: Found, bounds: str, result: str, expected: set[object]
+    found: Found, bounds: str, result: str, expected: str
 ) -> None:
-    assert found(bounds, result) == expected
+    assert found(bounds, result) == set(expected.split())
