@@ -26,6 +26,7 @@ WINDOWS = [
     "max_pool1d(x, 1)", "avg_pool1d(x, 1)", "max_pool1d(x, 1, stride=2)", "conv(x, ones([1, 2, 2]))",
     "conv(x, ones([1, 2, 2]), stride=2)", "conv(x, ones([1, 1, 2]), groups=2)",
     "conv_transpose(x, ones([3, 2, 2]))", "conv_transpose(x, ones([3, 2, 2]), stride=2)",
+    "max_pool1d(x, 2, padding=1)", "conv(x, ones([2, 1, 2]), padding=1, groups=2)",
 ]  # fmt: skip
 EMPTY = np.zeros((1, 0, 2), np.float32)
 

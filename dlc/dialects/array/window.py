@@ -16,14 +16,16 @@ from dlc.dialects.array.elementwise import (
     tensor_type,
 )
 from dlc.dialects.array.index import Scatter
-from dlc.dialects.array.pieces import Pad, is_negative, spread
+from dlc.dialects.array.pieces import Pad, Slice, is_negative, spread
 from dlc.dialects.array.shape import Reshape
 from dlc.dialects.decomposed import Decomposed
+from dlc.dialects.interface import bounds_around
 from dlc.errors import CallError
 from dlc.ir.attributes import decode
+from dlc.ir.bounded import never_negative
 from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, maximum
 from dlc.ir.needs import Need
 from dlc.ir.types import I64, DType, TensorType
 
@@ -252,6 +254,11 @@ class SelectAndScatter(Decomposed, Windowed):
         safe = emit(Select(exists, index, none))
         zero = constant_like(emit, 0, self.updates)
         updates = emit(Select(exists, self.updates, zero))
-        flat = fill(emit, 0, type.with_shape((type.size,)))
+        # Windows of nothing but padding add 0 to the first element; where there may be none, one is spare.
+        has_first = never_negative(type.size - 1, bounds_around(self))
+        room = type.size if has_first else maximum(type.size, 1)
+        flat = fill(emit, 0, type.with_shape((room,)))
         added = emit(Scatter(flat, updates, (safe,), (0,), "add"))
+        if room is not type.size:
+            added = emit(Slice(added, (0,), (type.size,), (1,)))
         return (emit(Reshape(added, type.shape)),)

@@ -180,7 +180,7 @@ class Conv(Product):
         return Access.CONTIGUOUS if number in (1, 2) else super().reads(number)
 
     def result_types(self) -> tuple[TensorType, ...]:
-        batch, height, width, channels = array_type(self.lhs).shape
+        batch, *_, channels = array_type(self.lhs).shape
         pixels, outputs = self.domain[-2:]
         taps, inputs = self.window[0] * self.window[1], channels // self.groups
         rhs = (*self.window, inputs, outputs)
@@ -199,7 +199,7 @@ class Conv(Product):
         out_height, out_width = self.extents
         if array_type(self.rhs).shape != rhs or pixels != batch * out_height * out_width:
             raise self.fail(f"kernel.conv over {self.domain} needs {rhs}")
-        if array_type(self.blank).shape != (channels,) or not (height or width):
+        if array_type(self.blank).shape != (channels,):
             raise self.fail(f"kernel.conv needs {channels} zeros")
         return epilogue_types(self.epilogue, self.domain)
 

@@ -78,7 +78,7 @@ def _borders_repeat(op: Windowed) -> bool:
         if not (isinstance(extent, int) and isinstance(count, int) and isinstance(low, int)):
             return False
         last = (count - 1) * op.strides[axis] - low
-        if op.dilations[axis] != 1 or low >= window or last >= extent:
+        if op.dilations[axis] != 1 or low >= window or last >= extent or extent == 0:
             return False
     return True
 

@@ -15,6 +15,7 @@ from dlc.dialects.expr import (
     Expr,
     Index,
     Pointer,
+    all_of,
     broadcast,
     combine,
     constant,
@@ -24,10 +25,11 @@ from dlc.dialects.expr import (
 )
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import product
+from dlc.ir.dims import Size, product
 from dlc.ir.types import BOOL, INDEX, DType, VectorType
 from dlc.lowering.kernel_code.blocked_sums import add_in_blocks, block_lengths, sum_nest
 from dlc.lowering.kernel_code.distances import Distances
+from dlc.lowering.kernel_code.empty_arrays import extents_perhaps_zero
 from dlc.lowering.kernel_code.lanes import (
     Clamped,
     Lane,
@@ -178,7 +180,27 @@ class Body:
         lanes = [point.lane(value) for value in op.indices]
         if isinstance(base, Row):
             return self._read(point, base.pointer, lanes, base.strides)
+        extents = extents_perhaps_zero(op)
+        if extents:
+            return self._load_if_any(op, point, lanes, extents)
         return self.load(point, self.arrays[op.array], lanes)
+
+    def _load_if_any(
+        self, op: kernel.Load, point: Point, indices: Sequence[Lane], extents: Sequence[Size]
+    ) -> Lane:
+        """The elements of a view at indices that its extents must allow; zeros where it is empty."""
+        width = 1 if all(isinstance(lane, Uniform) for lane in indices) else point.lanes
+
+        def loaded() -> list[Expr]:
+            return [in_lanes(self.load(point, self.arrays[op.array], indices), width)]
+
+        def zeros() -> list[Expr]:
+            return [broadcast(constant(self.emit, 0, element(op.result.type)), width)]
+
+        some = all_of(self.writer.size(extent, "size", str(extent)) > 0 for extent in extents)
+        assert isinstance(some, Expr)
+        (elements,) = either(some, loaded, zeros)
+        return varying(elements, width)
 
     def load(self, point: Point, view: int, indices: Sequence[Lane]) -> Lane:
         """The elements of a view at the indices of each lane."""

@@ -55,10 +55,14 @@ def guarded(length: int, *, after: bool, reach: int = 0) -> Array:
 
 
 def guarded_like(array: Array, *, after: bool) -> Array:
-    """An array of the same dtype and shape, poisoned; its end is the end of a page, or its start."""
-    block = guarded(array.nbytes, after=after)
+    """An array of the same dtype and shape, poisoned; its end is the end of a page, or its start.
+
+    An empty one lies in a page that nobody may touch.
+    """
     if not array.nbytes:
-        return np.empty_like(array, order="C")
+        nothing = guarded(0, after=after, reach=array.itemsize)
+        return np.ndarray(array.shape, array.dtype, nothing.data)
+    block = guarded(array.nbytes, after=after)
     return block.view(array.dtype).reshape(array.shape)
 
 

@@ -26,6 +26,7 @@ from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.compile.settings import Settings
 from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.inputs import ZEROS
+from dlc.driver.source.open import open_model
 from dlc.driver.source.weight_sources import Weights
 from dlc.ir.passes import Context, Manager
 from dlc.planning.return_counts import return_counts
@@ -124,6 +125,42 @@ def moved(value: object, after: bool | None) -> object:
             return value
 
 
+EMPTY_PADDED: Sequence[tuple[str, Sequence[tuple[int, ...]]]] = (
+    ("f32[_, 5] = pad(x, [[2, 1], [0, 0]]) + 1", [(0, 5)]),
+    ("f32[3, _] = 2 * pad(transpose(x), [[0, 0], [2, 1]])", [(0, 3)]),
+    ("f32[_, 5] = exp(concat([x, y, x], axis=0))", [(0, 5), (3, 5)]),
+    ("f32[1, _, _, 2] = max_pool2d(x, 2, stride=1, padding=1)", [(1, 0, 4, 2)]),
+    ("f32[1, _, _, 2] = avg_pool2d(x, 2, stride=1, padding=1)", [(1, 0, 0, 2)]),
+    ("f32[1, _, 5] = conv(x, y, padding=3)", [(1, 0, 4), (3, 4, 5)]),
+    ("f32[1, _, _, 5] = conv(x, y, padding=3)", [(1, 0, 0, 4), (3, 3, 4, 5)]),
+    ("f32[1, _, _, 5] = conv(x, y, padding=[[2, 1], [2, 1]])", [(1, 0, 0, 4), (3, 3, 4, 5)]),
+    ("f32[1, _, _, 8] = conv(x, y, padding=3, groups=8)", [(1, 0, 0, 8), (3, 3, 1, 8)]),
+    ("f32[1, _, _, 5] = f32(conv(f16(x), f16(y), padding=3))", [(1, 0, 0, 4), (3, 3, 4, 5)]),
+    ("f32[1, _, _, 5] = conv_transpose(x, y)", [(1, 0, 0, 4), (3, 3, 4, 5)]),
+)
+"""Results that read around or beside x, and the shapes of x and y, in which 0 has a name or is a number."""
+
+
+def empty_arrays() -> Iterator[tuple[str, Run]]:
+    """Programs with an empty input, which is padded, joined to others, or met by windows."""
+    for result, shapes in EMPTY_PADDED:
+        for size in ("N", "0"):
+            types = [f"f32[{', '.join(str(n) if n else size for n in shape)}]" for shape in shapes]
+            inputs = ", ".join(map("{}: {}".format, "xy", types))
+            text = f"dlc 1\ndim N = 0..\nexport fn main({inputs}) -> {result}\n"
+            for level in (0, 2, 3):
+                yield f"{result} {size} -O{level}", text_run(text, shapes, level)
+
+
+def text_run(text: str, shapes: Sequence[tuple[int, ...]], level: int) -> Run:
+    def run(after: bool | None) -> Sequence[Array]:
+        opened = open_model("m.dlm", text=text)
+        model = Model(compile_model(opened, Settings(level)), threads=1)
+        return bits_of(model.main(*[placed(np.ones(shape, np.float32), after) for shape in shapes]))
+
+    return run
+
+
 def placed(array: Array, after: bool | None) -> Array:
     return array.copy() if after is None else guarded_copy(array, after=after)
 
@@ -146,9 +183,13 @@ def check(run: Run) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+KINDS = {"operators": operators, "models": models, "empty": empty_arrays}
+"""What may run, by the names on the command line."""
+
+
 def main(what: str, every: int, first: int) -> None:
     faulthandler.enable()
-    for number, (name, run) in enumerate({"operators": operators, "models": models}[what]()):
+    for number, (name, run) in enumerate(KINDS[what]()):
         if number % every == first:
             print(name, flush=True)
             check(run)

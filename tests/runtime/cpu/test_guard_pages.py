@@ -33,6 +33,12 @@ def test_examples_touch_nothing_outside_their_arrays(step: int) -> None:
     assert run_guarded("models", step)
 
 
+@pytest.mark.parametrize("step", every(2, (11, 1)))
+def test_nothing_is_read_of_an_empty_array(step: int) -> None:
+    """Padding, windows and concatenations loaded an element of one, which they did not select."""
+    assert run_guarded("empty", step)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("what", ["operators", "models"])
 def test_nothing_at_all_touches_what_is_outside_its_arrays(what: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dlc.cli import main
 from dlc.dialects import array, comm, func, mem, scalar, vec
+from dlc.driver.compile.checks.random_calls import RandomArrays
 from dlc.driver.compile.checks.verify_each import EachPass
 from dlc.driver.compile.compile import compile_model, lower
 from dlc.driver.compile.run_passes import optimise_text
@@ -58,6 +59,14 @@ def replace_pass(monkeypatch: pytest.MonkeyPatch) -> PassReplacer:
         monkeypatch.setattr(Pass, "run", run_pass)
 
     return replace
+
+
+WEIGHTED = """dlc 1
+module M() {
+  param w: f32[3, 2]
+  export fn f(x: f32[4, 3]) -> f32[4, 2] = x @ w
+}
+"""
 
 
 def functions(module: Op) -> list[func.Func]:
@@ -127,6 +136,16 @@ def share_memory(module: Op, context: Context) -> None:
     for op in module.walk():
         if isinstance(op, mem.Root) and op.kind == "arena":
             op.attributes["offset"] = 0
+
+
+def test_random_weights_and_inputs_are_made_once() -> None:
+    """They took four fifths of an evaluation, after each pass: a network was not checked within an hour."""
+    opened, arrays = open_model("m.dlm", text=WEIGHTED), RandomArrays()
+    (function,) = functions(opened.module)
+    (first, [x]), (second, [y]) = [arrays.call(function, opened.module) for _ in range(2)]
+    assert x is y
+    assert first.weights["w"] is second.weights["w"]
+    assert not x.flags.writeable
 
 
 def test_a_plan_that_overwrites_what_is_still_needed_is_named(replace_pass: PassReplacer) -> None:
