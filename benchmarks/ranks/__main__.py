@@ -1,13 +1,15 @@
 """Ranks side by side with one process and with PyTorch's DDP, and all-reduces with mpi4py's: in turns.
 
-    python -m benchmarks ranks [NAME]... [--ranks 2] [--rounds 5] [--quick] [--json FILE]
+    python -m benchmarks ranks [NAME]... [--ranks 2] [--network 25Gbit] [--rounds 5] [--quick] [--json FILE]
 
-NAME is `all_reduce`, a network of `python -m benchmarks training`, or `scale`, which trains each of these
-networks by 1, 2, 4 and 8 ranks beside what `dlc scale` predicts; without one, all. An all-reduce by
-compiled code is measured against a bare `Allreduce`. A network is trained by ranks of one thread, by one
-process of as many threads as there are ranks, and by DistributedDataParallel over Gloo, with the same
-weights and the same batch. The losses of the first two steps must agree before anything is timed; only of
-networks with batch normalization DDP's do not, which takes the statistics of each rank's part.
+NAME is `all_reduce`, a network of `python -m benchmarks training`, or one of two that take each of these
+networks: `scale` trains it by 1, 2, 4 and 8 ranks beside what `dlc scale` predicts, `hidden` by a line that
+takes time and no processor (`--network`), and counts what ranks wait for it. Without a name it is all.
+
+An all-reduce by compiled code is measured against a bare `Allreduce`. A network is trained by ranks of one
+thread, by one process of as many threads as there are ranks, and by DistributedDataParallel over Gloo, with
+the same weights and the same batch. The losses of the first two steps must agree before anything is timed;
+only of networks with batch normalization DDP's do not, which takes the statistics of each rank's part.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ import numpy as np
 
 from benchmarks.contenders.environment import TRAINING, python_with
 from benchmarks.contenders.turns import ROOT, TURN_SECONDS, Process, python_path, ranked, take_turns
+from benchmarks.ranks.hidden import Hidden, hidden_in
 from benchmarks.ranks.scale import Compared, compared
+from benchmarks.ranks.slow_network import build
 from benchmarks.training.cases import OPTIMIZERS, QUICK_STEPS, STEPS, Case, path_of, with_optimizer
 from benchmarks.training.steps import LIMIT
 
-ALL_REDUCE, SCALE = "all_reduce", "scale"
+ALL_REDUCE, SCALE, HIDDEN = "all_reduce", "scale", "hidden"
 NETWORKS = ("mlp", "resnet18", "gpt")
 OWN_STATISTICS = ("resnet18",)
 """The networks whose batch normalization sees another batch in DDP."""
@@ -106,6 +110,23 @@ def scaled(network: str, case: Case, rounds: int, seconds: float, most: int) -> 
         yield from compared(model, case, start, rounds, seconds, most)
 
 
+def hidden(network: str, case: Case, rounds: int, ranks: int, line: str) -> Iterator[Hidden]:
+    """What a step hides of the time of its collectives by such a line."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        np.savez(folder / "batch.npz", allow_pickle=False, **case.batch(np.random.default_rng(1)))
+        model = folder / "network.dlm"
+        model.write_text(with_optimizer(path_of(network), OPTIMIZERS[case.optimizer]), "utf-8")
+        given = [str(model), json.dumps(dict(case.settings)), str(folder / "batch.npz")]
+
+        def start(name: str, without: str, library: str) -> Process:
+            arguments = [*given, str(folder / f"{name}.npz"), "1", without, library, line]
+            command = ranked(ranks, "benchmarks.ranks.contender_dlc", *arguments)
+            return Process(name, command, {"OMP_NUM_THREADS": "1"})
+
+        yield from hidden_in(start, build(folder), rounds)
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What was measured of a network: samples per second by contender, and what collectives take.
@@ -173,10 +194,11 @@ def network_text(row: Measured, ranks: int) -> str:
 def main() -> None:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    names = (ALL_REDUCE, *NETWORKS, SCALE)
-    known = ", ".join((ALL_REDUCE, *STEPS, SCALE))
+    names = (ALL_REDUCE, *NETWORKS, SCALE, HIDDEN)
+    known = ", ".join((ALL_REDUCE, *STEPS, SCALE, HIDDEN))
     parser.add_argument("names", nargs="*", metavar="NAME", help=known)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--network", default="25Gbit", help="of `hidden`, as `dlc scale` takes it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -197,6 +219,13 @@ def main() -> None:
                 for compared_row in scaled(network, cases[network], rounds, seconds, most):
                     print(compared_row.text, flush=True)
                     found.append({"network": network, **asdict(compared_row)})
+        elif name == HIDDEN:
+            for network in NETWORKS:
+                print(f"hidden, {network}, {given.ranks} ranks, {given.network}", flush=True)
+                case = cases[network]
+                for row in hidden(network, case, rounds, given.ranks, given.network):
+                    print(row.text, flush=True)
+                    found.append({"network": network, **asdict(row)})
         else:
             measured = measure(name, cases[name], given.ranks, rounds, seconds)
             print(network_text(measured, given.ranks), flush=True)

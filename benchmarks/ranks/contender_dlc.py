@@ -1,11 +1,12 @@
 """Training steps of ours as one of several ranks, or as one process, for `benchmarks.ranks`.
 
     [mpiexec -n RANKS] python -m benchmarks.ranks.contender_dlc MODEL.dlm SETTINGS BATCH.npz RESULTS.npz
-        THREADS [PASS,...]
+        THREADS [PASS,... [LIBRARY NETWORK]]
 
 RESULTS get the weights that training begins with (`weight:NAME`) and the losses of the first two steps. Of
 the facts, `collectives_ms` is the time of a step in collectives on the first rank, and `step_ms` that of
-the whole step. PASS names passes to leave out.
+the whole step. PASS names passes to leave out. With LIBRARY, made of `network.c`, arrays go by NETWORK;
+then the facts are what that sends, and what the first rank waits for it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.ranks.serve import serve_ranks
+from benchmarks.ranks.slow_network import SlowNetwork
 from dlc.cli.ranks import communicator
 from dlc.driver.compile.compile import Report
 from dlc.driver.compile.settings import Settings
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 LEAST_ROUNDS, SECONDS = 6, 0.2
 """How often a step is profiled: so often, and so long that no rank goes on after another has ended."""
+MOST_ROUNDS = 20
+"""Steps in which is counted what a slow network leaves to wait for."""
 COLLECTIVES = (
     "all_reduce", "all_gather", "all_to_all", "reduce_scatter", "start_all_reduce", "test", "wait",
 )  # fmt: skip
@@ -81,16 +85,41 @@ def collectives(
     return {"collectives_ms": spent, "step_ms": profile.call_ms}
 
 
+def hidden(
+    network: SlowNetwork, step: Callable[[], float], comm: MPI.Intracomm
+) -> dict[str, float]:
+    """Milliseconds of a step by the clock of a network, of what it sent and of what the rank waited."""
+    rounds = share_of(comm, MOST_ROUNDS)
+    step()
+    network.counted()
+    for _ in range(rounds):
+        step()
+    spent, sending, waited = network.counted()
+    return {
+        "step_ms": spent / rounds,
+        "sending_ms": sending / rounds,
+        "waited_ms": waited / rounds,
+    }
+
+
 def _numpy_name(dtype: str) -> str:
     kinds = {"f": "float", "i": "int", "u": "uint"}
     return "bool" if dtype == "bool" else kinds[dtype[0]] + dtype[1:]
 
 
 def main(
-    model: str, settings: str, given: str, results: str, threads: str, without: str = ""
+    model: str,
+    settings: str,
+    given: str,
+    results: str,
+    threads: str,
+    without: str = "",
+    library: str = "",
+    network: str = "",
 ) -> None:
-    """Compile the step, make two, and serve more."""
+    """Compile the step, make two, and serve more; by a slow network of `library` if one is named."""
     comm = communicator(None)
+    slow = SlowNetwork(library, network) if library else None
     with np.load(given) as file:
         batch = {key: file[key] for key in file.files}
     chosen = Settings(disabled=frozenset(filter(None, without.split(","))))
@@ -107,12 +136,16 @@ def main(
     if rank == 0:
         arrays = {name: np.asarray(value) for name, value in found.items()}
         np.savez(results, allow_pickle=False, **arrays)
-    facts = {} if comm is None else collectives(made, batch, int(threads), comm, step_seconds)
     inputs: dict[str, object] = dict(batch)
 
     def step() -> float:
         return trainer.step(**inputs)
 
+    facts: dict[str, float] = {}
+    if comm is not None and slow is not None:
+        facts = hidden(slow, step, comm)
+    elif comm is not None:
+        facts = collectives(made, batch, int(threads), comm, step_seconds)
     serve_ranks(step, facts, rank, lambda number: share_of(comm, number))
 
 

@@ -65,6 +65,10 @@ class View(Op):
         return self.type
 
 
+CHECKED = "dlc.checked"
+"""The attribute of the wave that is the first behind the checks of a call's indices."""
+
+
 @op("mem.wave")
 class Wave(Op):
     """Kernels that do not depend on each other; `serial` if they are not worth a second thread.

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlc.dialects import kernel, mem
-from dlc.dialects.comm import HOST, Send, is_gpu
+from dlc.dialects.comm import HOST, Collective, Rank, Send, is_gpu
 from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Op
 from dlc.ir.dims import ceil_divide
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import U8
 from dlc.lowering.cpu.kernel_to_loop import LOWERINGS
+from dlc.lowering.gpu.collective import refuse_on_gpu
 from dlc.lowering.gpu.kernel_to_simt import lowering_for_gpu
 from dlc.lowering.kernel_code.lower_kernels import Lowering, lower_kernels
 from dlc.lowering.kernel_code.words import for_each
@@ -37,6 +38,8 @@ def lower_to_hetero(module: Op, context: Context) -> None:
         def lower(op: kernel.Kernel, context: Context) -> Lowered:
             if isinstance(op, Send) and op.crosses:
                 return _transfer(op, gpu.costs)
+            if isinstance(op, Collective | Rank) and is_gpu(device_of(op)):
+                return refuse_on_gpu(op, context)
             if is_gpu(device_of(op)):
                 return lowering_for_gpu(cls)(op, on_gpu)
             return LOWERINGS[cls](op, context)

@@ -49,14 +49,21 @@ def plan_memory(module: Op, context: Context, *, effort: int | None = None) -> N
             _plan_function(op, constants, context)
 
 
+_BEHIND_CHECKS = "dlc.behind_checks"
+"""The attribute of the first kernel of a function, before which nothing but its indices is looked at."""
+
+
 def _put_checks_first(function: func.Func, module: Module) -> None:
     """Move the checks of a function in front of its body, whose first kernel begins a new wave."""
     checks = module.symbol(checks_name(function.sym_name))
     if not isinstance(checks, func.Func):
         return
-    first = next((op for op in function.body if isinstance(op, kernel.Kernel)), None)
+    work = [op for op in function.body if op.regions or isinstance(op, kernel.Kernel)]
+    first = next((op for op in work if isinstance(op, kernel.Kernel)), None)
     if first is not None:
         first.attributes[NEW_WAVE] = True
+        if first is work[0]:
+            first.attributes[_BEHIND_CHECKS] = True
     emit = Builder(function.body, function.location, function.body.first)
     move_into(checks.body, emit, function.body.arguments)
     checks.erase()
@@ -313,7 +320,10 @@ class _Writer:
             outs = [self.view(result) for result in op.results]
             Builder(inner, op.location).place(op.into(operands, outs))
         _end(inner, emit.location)
-        emit.at(kernels[0].location).place(mem.Wave(inner, commits=self._commits(number)))
+        wave = mem.Wave(inner, commits=self._commits(number))
+        if any(_BEHIND_CHECKS in op.attributes for op in kernels):
+            wave.attributes[mem.CHECKED] = True
+        emit.at(kernels[0].location).place(wave)
 
     def _copies(self, number: int, emit: Builder) -> None:
         """The wave that copies carried values, or updates."""

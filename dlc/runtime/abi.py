@@ -296,6 +296,17 @@ COMMUNICATOR = "comm:"
 COORDINATE = "rank:"
 """The same for this rank's coordinate along the axis."""
 
+COLLECTIVES_ON_GPU = (
+    "rank",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "permute",
+)
+"""What ranks do together with arrays on GPUs: a program calls it like a kernel."""
+
 MPI_WORDS = frozenset(
     {*MPI_DATATYPES.values(), *MPI_OPERATIONS.values(), "MPI_STATUS_IGNORE", "MPI_IN_PLACE"}
 )

@@ -10,6 +10,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Target
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.status import call_error
+from dlc.runtime.cuda.devices import own_gpu
 from dlc.runtime.machines import Machine, choose_target, load_machine
 from dlc.runtime.ranks.links import Links, link, ranks_of
 from dlc.runtime.system.buffers import Bytes, as_bytes
@@ -73,6 +74,8 @@ def load_code(
         prepare.at({}, ())
     tables = [*programs.values(), *([] if prepare is None else [prepare])]
     links = None if untrusted else _links(artifact, comm)
+    if links is not None and target.gpu is not None and device is None:
+        device = own_gpu(links.place_on_host)
     machine = None if untrusted else load_machine(artifact, target, tables, device, links)
     return Loaded(target, machine, programs, prepare, links)
 

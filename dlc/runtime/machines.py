@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Manifest, Target
 from dlc.runtime.artifact.refusal import ErrorContext
-from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.frames import CallFrame, Frame, FrameSource
+from dlc.runtime.calling.shared_entry import PROCESSORS, EntryPointKinds
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.cpu.native import Native, check_interface, load_native, misfit
 from dlc.runtime.cuda import devices
 from dlc.runtime.ranks.links import Links
+from dlc.runtime.ranks.on_gpus import collectives_on_gpus
 from dlc.runtime.system.buffers import Bytes, aligned_array
 from dlc.runtime.system.device_names import CPU, FIRST_GPU
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
@@ -31,7 +32,7 @@ class Machine(FrameSource, Protocol):
     """What a model runs on, with the model's code there."""
 
     @property
-    def entry_point(self) -> type[EntryPoint]:
+    def entry_points(self) -> EntryPointKinds:
         """What the entry points of such a model are."""
         ...
 
@@ -63,7 +64,7 @@ class Machine(FrameSource, Protocol):
 class Processor:
     """This machine's processor, as the machine that a model runs on."""
 
-    entry_point = EntryPoint
+    entry_points = PROCESSORS
     device = CPU
     gpu_alone = None
     new_array = staticmethod(aligned_array)
@@ -147,7 +148,10 @@ def load_machine(
         assert native is not None
         return Processor(native)
     driver = devices.driver_of(device or FIRST_GPU)
-    gpu = _gpu_machine()(artifact, target.gpu, driver)
+    ranks = None
+    if links is not None and target.gpu.collectives:
+        ranks = collectives_on_gpus(links, artifact.manifest.mesh, driver)
+    gpu = _gpu_machine()(artifact, target.gpu, driver, ranks)
     if native is None:
         return gpu
     tables = [(each.program, each.words) for each in programs]

@@ -22,7 +22,7 @@ from dlc.runtime.artifact.contents import SUFFIX, Artifact
 from dlc.runtime.artifact.manifest import DATA, OF_RANK, function_of
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.runner import Runner
-from dlc.runtime.calling.shared_entry import RankEntryPoint, SharedEntryPoint, shared_entries
+from dlc.runtime.calling.shared_entry import PROCESSORS, RankEntryPoint, shared_entries
 from dlc.runtime.calling.staged_entry import staged_entries
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.loaded_code import Loaded, load_code
@@ -122,14 +122,14 @@ class Model:
     def _entries(self) -> dict[str, EntryPoint]:
         runner = None
         machine = self._loaded.machine
-        kind = EntryPoint if machine is None else machine.entry_point
         mesh, links = self._artifact.manifest.mesh, self.links
         staged = self._artifact.manifest.staged
         shares = links is not None and self._artifact.manifest.training is None and not staged
-        if shares:
-            kind = SharedEntryPoint
-        elif links is not None and kind is EntryPoint:
-            kind = RankEntryPoint
+        kinds = PROCESSORS if machine is None else machine.entry_points
+        if links is None:
+            kind = kinds.alone
+        else:
+            kind = kinds.shared if shares else kinds.of_rank
         if machine is not None and self._store is not None:
             runner = Runner(
                 machine,

@@ -85,12 +85,28 @@ def test_numpy_does_not_share(folder: Path) -> None:
     assert "leave out --ranks" in done.err
 
 
+TRAIN = """
+train Net {
+  data = npz("data.npz", x="x", y="y")
+  loss(x: f32[B, 3], y: f32[B, 2]) = mean((predict(x) - y) ** 2)
+  optimizer = adam(lr=0.01)
+  batch = 8
+}
+"""
+
+
 @pytest.mark.long
-def test_a_profile_of_ranks_has_one_trace_of_all(folder: Path) -> None:
-    command = ("profile", "net.dlm", "--weights", "init:0", "--dim", "B=8", "--rounds", "2")
+@pytest.mark.parametrize(
+    ("more", "entry"), [(("--weights", "init:0"), "predict"), (("--train",), "train_step")]
+)
+def test_a_profile_of_ranks_has_one_trace_of_all(
+    folder: Path, more: tuple[str, ...], entry: str
+) -> None:
+    (folder / "net.dlm").write_text(MODEL + TRAIN)
+    command = ("profile", "net.dlm", *more, "--dim", "B=8", "--rounds", "2")
     found = printed(folder, *command, "--ranks", "2", "--trace", "trace.json", "--json")
-    assert json.loads(found)["entry"] == "predict"
+    assert json.loads(found)["entry"] == entry
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
-    assert names == ["net.dlm: predict, rank 0", "net.dlm: predict, rank 1"]
+    assert names == [f"net.dlm: {entry}, rank {rank}" for rank in (0, 1)]
     assert {event["pid"] for event in events if event["ph"] == "X"} == {1, 2}

@@ -13,9 +13,8 @@ from dlc.cli import options
 from dlc.cli.launch import start
 from dlc.cli.ranks import is_first, together
 from dlc.cli.report import print_json, progress
-from dlc.cli.started import started_by_mpi
 from dlc.cli.values import check_kept
-from dlc.errors import UsageError, visible
+from dlc.errors import visible
 from dlc.runtime.system.atomic_write import check_writable, write_file
 
 if TYPE_CHECKING:
@@ -78,12 +77,6 @@ def command(
     ended = start(ranks)
     if ended is not None:
         return ended
-    if train and (ranks is not None or started_by_mpi()):
-        raise UsageError(
-            "--train profiles a step of one process, and --ranks starts several",
-            code="D0901",
-            help="leave out one of the two",
-        )
     call_request = call.of(model)
     old = None if compare is None else driver.read_profile(compare)
     files = [path for path in (flame, trace) if path is not None]
@@ -91,7 +84,8 @@ def command(
     for path in files:
         check_writable(path)
     options.pin_workers(pin)
-    asked = driver.ProfileRequest(compilation.of(model), call_request, call.threads, rounds, train)
+    request = compilation.of(model, call_sizes=call_request.dims)
+    asked = driver.ProfileRequest(request, call_request, call.threads, rounds, train)
     with together(ranks) as member:
         comm = member.comm
         with progress(f"profiling {model}") if is_first(comm) else nullcontext():

@@ -22,6 +22,7 @@ from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
 from dlc.driver.report.loss_curve import require_matplotlib
 from dlc.errors import CallError, DlcError, UsageError, visible
+from dlc.runtime.calling.rank_work import RankWork, told
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Dataset
 from dlc.runtime.ranks.agreement import Agreement
@@ -345,6 +346,8 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None, member: M
 
         def report(now: Progress) -> None:
             nonlocal done
+            if agreement is not None:
+                line.more = told([work for work in agreement.told if isinstance(work, RankWork)])
             if now.measured is not None:
                 line.end_epoch(now.measured)
                 done = 0
@@ -352,7 +355,7 @@ def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None, member: M
                 line.step(now.position - done, {"loss": now.loss})
                 done = now.position
             stops = bool(member.asked)
-            if stops if agreement is None else agreement.stops(stops):
+            if stops if agreement is None else agreement.stops(stops, trainer.rank_work):
                 raise Stopped
 
         try:

@@ -45,6 +45,8 @@ class CompiledEntry:
     certificate: Certificate
     values: ArenaValues
     kernels: tuple[KernelRecord, ...]
+    checks: int = -1
+    """The op id of the last check of the call's indices before its work."""
 
 
 def compile_program(
@@ -101,6 +103,7 @@ class _Writer:
     calls: dict[mem.Call, int] = field(default_factory=dict[mem.Call, int])
     """The op id of each call."""
     combined: int = 0
+    checks: int = -1
 
     def write(self) -> CompiledEntry:
         placed = self._roots()
@@ -122,6 +125,7 @@ class _Writer:
             evidence,
             arena_values(self.program, placed, self.calls, records),
             records,
+            self.checks,
         )
 
     # Memory.
@@ -203,6 +207,8 @@ class _Writer:
     def _wave(self, wave: mem.Wave) -> None:
         calls = [op for op in wave.body if isinstance(op, mem.Call)]
         self.combined = 0
+        if mem.CHECKED in wave.attributes:
+            self.checks = len(self.ops) - 1
         arguments = [self._arguments(call) for call in calls]
         self._step(abi.Opcode.WAVE, len(calls), int(wave.serial), int(wave.commits))
         for call, call_arguments in zip(calls, arguments, strict=True):

@@ -206,6 +206,7 @@ def program_parts(
         compiled.scratch,
         compiled.ops,
         compiled.gpu_scratch,
+        compiled.checks,
     )
     return record, {
         section: compiled.words,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from dlc.codegen.engine.assemble import engine_image
 from dlc.codegen.kernels import (
     KernelsInBackground,
-    ObjectCache,
     Processor,
     assemble_ptx,
     compile_kernels,
@@ -18,10 +17,12 @@ from dlc.codegen.kernels import (
     kernel_texts,
 )
 from dlc.codegen.link.image import Image as LinkedImage
+from dlc.codegen.llvm.begun import ObjectCache
 from dlc.codegen.llvm.target_machine import cpu_name
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
 from dlc.ir.types import DType, VectorType
+from dlc.lowering.gpu.collective import COLLECTIVE
 from dlc.lowering.kernel_to_hetero import TRANSFER
 from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.artifact import manifest
@@ -65,6 +66,8 @@ class CodeMaker:
     """LLVM texts in place of those of the kernels of these names."""
     begun: KernelsInBackground | None = None
     """The kernels for the processor, all of them, where they were begun as they were lowered."""
+    own_objects: ObjectCache | None = None
+    """Where the compiler's own code, such as the engine, is kept."""
 
     def make(self, module: Module) -> Code:
         """The code of a module at loop level."""
@@ -93,7 +96,7 @@ class CodeMaker:
             image = compile_kernels(texts, processor, self.level, self.cache)
         if not image.code:  # all of it is on a GPU, and a section has bytes
             image = replace(image, code=b"\0")
-        engine = engine_image()
+        engine = engine_image(self.own_objects)
         native = manifest.CpuCode(
             triple=processor.triple,
             processor=cpu_name(processor),
@@ -116,8 +119,9 @@ class CodeMaker:
                 for op in kernels
             ]
         )
-        facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows)
-        numbers = {op.sym_name: number for number, op in enumerate(kernels)}
+        collectives = _collectives(module)
+        facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows, collectives)
+        numbers = {row.name: number for number, row in enumerate([*rows, *collectives])}
         name = f"cuda:{gpu.name}"
         sections: dict[str, Data] = {
             PTX: ptx.encode(),
@@ -125,6 +129,16 @@ class CodeMaker:
             gpu_roof_section(name): gpu_roof_bytes(_gpu_roof(gpu, kernels)),
         }
         return Code(name, numbers, sections, gpu=facts)
+
+
+def _collectives(module: Module) -> tuple[manifest.GpuCollective, ...]:
+    """What ranks do together in the place of a kernel."""
+    found: list[manifest.GpuCollective] = []
+    for op in module.body:
+        if isinstance(op, loop.Func) and COLLECTIVE in op.attributes:
+            fields = cast("tuple[Any, ...]", op.attributes[COLLECTIVE])
+            found.append(manifest.GpuCollective(op.sym_name, *fields))
+    return tuple(found)
 
 
 def _gpu_roof(gpu: GpuTarget, kernels: Sequence[simt.Func]) -> GpuRoof:

@@ -8,8 +8,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.driver.compile.compile import Report
 from dlc.driver.run.calls import Arguments, CallRequest
 from dlc.driver.run.request import CompileRequest, prepare_call
+from dlc.driver.run.train import plan_training
 from dlc.errors import UsageError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import Artifact
@@ -21,6 +23,7 @@ from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.agreement import made_once
 from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.system.device_names import CPU
+from dlc.runtime.training.trainer import Trainer
 
 Array = NDArray[np.generic]
 
@@ -54,6 +57,8 @@ def profile_model(asked: ProfileRequest, comm: object = None) -> Profile:
                 help="leave one of them out",
             )
         call, request = replace(call, entry=STEP), replace(request, to_train=True)
+        if comm is not None:
+            return _step_of_ranks(asked, request, call, comm)
     artifact, arguments = _prepared(request, call, comm)
     with Model(artifact, threads=asked.threads, device=request.device, comm=comm) as model:
         if request.is_compiled and request.weights is not None:
@@ -64,6 +69,20 @@ def profile_model(asked: ProfileRequest, comm: object = None) -> Profile:
             named = {name: _moved(value, model.device) for name, value in named.items()}
         found = point.profile(rounds=asked.rounds, **named)
     return replace(found, decisions=_decisions(artifact))
+
+
+def _step_of_ranks(
+    asked: ProfileRequest, request: CompileRequest, call: CallRequest, comm: object
+) -> Profile:
+    """The profile of a rank's part of a step, with a random batch."""
+    planned = plan_training(request)
+    ranks = ranks_of(comm)
+    artifact = made_once(comm, lambda: planned.artifact(Report(), ranks))
+    given = request.arguments_for(request.open(), call).named
+    trainer = Trainer(artifact, threads=asked.threads, device=request.device, comm=comm)
+    trainer.total_steps = 1
+    batch = {name: given[name] for name in trainer.facts.inputs}
+    return replace(trainer.profile(rounds=asked.rounds, **batch), decisions=_decisions(artifact))
 
 
 def _prepared(

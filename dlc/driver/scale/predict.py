@@ -96,7 +96,7 @@ def _check(asked: ScaleRequest) -> None:
         )
     if asked.request.settings.kind != "cpu":
         raise UsageError(
-            "ranks divide batches on processors only",
+            "the work of a rank is predicted for processors only",
             code="D0901",
             help="leave out --target",
         )

@@ -222,4 +222,11 @@ PAGES: dict[str, Page] = {
         "dlc train mlp.dlm --ranks 4",
         "pip install 'dlc[mpi]'\ndlc train mlp.dlm --ranks 4",
     ),
+    "D0741": Page(
+        "a collective that GPUs do not have",
+        "Ranks with a GPU each send arrays by NCCL, which has no integers of 16 bits; floats of 16 bits "
+        "are added in f32. Where a processor and a GPU share a model, ranks exchange arrays of the "
+        "processor only.",
+        without="no text of a model sums integers of 16 bits over ranks",
+    ),
 }

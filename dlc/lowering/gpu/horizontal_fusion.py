@@ -83,6 +83,8 @@ class _Bundles:
         self.module = module
         self.light_blocks = light_blocks
         self.functions = {op.sym_name: op for op in module.body if isinstance(op, simt.Func)}
+        self._others = sum(isinstance(op, loop.Func) for op in module.body)
+        """How many functions have names besides."""
         self._small = {name: _by_elements(op) for name, op in self.functions.items()}
         self._made: dict[tuple[object, ...], str] = {}
 
@@ -152,7 +154,7 @@ class _Bundles:
         names = [call.kernel.name for call in calls]
         key = (tuple(names), tuple(places), len(reads) + len(writes), len(sizes))
         if key not in self._made:
-            self._made[key] = name = f"generic_{len(self.functions)}"
+            self._made[key] = name = f"generic_{self._others + len(self.functions)}"
             pieces = [self.functions[name] for name in names]
             made = _bundle(name, pieces, places, len(reads) + len(writes), len(sizes))
             made.location = calls[-1].location

@@ -5,7 +5,7 @@ Kernels that have no form of their own here run as the loops that they are on a 
 
 from __future__ import annotations
 
-from dlc.dialects import kernel, loop, simt
+from dlc.dialects import comm, kernel, loop, simt
 from dlc.dialects.expr import Expr, Pointer
 from dlc.dialects.kernel.attention import Attention, AttentionGradient
 from dlc.dialects.kernel.pieces import Concatenate
@@ -19,6 +19,11 @@ from dlc.lowering.cpu.kernel_to_loop import LOWERINGS
 from dlc.lowering.gpu.attention.forward import lower_attention
 from dlc.lowering.gpu.attention.gradient import lower_attention_gradient
 from dlc.lowering.gpu.bitonic_sort import lower_sort
+from dlc.lowering.gpu.collective import (
+    lower_collective_on_gpu,
+    lower_rank_on_gpu,
+    refuse_on_gpu,
+)
 from dlc.lowering.gpu.concatenate import lower_concatenate
 from dlc.lowering.gpu.depthwise import lower_depthwise
 from dlc.lowering.gpu.generic import lower_generic
@@ -54,6 +59,16 @@ GRIDS: dict[type[Op], Lowering] = {
     kernel.Scatter: lower_scatter,
     kernel.Sort: lower_sort,
     kernel.Update: lower_update,
+    comm.Rank: lower_rank_on_gpu,
+    comm.AllGather: lower_collective_on_gpu,
+    comm.AllReduce: lower_collective_on_gpu,
+    comm.AllToAll: lower_collective_on_gpu,
+    comm.CollectiveBroadcast: lower_collective_on_gpu,
+    comm.Permute: lower_collective_on_gpu,
+    comm.ReduceScatter: lower_collective_on_gpu,
+    comm.StartAllReduce: refuse_on_gpu,
+    comm.Test: refuse_on_gpu,
+    comm.Wait: refuse_on_gpu,
 }
 """The kernels that have a form for GPUs."""
 

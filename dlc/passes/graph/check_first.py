@@ -1,16 +1,16 @@
 """Checks first: a call whose indices are wrong fails before it changes an array of the caller.
 
-A function that changes arguments where they are gets a second, private function, which computes all indices
-that can be known without the work of the function, in the same loops and branches, and checks them. It is
-planned in front of the function; what it has checked is marked `decided`. Before an operation that can
-still fail, the planner writes no argument in place.
+A function that changes arguments where they are, or in which ranks exchange arrays, gets a second, private
+function, which computes all indices that can be known without the work of the function, in the same loops
+and branches, and checks them. It is planned in front of the function; what it has checked is marked
+`decided`. Before an operation that can still fail, the planner writes no argument in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dlc.dialects import array, flow, func
+from dlc.dialects import array, comm, flow, func
 from dlc.dialects.array.elementwise import fill, tensor_type
 from dlc.dialects.builtin import Module
 from dlc.ir.clone import clone
@@ -39,9 +39,14 @@ def check_first(module: Op, context: Context) -> None:
     """Check the indices of a call before anything changes the caller's arrays."""
     assert isinstance(module, Module)
     for function in list(module.body):
-        if isinstance(function, func.Func) and function.updates:
+        if isinstance(function, func.Func) and (function.updates or _is_of_ranks(function)):
             function.attributes[CHECKS_FIRST] = True
             _write(function, module, context)
+
+
+def _is_of_ranks(function: func.Func) -> bool:
+    """Whether ranks exchange arrays in it: one that failed meanwhile would leave the others waiting."""
+    return any(isinstance(op, comm.Collective) for op in function.walk(formulas=False))
 
 
 def _write(function: func.Func, module: Module, context: Context) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dlc.dialects import array, flow, weight
+from dlc.dialects import array, comm, flow, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.interface import Bounds
 from dlc.ir.core import Block, Op, Value
@@ -56,13 +56,26 @@ def checks_of(op: Op) -> list[Check]:
     match op:
         case array.Gather(source=source) | array.Scatter(target=source):
             shape = tensor_type(source).shape
-            return [Check(i, shape[axis]) for i, axis in zip(op.indices, op.axes, strict=True)]
+            indices = zip(op.indices, op.axes, strict=True)
+            return [Check(_own_part(index), shape[axis]) for index, axis in indices]
         case array.DynamicSlice(source=source):
             return _of_starts(op, source, op.sizes)
         case array.DynamicUpdateSlice(target=target):
             return _of_starts(op, target, tensor_type(op.update).shape)
         case _:
             return []
+
+
+def _own_part(index: Value) -> Value:
+    """The indices of this rank, where an index has those of all ranks; others as they are.
+
+    Each rank checks its own before it sends them.
+    """
+    value, is_gathered = index, False
+    while isinstance(value.op, comm.AllGather | array.Reshape | array.Transpose):
+        is_gathered = is_gathered or isinstance(value.op, comm.AllGather)
+        value = value.op.operands[0]
+    return value if is_gathered else index
 
 
 def _of_starts(

@@ -140,7 +140,7 @@ class Program(NamedTuple):
     `sizes` is the list that words of the program index. `$k` refers to entry k in later entries, in
     `arena` (bytes), `scratch` (bytes for each thread), and `gpu_scratch` (bytes on the GPU, if the target
     is a processor and a GPU). `section` and `certificate` name the sections with the step table and with
-    the memory plan.
+    the memory plan. `checks` is the op id of the last check of indices before the work, or -1.
     """
 
     section: str
@@ -150,6 +150,7 @@ class Program(NamedTuple):
     scratch: str = "0"
     ops: tuple[Op, ...] = ()
     gpu_scratch: str = "0"
+    checks: int = -1
 
 
 class Prepare(NamedTuple):
@@ -218,13 +219,33 @@ class GpuKernel(NamedTuple):
     narrow: tuple[int, ...] = ()
 
 
+class GpuCollective(NamedTuple):
+    """What ranks do together where a program calls the kernel of this name, with arrays on their GPUs.
+
+    `function` is an operation of the dialect `comm` along an axis of the mesh, `place` its root or shift.
+    Argument number `elements` is how many of these a rank sends to each other one.
+    """
+
+    name: str
+    function: str
+    axis: str
+    dtype: str
+    combine: str = "sum"
+    place: int = 0
+    elements: int = 0
+
+
 class GpuCode(NamedTuple):
-    """Code for a kind of NVIDIA GPU: sections with PTX and, unless empty, with its machine code."""
+    """Code for a kind of NVIDIA GPU: sections with PTX and, unless empty, with its machine code.
+
+    The numbers of `collectives` follow those of `kernels`.
+    """
 
     architecture: str
     ptx: str
     cubin: str
     kernels: tuple[GpuKernel, ...]
+    collectives: tuple[GpuCollective, ...] = ()
 
 
 class Target(NamedTuple):
@@ -261,7 +282,8 @@ class Target(NamedTuple):
         if self.gpu is None:
             return found
         first = 0 if self.cpu is None else ON_GPU
-        on_gpu = {first + number: kernel.name for number, kernel in enumerate(self.gpu.kernels)}
+        called = [*self.gpu.kernels, *self.gpu.collectives]
+        on_gpu = {first + number: kernel.name for number, kernel in enumerate(called)}
         return {**found, **on_gpu, **({COPY: "copy"} if first else {})}
 
 

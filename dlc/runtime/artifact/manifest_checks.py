@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
-from dlc.runtime.abi import COMMUNICATOR, COORDINATE, MAX_ARGS, MAX_BLOCK, MAX_THREADS, WARP
+from dlc.runtime.abi import (
+    COLLECTIVES_ON_GPU,
+    COMMUNICATOR,
+    COORDINATE,
+    MAX_ARGS,
+    MAX_BLOCK,
+    MAX_THREADS,
+    MPI_OPERATIONS,
+    WARP,
+)
 from dlc.runtime.arrays.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.container import padded
@@ -359,7 +368,8 @@ def _check_gpu(code: GpuCode, sections: Mapping[str, memoryview], refuse: Refuse
     _check_section("code", code.ptx, sections, refuse)
     if code.cubin:
         _check_section("code", code.cubin, sections, refuse)
-    _check_names("kernels", (kernel.name for kernel in code.kernels), refuse)
+    called = [*code.kernels, *code.collectives]
+    _check_names("kernels", (kernel.name for kernel in called), refuse)
     for kernel in code.kernels:
         if kernel.threads % WARP or not 0 < kernel.threads <= MAX_BLOCK:
             raise refuse(f"the kernel {kernel.name} has {kernel.threads} threads in a block")
@@ -367,6 +377,13 @@ def _check_gpu(code: GpuCode, sections: Mapping[str, memoryview], refuse: Refuse
             raise refuse(f"the kernel {kernel.name} has {kernel.shared} bytes of shared memory")
         if not all(0 <= place < MAX_ARGS for place in kernel.narrow):
             raise refuse(f"the kernel {kernel.name} has no argument {max(kernel.narrow)}")
+    for row in code.collectives:
+        if row.function not in COLLECTIVES_ON_GPU or row.dtype not in DTYPES:
+            raise refuse(f"{row.name} is no collective: {row.function[:80]} of {row.dtype[:80]}")
+        if row.combine not in MPI_OPERATIONS or not 0 <= row.elements < MAX_ARGS or row.place < 0:
+            raise refuse(
+                f"the collective {row.name} has no such {row.combine[:80]}, count or place"
+            )
 
 
 def _check_section(
@@ -398,5 +415,7 @@ def _check_program(
         raise refuse(f"section {program.section} is not made of 8-byte words")
     for index, size in enumerate(program.sizes):
         check_size(size, dims, index, refuse)
+    if not -1 <= program.checks < len(program.ops):
+        raise refuse(f"section {program.section} has no op {program.checks}")
     for size in (program.arena, program.scratch, program.gpu_scratch):
         check_size(size, dims, len(program.sizes), refuse)

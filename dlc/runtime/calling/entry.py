@@ -26,8 +26,9 @@ from dlc.runtime.calling.aliasing import OverwrittenInputs
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
-from dlc.runtime.calling.frames import CallFrame, Words, working_bytes
+from dlc.runtime.calling.frames import CallFrame, Frame, Words, working_bytes
 from dlc.runtime.calling.profiled_rows import Subject
+from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.calling.results import Out, Results
 from dlc.runtime.calling.runner import Runner, no_runner
 from dlc.runtime.calling.signature import python_signature, signature_text
@@ -264,6 +265,25 @@ class EntryPoint:
             self._give_back(frame)
         return count
 
+    def _enter_up_to(
+        self,
+        op: int,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        specialization: Specialization,
+        arena: int,
+    ) -> None:
+        """The native call up to an op, on a processor. Raises CallError as `_enter` does."""
+        frame = self._take_frame()
+        try:
+            assert isinstance(frame, Frame)
+            for root, array in enumerate((*inputs, *outputs), _INPUTS):
+                frame.roots[root] = address(array)
+            if frame.run_up_to(op, specialization.sized, arena):
+                raise self.failure(frame.status_words())
+        finally:
+            self._give_back(frame)
+
     def _take_frame(self) -> CallFrame:
         try:
             frame = self._idle.pop()
@@ -411,6 +431,14 @@ class EntryPoint:
     def preparing(self) -> AbstractContextManager[None]:
         """For what makes the arguments of a call: other ranks that call it are told of an error."""
         return nullcontext()
+
+    @property
+    def work(self) -> RankWork:
+        """How long calls took, and how much of that in collectives, where several ranks make them."""
+        return RankWork()
+
+    def ended(self) -> None:
+        """There are no arguments for further calls: other ranks that make one are told."""
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""

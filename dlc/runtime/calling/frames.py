@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.runtime.abi import ABI_VERSION, CallWord, Root
+from dlc.runtime.abi import ABI_VERSION, CallWord, Root, Status
 from dlc.runtime.calling.device_partition import Partition
 from dlc.runtime.cpu import blas, threads
 from dlc.runtime.cpu.native import Native
@@ -189,6 +189,15 @@ class Frame:
         with blas.single_threaded as limited:
             self.words[_THREADS] = self._threads if limited else 1
             return self._enter(self._words_at)
+
+    def run_up_to(self, op: int, sized: SizedProgram, arena: int = 0) -> int:
+        """`run`, but end with success after the wave of an op; nothing of the rest is done."""
+        self.words[CallWord.STOP_AFTER] = op
+        try:
+            status = self.run(sized, arena)
+        finally:
+            self.words[CallWord.STOP_AFTER] = -1
+        return Status.OK if status == Status.STOPPED else status
 
     def _resize(self, sized: SizedProgram) -> None:
         needed = working_bytes(sized, self._most_threads)

@@ -5,19 +5,21 @@ Of a shared one each rank is given the whole inputs, computes a part, and has th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError
 from dlc.runtime.arrays.tensor import Tensor
-from dlc.runtime.artifact.manifest import OF_RANK, Input
+from dlc.runtime.artifact.manifest import OF_RANK, Input, Op
 from dlc.runtime.artifact.spelling import python_name
 from dlc.runtime.calling.entry import EntryPoint, TraceRecord
 from dlc.runtime.calling.frames import Words
+from dlc.runtime.calling.rank_work import RankWork, Sampler
 from dlc.runtime.calling.results import Out
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.profiling.profile import Profile
@@ -36,10 +38,23 @@ class RankEntryPoint(EntryPoint):
     def join(self, entering: Entering, *, takes_part: bool = False) -> None:
         """Agree so with the other ranks from now on; with `takes_part` each is given a part of a batch."""
         self._entering, self._takes_part = entering, takes_part
+        self._sampler = Sampler(self._ops())
+
+    def _ops(self) -> Sequence[Op]:
+        return self._program.program.ops
+
+    @property
+    def work(self) -> RankWork:
+        """How long the calls that were looked at took, and how much of that in collectives."""
+        return self._sampler.work
 
     def preparing(self) -> AbstractContextManager[None]:
         """For what makes the arguments of a call: other ranks that call it are told of an error."""
         return self._entering.preparing()
+
+    def ended(self) -> None:
+        """Raises CallError (D0824), on all ranks, where another one makes a further call."""
+        self._entering.begin(f"{self.name} no more, as its data has ended")
 
     def __call__(
         self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
@@ -75,8 +90,18 @@ class RankEntryPoint(EntryPoint):
         arena: int = 0,
         records: Words | None = None,
     ) -> int:
+        checks = self._program.program.checks
+        if checks >= 0:
+            # A rank that found a wrong index in the call would leave the others in a collective.
+            self._enter_up_to(checks, inputs, outputs, specialization, arena)
         self._begin(specialization)
-        return super()._enter(inputs, outputs, specialization, arena, records)
+        own = self._sampler.records() if records is None else None
+        if own is None:
+            return super()._enter(inputs, outputs, specialization, arena, records)
+        began = time.perf_counter()
+        count = super()._enter(inputs, outputs, specialization, arena, own)
+        self._sampler.note(own, count, time.perf_counter() - began)
+        return count
 
     def _begin(self, specialization: Specialization) -> None:
         self._entering.begin(self._call_text(specialization.dims))
@@ -161,6 +186,17 @@ class SharedEntryPoint(RankEntryPoint):
         rows = cast("Array", value)
         size, rest = divmod(len(rows), self._parts_of_all)
         return None if rest or not size else rows[self._own * size : (self._own + 1) * size]
+
+
+class EntryPointKinds(NamedTuple):
+    """What entry points are on a kind of machine: of a process alone, of ranks, and shared by ranks."""
+
+    alone: type[EntryPoint]
+    of_rank: type[EntryPoint]
+    shared: type[EntryPoint]
+
+
+PROCESSORS = EntryPointKinds(EntryPoint, RankEntryPoint, SharedEntryPoint)
 
 
 def batch_of(inputs: Sequence[Input]) -> str | None:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from dlc.errors import CallError, visible
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import OF_RANK, Output, Staged, function_of
+from dlc.runtime.artifact.manifest import OF_RANK, Op, Output, Staged, function_of
 from dlc.runtime.calling.arguments import as_array
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder, Shape
 from dlc.runtime.calling.entry import EntryPoint, TraceRecord
 from dlc.runtime.calling.frames import CallFrame
+from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.calling.results import Out, packer
 from dlc.runtime.calling.shared_entry import RankEntryPoint
 from dlc.runtime.calling.specialization import Specialization
@@ -51,9 +52,18 @@ class StagedEntryPoint(RankEntryPoint):
         """How long calls have taken."""
         self.waited = 0.0
         """How long of that this rank has waited for values of others."""
+        self._calls = 0
         self._closed = False
         self.__doc__ = visible(staged.interface.doc) or None
         self.__name__ = self._entry.name
+
+    def _ops(self) -> Sequence[Op]:
+        return ()
+
+    @property
+    def work(self) -> RankWork:
+        """How long calls took, and how much of that this rank waited for values of others."""
+        return RankWork(self._calls, self.seconds, self.waited)
 
     # What callers ask.
 
@@ -109,6 +119,7 @@ class StagedEntryPoint(RankEntryPoint):
         self._channel.settle()
         self.seconds += time.perf_counter() - began
         self.waited += sum(call.waited for call in begun)
+        self._calls += len(begun)
         return [
             self._packed(found, values) for found, (values, _) in zip(results, agreed, strict=True)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlc.errors import Unsupported
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.runtime.cuda.nvidia import open_driver
-from dlc.runtime.system.device_names import CPU, device_named
+from dlc.runtime.system.device_names import CPU, FIRST_GPU, device_named
 
 
 def driver_of(device: str) -> Driver:
@@ -14,6 +14,14 @@ def driver_of(device: str) -> Driver:
         return _opened(device)
     except NoGpu as error:
         raise Unsupported(f"{device} needs {error}", code="D0702") from None
+
+
+def own_gpu(place: int) -> str:
+    """The GPU of one of the processes of this machine, which take them in turns.
+
+    Raises Unsupported (D0702) if there is none.
+    """
+    return f"cuda:{place % driver_of(FIRST_GPU).count}"
 
 
 def _opened(device: str) -> Driver:

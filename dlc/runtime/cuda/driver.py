@@ -49,6 +49,8 @@ class Driver(Protocol):
     """Its product name."""
     number: int
     """Its ordinal among the machine's GPUs, from 0 on."""
+    count: int
+    """How many GPUs the machine has."""
     shared_stream: int
     """A stream for work that belongs to no call."""
     free_blocks: dict[int, list[int]]

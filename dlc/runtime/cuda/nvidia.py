@@ -71,7 +71,7 @@ class _CudaDriver:
             raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
         if device >= count:
             raise NoGpu(f"GPU number {device}, and the last one here is number {count - 1}")
-        self.number = device
+        self.number, self.count = device, count
         self.free_blocks: dict[int, list[int]] = {}
         self.retired: deque[object] = deque()
         self.captures = 0

@@ -11,6 +11,7 @@ from dlc.runtime.artifact.manifest import GpuCode
 from dlc.runtime.cuda.devices import capability_of
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.ranks.on_gpus import Collectives
 from dlc.runtime.system.buffers import Bytes, as_bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
@@ -18,8 +19,18 @@ from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightSt
 class Gpu:
     """A loaded module: its kernels by index, and the address of the constants."""
 
-    def __init__(self, artifact: Artifact, code: GpuCode, driver: Driver) -> None:
-        self.driver = driver
+    def __init__(
+        self,
+        artifact: Artifact,
+        code: GpuCode,
+        driver: Driver,
+        ranks: Collectives | None = None,
+    ) -> None:
+        """`ranks` are the collectives of a rank of a mesh."""
+        self.driver, self.ranks = driver, ranks
+        first = len(code.kernels)
+        self.collectives = {first + k: each for k, each in enumerate(code.collectives)}
+        """What ranks do together, by the numbers of kernels that stand for it."""
         self._module = self._loaded(artifact, code)
         self.kernels = [
             Kernel(

@@ -66,7 +66,7 @@ class GpuFrame:
         """`weights` are on the device; `tensors` counts inputs and outputs."""
         self._gpu = gpu
         self.driver = self._driver = driver = gpu.driver
-        self._steps = StepTable(program, Root.INPUTS + tensors)
+        self._steps = StepTable(program, Root.INPUTS + tensors, gpu.collectives)
         self._inputs = inputs
         self._weights = weights
         self.stream = driver.create_stream()

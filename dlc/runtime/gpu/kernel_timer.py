@@ -6,7 +6,7 @@ Kernels that a call runs side by side run one after the other here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -58,6 +58,21 @@ class KernelTimer:
         finally:
             driver.destroy_graph(graph)
         self._note(launches, [driver.elapsed_ms(*pair) for pair in pairwise(events)])
+
+    def around(self, op: int, work: Callable[[], None]) -> None:
+        """Do what is put into the stream otherwise than by a launch, and note its time as that of an op."""
+        driver = self._driver
+        while len(self._events) < 2:
+            self._events.append(driver.create_event())
+        begin, end = self._events[:2]
+        driver.record(begin, self._stream)
+        work()
+        driver.record(end, self._stream)
+        with with_wait_hint:
+            driver.synchronize(self._stream)
+        spent = driver.elapsed_ms(begin, end)
+        self.times.append(KernelTime(op, self._now, self._now + spent))
+        self._now += spent
 
     def _fill(
         self,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.runtime.calling.shared_entry import EntryPointKinds
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.pinned import LARGE, new_result
 from dlc.runtime.gpu.code import Gpu, GpuWeights
 from dlc.runtime.gpu.entry import GpuEntryPoint
 from dlc.runtime.gpu.frame import GpuFrame
+from dlc.runtime.gpu.shared import GpuRankEntryPoint, GpuSharedEntryPoint
 from dlc.runtime.system.buffers import Bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
@@ -17,7 +19,7 @@ from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightSt
 class GpuMachine(Gpu):
     """Implements `dlc.runtime.machines.Machine`."""
 
-    entry_point = GpuEntryPoint
+    entry_points = EntryPointKinds(GpuEntryPoint, GpuRankEntryPoint, GpuSharedEntryPoint)
 
     @property
     def device(self) -> str:

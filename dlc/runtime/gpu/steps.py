@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -43,8 +43,14 @@ class EndWord(IntEnum):
 class StepTable:
     """The steps and arguments of a program, as lists of numbers."""
 
-    def __init__(self, program: Bytes, roots: int) -> None:
-        """`roots` counts those that the program names; the next one holds the faults of its kernels."""
+    def __init__(
+        self, program: Bytes, roots: int, collectives: Container[int] = frozenset()
+    ) -> None:
+        """`roots` counts those that the program names; the next one holds the faults of its kernels.
+
+        `collectives` are the numbers of kernels that stand for what ranks do together.
+        """
+        self._collectives = collectives
         words: Words = program.view("<i8")
         end = HEADER_WORDS + int(words[0]) * STEP_WORDS
         self.steps: list[list[int]] = words[HEADER_WORDS:end].reshape(-1, STEP_WORDS).tolist()
@@ -188,7 +194,9 @@ class StepTable:
                 return a in self.only_counting
             case Opcode.CALL:
                 rows = self.arguments[b : b + c]
-                return any(row[ArgWord.KIND] == ArgKind.LOADED for row in rows)
+                return a in self._collectives or any(
+                    row[ArgWord.KIND] == ArgKind.LOADED for row in rows
+                )
             case _:
                 return False
 

@@ -130,6 +130,7 @@ class Walk:
                 launches = self.launch(pc)
                 self._room -= len(launches)
                 items += [launch._replace(wave=wave) for launch in launches]
+                ended = True  # also where the host has ended the segment before within a wave
                 pc += 1
             elif opcode == Opcode.WAVE:
                 wave += 1 if ended else 0

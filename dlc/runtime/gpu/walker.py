@@ -16,8 +16,8 @@ from dlc.runtime.abi import Opcode, Status, StepWord
 from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.pinned import PinnedBytes
 from dlc.runtime.gpu.code import Gpu
-from dlc.runtime.gpu.errors import outcome_words, with_wait_hint
-from dlc.runtime.gpu.graphs import Graph
+from dlc.runtime.gpu.errors import attributed_to, outcome_words, with_wait_hint
+from dlc.runtime.gpu.graphs import Graph, at_roots
 from dlc.runtime.gpu.kernel_timer import KernelTimer
 from dlc.runtime.gpu.launching import (
     MAX_SEGMENTS,
@@ -46,6 +46,7 @@ class Walker:
     def __init__(self, gpu: Gpu, steps: StepTable, stream: int) -> None:
         self._driver = gpu.driver
         self._kernels = gpu.kernels
+        self._collectives, self._ranks = gpu.collectives, gpu.ranks
         self._steps = steps
         self._stream = stream
         self._cancelled = False
@@ -123,15 +124,29 @@ class Walker:
             if limit is not None:
                 return outcome_words(Status.LIMIT, step[StepWord.C], 0, limit)
             if step[StepWord.OPCODE] == Opcode.CALL:
-                launches = walk.launch(pc)
-                if self.timer is not None:
-                    self.timer.launch(launches, roots)
-                else:
-                    for launch in launches:
-                        self._launcher.one(launch, roots)
+                self._call(walk.launch(pc), roots)
                 pc += 1
             else:
                 pc = walk.control(pc)
+
+    def _call(self, launches: Sequence[Launch], roots: Sequence[int]) -> None:
+        """Launch the kernel of a call, or do what ranks do together there."""
+        for launch in launches:
+            what = self._collectives.get(launch.kernel)
+            if what is None:
+                if self.timer is not None:
+                    self.timer.launch([launch], roots)
+                else:
+                    self._launcher.one(launch, roots)
+                continue
+            assert self._ranks is not None
+            words = at_roots(launch.words, roots)
+            with attributed_to(launch.op):
+                call = partial(self._ranks.call, what, words, self._stream)
+                if self.timer is not None:
+                    self.timer.around(launch.op, call)
+                else:
+                    call()
 
     def _segment(
         self, cache: SizeSegments, walk: Walk, pc: int, roots: Sequence[int]

@@ -8,6 +8,7 @@ from dlc.runtime.abi import Root
 from dlc.runtime.calling.frames import CallFrame
 from dlc.runtime.calling.profiled import check_traced
 from dlc.runtime.calling.results import Out
+from dlc.runtime.calling.shared_entry import RankEntryPoint, SharedEntryPoint
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.gpu.frame import CallTimes
 from dlc.runtime.gpu.located import LaunchingEntryPoint
@@ -68,3 +69,11 @@ class HeteroEntryPoint(LaunchingEntryPoint):
         finally:
             self._give_back(frame)
         return times
+
+
+class HeteroRankEntryPoint(RankEntryPoint, HeteroEntryPoint):
+    """An entry point of a rank with a GPU beside its processor, which ranks call together."""
+
+
+class HeteroSharedEntryPoint(SharedEntryPoint, HeteroRankEntryPoint):
+    """An entry point whose batch such ranks divide."""

@@ -6,9 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.runtime.calling.frames import Frame
+from dlc.runtime.calling.shared_entry import EntryPointKinds
 from dlc.runtime.cuda.pinned import new_result
 from dlc.runtime.hetero.code import HeteroCode, HeteroRoots, HeteroWeights
-from dlc.runtime.hetero.entry import HeteroEntryPoint
+from dlc.runtime.hetero.entry import (
+    HeteroEntryPoint,
+    HeteroRankEntryPoint,
+    HeteroSharedEntryPoint,
+)
 from dlc.runtime.hetero.frame import HeteroFrame
 from dlc.runtime.system.buffers import Bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
@@ -17,7 +22,7 @@ from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightSt
 class HeteroMachine(HeteroCode):
     """Implements `dlc.runtime.machines.Machine`."""
 
-    entry_point = HeteroEntryPoint
+    entry_points = EntryPointKinds(HeteroEntryPoint, HeteroRankEntryPoint, HeteroSharedEntryPoint)
     gpu_alone = None
 
     @property

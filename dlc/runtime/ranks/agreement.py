@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 from dlc.errors import UsageError
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.ranks.entering import not_begun, text_of
+from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.ranks.parts import Gathers
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ def made_by_all(comm: object, make: Callable[[], T]) -> T:
     """
     if not hasattr(comm, "allgather"):
         return make()
+    ranks_of(comm)  # refuses one that this process is not in
     ranks = cast("Gathers", comm)
     try:
         made = make()
@@ -102,21 +104,24 @@ class Agreement:
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
+        self.told: list[object] = []
+        """What the ranks told each other the last time."""
         self._steps = self._left = 1
         self._asked = time.monotonic()
 
-    def stops(self, wanted: bool) -> bool:
-        """Whether to end after this step; every rank calls it after each one."""
+    def stops(self, wanted: bool, own: object = None) -> bool:
+        """Whether to end after this step; every rank calls it after each one, with what it tells others."""
         self._left -= 1
         if self._left:
             return False
         now = time.monotonic()
         often = now - self._asked < _ASKING / 2
         steps = 2 * self._steps if often else max(1, self._steps // 2)
-        of_ranks = self._comm.allgather((wanted, steps))
-        self._steps = self._left = min(steps for _, steps in of_ranks)
+        of_ranks = self._comm.allgather((wanted, steps, own))
+        self._steps = self._left = min(steps for _, steps, _ in of_ranks)
         self._asked = now
-        return any(wanted for wanted, _ in of_ranks)
+        self.told = [each for _, _, each in of_ranks]
+        return any(wanted for wanted, _, _ in of_ranks)
 
 
 def check_same(comm: object, facts: Mapping[str, object]) -> None:

@@ -66,6 +66,19 @@ class Links(Protocol):
         """The address of a function, a handle, or a coordinate."""
         ...
 
+    def coordinate(self, axis: str) -> int:
+        """This rank's place along an axis."""
+        ...
+
+    def told(self, own: str) -> list[str]:
+        """What each rank tells all of them, by rank."""
+        ...
+
+    @property
+    def place_on_host(self) -> int:
+        """Which of the ranks of its host this is."""
+        ...
+
     def channel(self) -> Channel:
         """What brings arrays from one stage of the pipeline of this rank to another."""
         ...
@@ -101,6 +114,12 @@ def _communicator(comm: object) -> MPI.Intracomm:
             code="D0936",
             help="write dlc.load(path, comm=MPI.COMM_WORLD)",
         )
+    if not comm:
+        raise UsageError(
+            "comm is COMM_NULL: this process is none of the ranks of it",
+            code="D0936",
+            help="let only those call it that MPI's Split gave a communicator",
+        )
     return cast("MPI.Intracomm", comm)
 
 
@@ -132,14 +151,31 @@ class MpiLinks:
         self._library = ctypes.CDLL(MPI.__file__)
         self.rank = comm.Get_rank()
         self._coordinates = mesh.coordinates(self.rank)
-        self._communicators: dict[str, MPI.Intracomm] = {}
+        self.communicators: dict[str, MPI.Intracomm] = {}
+        """That of each axis, whose ranks are in order."""
         for name, place in self._coordinates.items():
             others = {**self._coordinates, name: 0}
             split = comm.Split(mesh.rank(others), place)
             # Code does not look at what MPI returns: whatever fails ends all ranks.
             split.Set_errhandler(MPI.ERRORS_ARE_FATAL)
-            self._communicators[name] = split
+            self.communicators[name] = split
         self.entering = Entering.by_mpi(comm.Dup())
+
+    def coordinate(self, axis: str) -> int:
+        """This rank's place along an axis."""
+        return self._coordinates[axis]
+
+    def told(self, own: str) -> list[str]:
+        """What each rank tells all of them, by rank."""
+        return [str(each) for each in self._comm.allgather(own)]
+
+    @property
+    def place_on_host(self) -> int:
+        """Which of the ranks of its host this is; all ranks ask together."""
+        beside = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
+        place = beside.Get_rank()
+        beside.Free()
+        return place
 
     def word(self, symbol: str) -> int:
         """The address of a function, a handle, or a coordinate."""
@@ -150,7 +186,7 @@ class MpiLinks:
         if symbol.startswith(COORDINATE):
             return self._coordinates[symbol.removeprefix(COORDINATE)]
         if symbol.startswith(COMMUNICATOR):
-            handle = self._handle(self._communicators[symbol.removeprefix(COMMUNICATOR)])
+            handle = self._handle(self.communicators[symbol.removeprefix(COMMUNICATOR)])
         elif symbol == "MPI_STATUS_IGNORE":
             return self._ignored_status()
         elif symbol == "MPI_IN_PLACE":
@@ -161,7 +197,7 @@ class MpiLinks:
 
     def channel(self) -> Channel:
         """What sends arrays over a communicator of its own, apart from what others send."""
-        own = self._communicators[STAGE].Dup()
+        own = self.communicators[STAGE].Dup()
         own.Set_errhandler(self._mpi.ERRORS_ARE_FATAL)
         return MpiChannel(own)
 
@@ -281,6 +317,19 @@ class SimulatedLinks:
         if symbol in self._operations:
             return self._operations.index(symbol)
         return _HANDLES.get(symbol, IN_PLACE)
+
+    def coordinate(self, axis: str) -> int:
+        """This rank's place along an axis."""
+        return self._ranks.coordinate(axis)
+
+    def told(self, own: str) -> list[str]:
+        """What each rank tells all of them, by rank."""
+        return self._ranks.allgather(own)
+
+    @property
+    def place_on_host(self) -> int:
+        """All ranks are threads of one process."""
+        return self.rank
 
     def channel(self) -> Channel:
         """What sends arrays between the threads."""

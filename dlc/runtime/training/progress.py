@@ -64,6 +64,8 @@ class ProgressLine:
         self._began = self._shown = self._epoch_began = self._last_step = clock()
         self._trained = self._done = 0
         self._drawn = False
+        self.more = ""
+        """What else to say of the speed."""
 
     def step(self, count: int, values: Mapping[str, float]) -> None:
         """Report `count` more examples, and the measurements of this epoch so far."""
@@ -113,6 +115,8 @@ class ProgressLine:
         parts += [f"{name} {value:.4g}" for name, value in values.items()]
         if rate := self._rate():
             parts.append(f"{rate:,.0f} samples/s")
+        if self.more:
+            parts.append(self.more)
         if (left := self._left(now)) >= 0.5:
             parts.append(f"{duration(left)} left")
         return "  ".join(parts)

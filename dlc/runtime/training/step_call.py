@@ -15,10 +15,12 @@ from dlc.runtime.arrays.dtypes import BF16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, STEP, Input, Training
 from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.calling.staged_entry import StagedEntryPoint
 from dlc.runtime.calling.started import Done, Started
 from dlc.runtime.data import Batch
 from dlc.runtime.model import Model
+from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.training.rank_parts import batch_part
 
 Array = NDArray[np.generic]
@@ -94,6 +96,11 @@ class StepCall:
         self._binding = None if share is not None else entry.bind(bound)
 
     @property
+    def work(self) -> RankWork:
+        """How long the steps of this rank took that were looked at, and how much of that in collectives."""
+        return self.entry.work if self._share is None else self._share.entry.work + self.entry.work
+
+    @property
     def part(self) -> tuple[int, int]:
         """Which of how many parts of a batch this rank computes."""
         return (0, 1) if self._share is None else (self._share.part, self._share.parts)
@@ -111,11 +118,12 @@ class StepCall:
         return {item.name: batch[item.name] for item in self.batch_inputs}
 
     def each_of(self, batches: Iterator[Batch]) -> Generator[Batch]:
-        """The batches for calls of it; a rank that cannot make one tells those that wait for its call."""
+        """The batches for calls of it; a rank that has no more, or cannot make one, tells the others."""
         while True:
             with self.entry.preparing():
                 batch = next(batches, None)
             if batch is None:
+                self.entry.ended()
                 return
             yield batch
 
@@ -131,6 +139,13 @@ class StepCall:
         if self._binding is not None:
             return self._binding.start(given, wait=wait)
         return Done(self._numbers(entry(*self._all(given))))
+
+    def profile(
+        self, batch: Mapping[str, object], extra: Mapping[str, Array], rounds: int | None
+    ) -> Profile:
+        """Where the time of a call goes, which changes nothing; of a rank, that of its part."""
+        entry, given = self._given(batch, extra)
+        return entry.profile(*self._all(given), rounds=rounds)
 
     def several(
         self, calls: Sequence[tuple[Mapping[str, object], Mapping[str, Array]]]

@@ -14,8 +14,10 @@ from dlc.errors import CallError, memory_needed
 from dlc.errors.boundary import methods_without_frames
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, RATE, SEED, STEP, TOTAL
+from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.data import Dataset
 from dlc.runtime.model import Model
+from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.pulse import OwnPulse
 from dlc.runtime.system.buffers import Bytes, aligned_bytes
 from dlc.runtime.training.epoch_sums import WEIGHT, EpochSums
@@ -58,6 +60,11 @@ class Stepper:
         """The further numbers of the loss in the last step that was waited for, by name."""
         self.skipped = False
         """Whether that step changed nothing but a dynamic loss scale, which was too large."""
+
+    @property
+    def rank_work(self) -> RankWork:
+        """How long the steps of this rank took that were looked at, and how much of that in collectives."""
+        return self._step.work
 
     @property
     def seed(self) -> int:
@@ -118,13 +125,29 @@ class Stepper:
     def _stepped(self, batch: Mapping[str, object]) -> float:
         return self._started(batch, wait=True).loss()
 
-    def _started(self, batch: Mapping[str, object], *, wait: bool) -> StartedStep:
+    @memory_needed
+    def profile(self, *, rounds: int | None = None, **batch: object) -> Profile:
+        """Where the time of a step with a batch goes; it is made again and again, and changes nothing.
+
+        Ranks call it together, and each has the times of its part. `rounds` is as for the profile of an
+        entry point, which says what is raised.
+        """
+        with self._weights.alone:
+            self._weights.settle()
+            return self._step.profile(batch, self._extra(), rounds)
+
+    def _extra(self) -> dict[str, Array]:
+        """The inputs of the next step that are no batch."""
         seed = np.array(self._state.seed_of_step(), np.uint64)
         extra: dict[str, Array] = {NUMBER: np.array(self.steps, np.int32), SEED: seed}
         if TOTAL in self._step.names:
             extra[TOTAL] = np.array(min(self._all_steps(), _MOST_STEPS), np.int32)
         if RATE in self._step.names:
             extra[RATE] = np.array(self.rate, np.float32)
+        return extra
+
+    def _started(self, batch: Mapping[str, object], *, wait: bool) -> StartedStep:
+        extra = self._extra()
         if self._before is not None:
             self._before[:] = self._weights.block
             self._last = {**batch, **extra}

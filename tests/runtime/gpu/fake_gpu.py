@@ -154,7 +154,7 @@ class FakeGpu:
     name = "evaluator"
 
     def __init__(self, number: int = 0, capability: tuple[int, int] = (8, 0)) -> None:
-        self.number = number
+        self.number, self.count = number, 1
         self.capability = capability
         self.modules: Modules = {}
         self.memory = AddressSpace()
@@ -585,7 +585,7 @@ def fake_gpus(
     fakes = [FakeGpu(number, kind) for number, kind in enumerate(capabilities)]
     compiled: Modules = {} if modules is None else modules
     for fake in fakes:
-        fake.modules = compiled
+        fake.modules, fake.count = compiled, len(fakes)
     latest: dict[str, simt.Func] = {}
 
     def opened(device: int) -> Driver:

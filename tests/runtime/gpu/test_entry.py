@@ -15,11 +15,14 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import ArtifactError, CallError
+from dlc.runtime.abi import STEP_WORDS, Opcode, Root
 from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
+from dlc.runtime.gpu.steps import StepTable
+from dlc.runtime.gpu.walk import Launch, Walk
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
@@ -198,3 +201,20 @@ def test_without_a_gpu_loading_says_what_is_missing(monkeypatch: pytest.MonkeyPa
     artifact = made(open_model("net.dlm", text=TEXT), "cuda:sm_80")
     with pytest.raises(ArtifactError, match="cuda:sm_80 needs an NVIDIA GPU with its driver"):
         Model(artifact)
+
+
+def test_a_wave_that_the_host_interrupts_ends_before_the_next_one() -> None:
+    """A collective in the middle of a wave: what follows in it does not run beside the next wave."""
+    kernel, collective = 0, 1
+    calls = [(Opcode.CALL, number, 0, 0, 0, 0, op) for op, number in enumerate((0, 1, 0, 0))]
+    steps = [(Opcode.WAVE, 3), *calls[:3], (Opcode.WAVE, 1), calls[3], (Opcode.END,)]
+    rows = [[*step, *[0] * (STEP_WORDS - len(step))] for step in steps]
+    words = [len(rows), 0, 1, *[word for row in rows for word in row]]
+    table = StepTable(np.array(words, np.int64).view(np.uint8), len(Root), {collective})
+    walk = Walk(table, [1], lambda root, offset, count: 0)
+    before = walk.segment(0)
+    after = walk.segment(before.end + 1)
+    assert [item.kernel for item in (*before.items, *after.items) if isinstance(item, Launch)] == [
+        kernel
+    ] * 3
+    assert [item.wave for item in after.items] == [0, 1]

@@ -19,7 +19,7 @@ from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from dlc.runtime.training.trainer import Trainer
-from tests.runtime.ranks.trainings import LAYERS, artifact
+from tests.runtime.ranks.trainings import LAYERS, WORDS, artifact
 
 TEXT = """\
 dlc 1
@@ -97,6 +97,26 @@ DIFFERENT: dict[str, tuple[Act, str]] = {
 }
 
 
+def test_an_index_that_is_wrong_on_one_rank_leaves_no_other_waiting() -> None:
+    """All indices of a call are looked at before it begins."""
+    right, wrong = np.arange(4, dtype=np.int32), np.array([0, 1, 2, 99], np.int32)
+    request = CompileRequest("words.dlm", text=WORDS, weights="init:1", ranks=2)
+    trains, calls = artifact(WORDS, 2), make_artifact(request).artifact
+
+    def work(at: SimulatedRanks) -> list[str]:
+        trainer, model = Trainer(trains, threads=1, comm=at), Model(calls, threads=1, comm=at)
+        acts: list[Callable[[Any], object]] = [lambda ids: trainer.step(ids=ids), model.at]
+        told: list[str] = []
+        for act in acts:
+            with pytest.raises(CallError, match="the index 99 is out of range") as refused:
+                act(wrong)
+            told.append(refused.value.diagnostics[0].code)
+            act(right)
+        return told
+
+    assert run_simulated(Mesh({"data": 2}), work) == [["D0824"] * 2, ["D0807"] * 2]
+
+
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_ranks_that_call_different_things_are_refused_on_all(name: str) -> None:
     act, message = DIFFERENT[name]
@@ -114,6 +134,25 @@ def test_a_trace_and_a_profile_are_of_the_part_of_a_rank() -> None:
         assert profile.dims == {"B": 4}
 
     assert outcomes(act) == ["", ""]
+
+
+def test_a_profile_of_a_step_is_of_the_part_of_a_rank_and_changes_nothing() -> None:
+    made = artifact(LINE, 2)
+
+    def work(at: SimulatedRanks) -> None:
+        trainer = Trainer(made, threads=1, comm=at)
+        before = {name: np.array(value) for name, value in trainer.trained().items()}
+        found = trainer.profile(rounds=1, x=X, y=X[:, :1])
+        assert (found.entry, found.dims, trainer.steps) == ("train_step", {"B": 4}, 0)
+        assert any(row.kernel.startswith("all_reduce") for row in found.rows)
+        for name, value in trainer.trained().items():
+            np.testing.assert_array_equal(np.array(value), before[name])
+        for _ in range(2):
+            trainer.step(x=X, y=X[:, :1])
+        assert trainer.rank_work.calls == 1
+        assert 0 < trainer.rank_work.waited <= trainer.rank_work.seconds
+
+    run_simulated(Mesh({"data": 2}), work)
 
 
 def test_inner_values_are_refused_on_each_rank() -> None:
@@ -214,6 +253,22 @@ def test_a_rank_that_cannot_make_a_batch_ends_the_training_of_all() -> None:
     assert "rank 1 failed, so that no rank goes on: ValueError: the camera is off" in first
     assert steps == 2
     assert second == ("the camera is off", 2)
+
+
+def test_a_rank_whose_data_ends_before_that_of_others_leaves_none_waiting() -> None:
+    made = artifact(LINE, 2)
+
+    def work(at: SimulatedRanks) -> tuple[str, int]:
+        trainer = Trainer(made, threads=1, comm=at)
+        batch = {"x": X, "y": X[:, :1]}
+        trainer.fit([batch] * 2, epochs=1)
+        with pytest.raises(CallError) as told:
+            trainer.fit([batch] * (3 - at.rank), epochs=2)
+        return told.value.diagnostics[0].message, trainer.steps
+
+    message = "rank 0 calls a part of train_step(B=4), and rank 1 calls train_step no more"
+    message += ", as its data has ended"
+    assert run_simulated(Mesh({"data": 2}), work) == [(message, 4)] * 2
 
 
 def test_a_checkpoint_that_one_rank_cannot_read_none_takes(tmp_path: Path) -> None:

@@ -204,3 +204,11 @@ def test_shard_without_ranks_is_refused(folder: Path) -> None:
         dlc.trainer(folder / "line.dlm", shard="weights")
     with pytest.raises(dlc.UsageError, match="found 'some'"):
         dlc.trainer(folder / "line.dlm", shard="some")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_process_that_is_none_of_the_ranks_is_told_so(folder: Path) -> None:
+    from mpi4py import MPI
+
+    with pytest.raises(dlc.UsageError, match="comm is COMM_NULL") as told:
+        dlc.trainer(folder / "line.dlm", comm=MPI.COMM_NULL)
+    assert told.value.diagnostics[0].code == "D0936"

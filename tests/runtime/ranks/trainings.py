@@ -40,6 +40,24 @@ train Counter {
 }
 """
 
+WORDS = """\
+dlc 1
+import nn (Embedding)
+dim B = 1..64
+
+module Words() {
+  use table = Embedding(40, 8)
+  export fn at(ids: i32[B]) -> f32[B, 8] = table(ids) - mean(table(ids), axis=0)
+}
+
+train Words {
+  data = npz("ids.npz", ids="ids")
+  loss(ids: i32[B]) = mean(at(ids) ** 2)
+  optimizer = sgd(lr=0.01)
+  batch = 4
+}
+"""
+
 LAYERS = """\
 dlc 1
 import nn (Linear)
