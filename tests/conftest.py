@@ -110,7 +110,6 @@ def keep_bytecode() -> None:
 
 def pytest_collection_finish() -> None:
     """Let the collector of garbage look less often, and never at the tests, half a million objects."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(300_000)
     gc.enable()
