@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
     [
         pytest.param("digits_mlp", "test_accuracy", 0.95, 1, marks=pytest.mark.long),
         ("tumours", "test_accuracy", 0.96, 1),
-        ("autoencoder", "test_rms", 0, 0.14),
+        pytest.param("autoencoder", "test_rms", 0, 0.14, marks=pytest.mark.long),
         ("robust", "test_error", 0, 1),
         pytest.param("vae", "test_loss", 0, 26, marks=pytest.mark.long),
         pytest.param("contrastive", "test_found", 0.4, 1, marks=pytest.mark.long),

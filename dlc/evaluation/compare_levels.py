@@ -22,7 +22,7 @@ from dlc.dialects.kernel.generic import array_type
 from dlc.dialects.loop.memory import BadAccess, MemoryRange, StepLimit
 from dlc.evaluation.loop import run_tile
 from dlc.evaluation.plan import PlanRun, function_of
-from dlc.evaluation.rounding import slack_of
+from dlc.evaluation.rounding_error import slack_of
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Array, Builder, Evaluation, Value
 from dlc.ir.types import DType

@@ -23,7 +23,7 @@ from dlc.dialects import array, func
 from dlc.dialects.array.elementwise import Elementwise
 from dlc.driver.diff.case import Case
 from dlc.errors import DlcError
-from dlc.evaluation.rounding import SAFETY, SAMPLES, SMALLEST, UNITS
+from dlc.evaluation.rounding_error import SAFETY, SAMPLES, SMALLEST, UNITS
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.passes import Manager

@@ -106,11 +106,8 @@ def trains(text: str, ranks: int = 1, split: Shard | None = None) -> Artifact:
 @pytest.mark.parametrize(
     "name",
     [
-        "tied",
-        *[
-            pytest.param(name, marks=pytest.mark.long)
-            for name in ("lstm", "digits_mlp", "digits_cnn", "char_gpt")
-        ],
+        pytest.param(name, marks=pytest.mark.long)
+        for name in ("tied", "lstm", "digits_mlp", "digits_cnn", "char_gpt")
     ],
 )
 def test_the_losses_are_those_of_one_process(name: str) -> None:
