@@ -142,7 +142,7 @@ def main(
         return trainer.step(**inputs)
 
     facts: dict[str, float] = {}
-    if comm is not None and slow is not None:
+    if slow is not None:
         facts = hidden(slow, step, comm)
     elif comm is not None:
         facts = collectives(made, batch, int(threads), comm, step_seconds)
