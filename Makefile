@@ -14,9 +14,10 @@ SUPPLY_CHAIN := .venv-supply-chain
 TORCH := .venv-torch
 JAX := .venv-jax
 DOCS := .venv-docs
-# Other versions of cuda-python than the locked one, each a folder of packages: tests call a stub through all.
-# With them is the disassembler by which tests count instructions.
-BINDINGS := .venv-cuda
+# Other bindings of a GPU's driver than those of .venv, a folder of packages for each: tests call a stub through all.
+CUDA_LOCK := supply_chain/requirements-cuda-%.txt
+BINDINGS := .venv-cuda/%/installed
+ALL_BINDINGS := $(patsubst $(CUDA_LOCK),$(BINDINGS),$(wildcard $(subst %,*,$(CUDA_LOCK))))
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 20 $(PYTEST_ARGS)
 TYPES := $(BIN)/basedpyright --pythonpath $(BIN)/python
@@ -68,16 +69,15 @@ types: $(INSTALLED)
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
 
-test: format-check lint layers ## the gate and the quick suite: every test but the long ones
+test: format-check lint layers $(ALL_BINDINGS) ## the gate and the quick suite: every test but the long ones
 	$(call WITH_TYPES,$(PYTEST))
 
-test-all: format-check lint layers $(BINDINGS)/installed ## the gate and every test, the long ones too
+test-all: format-check lint layers $(ALL_BINDINGS) ## the gate and every test, the long ones too
 	$(call WITH_TYPES,$(PYTEST) -m "")
 
-$(BINDINGS)/installed: Makefile $(INSTALLED)
-	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/12.9 'cuda-bindings==12.9.10'
-	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/13.0 'cuda-bindings==13.0.3'
-	$(BIN)/python $(PIP_INSTALL) --no-deps --only-binary :all: --upgrade --target $(BINDINGS)/nvdisasm 'nvidia-cuda-nvdisasm==13.5.37'
+$(BINDINGS): $(CUDA_LOCK) | $(INSTALLED)
+	@rm -rf $(@D) && mkdir -p $(@D)
+	$(BIN)/python $(PIP_INSTALL) --no-deps $(LOCKED) $< --target $(@D)
 	@touch $@
 
 oracles: ## make the environments of the other readers of IR that tests compare with
@@ -136,7 +136,7 @@ $(JAX)/installed: pyproject.toml
 
 test-jax: $(JAX)/installed ## the tests of what is imported from JAX and called by it, in .venv-jax
 	$(JAX)/bin/python -m pytest -m "" tests/importers/stablehlo tests/driver/jax tests/benchmarks/test_jax_programs.py \
-		tests/benchmarks/fuzz/test_contender_jaxpr.py
+		tests/benchmarks/test_zoo_jax.py tests/benchmarks/fuzz/test_contender_jaxpr.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md, and to OUT

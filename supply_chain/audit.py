@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NotRequired, TypedDict, cast
 
-from supply_chain.lock import DEV, SUPPLY_CHAIN
+from supply_chain.lock import CUDA, DEV, SUPPLY_CHAIN
 
 NONE_KNOWN: Final = 0
 VULNERABLE: Final = 1
@@ -84,7 +84,7 @@ def audit(lock: Path, options: Sequence[str]) -> Verdict:
 
 def main() -> int:
     """Audit the locks, and say what was found; the gravest code of them."""
-    verdicts = {lock: audit(lock, sys.argv[1:]) for lock in (DEV, SUPPLY_CHAIN)}
+    verdicts = {lock: audit(lock, sys.argv[1:]) for lock in (DEV, SUPPLY_CHAIN, *CUDA)}
     for lock, verdict in verdicts.items():
         outcome = {
             NONE_KNOWN: "no vulnerability is known",

@@ -36,8 +36,9 @@ ALLOWED: Final = frozenset(
 )
 """Licences that ask for a notice at most: nothing that follows for a user's own program."""
 ALLOWED_FOR_DEVELOPERS: Final = {
-    # `ptxas`: tests run it, and nothing of it is in dlc or in what dlc makes.
+    # `ptxas` and `nvdisasm`: tests run them, and nothing of them is in dlc or in what dlc makes.
     "nvidia-cuda-nvcc-cu12": "LicenseRef-NVIDIA-Proprietary",
+    "nvidia-cuda-nvdisasm": "LicenseRef-NVIDIA-Proprietary",
 }
 """Further licences, of single packages that no user installs."""
 NAMES: Final = {

@@ -14,6 +14,8 @@ DEV = ROOT / "supply_chain" / "requirements-dev.txt"
 """What `make install` installs: the extra `dev`, with all that it needs."""
 SUPPLY_CHAIN = ROOT / "supply_chain" / "requirements-supply-chain.txt"
 """What `make lock` and `make audit` are done with."""
+CUDA = [ROOT / "supply_chain" / f"requirements-cuda-{version}.txt" for version in ("12.9", "13.0")]
+"""Other bindings of a GPU's driver, which tests take in turn."""
 
 
 @dataclass(frozen=True, slots=True)

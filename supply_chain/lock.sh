@@ -30,3 +30,6 @@ lock() { # lock NAME OPTION...
 
 lock dev --extra dev "$@" pyproject.toml
 lock supply-chain --group supply-chain "$@"
+for version in 12.9 13.0; do
+    lock "cuda-$version" --no-deps --group "cuda-$(echo "$version" | tr . -)" "$@"
+done

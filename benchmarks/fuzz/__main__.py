@@ -55,6 +55,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, help="begin no case after this many seconds")
     parser.add_argument(
+        "--readers", nargs="+", metavar="NAME", help="which readers are led; all unless it says"
+    )
+    parser.add_argument(
         "--out", type=Path, metavar="FILE", help="keep what was counted, and go on behind it"
     )
     return parser.parse_args(arguments)
@@ -65,7 +68,9 @@ def main(arguments: list[str]) -> int:
     options = parsed(arguments)
     if options.kind == GUIDED:
         guided = import_module("benchmarks.fuzz.readers")
-        return guided.run(options.count, options.seed, options.jobs, options.seconds, options.out)
+        return guided.run(
+            options.readers, options.count, options.seed, options.jobs, options.seconds, options.out
+        )
     kind = kind_of(options.kind)
     try:
         summary = Summary.going_on(options.out, options.kind, options.jobs, options.seed)

@@ -5,13 +5,14 @@ judged by the program evaluated in f64: as it is, and with the result of every o
 by up to one unit in the last place of the dtype that the program has, which tells how far rounding may
 carry. What is computed may be 4 times as far from the f64 result as the peer or random rounding, and the
 peer must be no further than rounding explains: otherwise a mistake that our evaluator and our code share
-would pass for an inaccurate peer.
+would pass for an inaccurate peer. Where it is further, a second implementation in f64 may confirm our own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +35,8 @@ LOST = 0.05
 
 Exact: TypeAlias = Callable[[int], Sequence[Array]]
 """The results in f64: those of 0 exact, those of k with the k-th random rounding."""
+Second: TypeAlias = Callable[[], Sequence[Array]]
+"""The results in f64 by an implementation that shares nothing with ours; none where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,14 @@ def epsilon(dtype: np.dtype[Any]) -> float:
     return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
 
-def changed(array: Array, stream: np.random.Generator, eps: float) -> Array:
-    """The array with each float changed at random by up to `eps` of itself."""
+def changed(
+    array: Array, stream: np.random.Generator, eps: float, magnitudes: Array | None = None
+) -> Array:
+    """The array with each float changed at random by up to `eps` of itself, or of its magnitude here."""
     if array.dtype.kind != "f":
         return array
-    return np.asarray(array * (1 + stream.uniform(-eps, eps, array.shape)), array.dtype)
+    noise = stream.uniform(-eps, eps, array.shape)
+    return np.asarray(array + noise * (array if magnitudes is None else magnitudes), array.dtype)
 
 
 def near(found: Array, peer: Array, eps: float) -> bool:
@@ -70,11 +76,14 @@ def judge(
     exact: Exact,
     eps: float,
     before: Sequence[Array] = (),
+    second: Second = tuple,
 ) -> Outcome:
     """Whether results agree with those of a peer; `eps` is the precision that both computed with.
 
-    `before` are the results that were changed into these by steps whose size does not depend on that of the
-    gradient, as Adam makes them: rounding decides those of a gradient that is 0 but for rounding.
+    `second` is asked where the peer is further from f64 than rounding explains: if its results in f64 are
+    ours, to within what random rounding changes, the peer is inaccurate. `before` are the results that
+    were changed into these by steps whose size does not depend on that of the gradient, as Adam makes
+    them: rounding decides those of a gradient that is 0 but for rounding.
     """
     if len(found) != len(peer):
         return Outcome("wrong", f"{len(found)} results, the peer has {len(peer)}")
@@ -86,15 +95,32 @@ def judge(
         if near(one, other, eps):
             continue
         meant = [exact(shake)[k] for shake in range(SHAKES + 1)]
-        judged = _judged(one, other, meant, eps, before[k] if before else None)
+        confirmed = partial(_confirmed, second, k, meant[0].astype(np.float64))
+        judged = _judged(one, other, meant, eps, confirmed, before[k] if before else None)
         if judged.verdict == "wrong":
             return Outcome("wrong", f"result {k} {judged.what}")
         unstable = unstable or (judged.what if judged.verdict == "unstable" else "")
     return Outcome("unstable", unstable) if unstable else Outcome("agreed")
 
 
+def _confirmed(second: Second, number: int, exact: Array, bound: float) -> bool:
+    """Whether a second implementation has the result of this number in f64, to within a bound."""
+    results = second()
+    if not results:
+        return False
+    result = np.asarray(results[number])
+    if result.shape != exact.shape or result.dtype.kind != "f":
+        return False
+    return bool(np.all(_apart(result, exact) <= bound))
+
+
 def _judged(
-    found: Array, peer: Array, exact: Sequence[Array], eps: float, before: Array | None = None
+    found: Array,
+    peer: Array,
+    exact: Sequence[Array],
+    eps: float,
+    confirmed: Callable[[float], bool],
+    before: Array | None = None,
 ) -> Judged:
     first = exact[0]
     if first.shape != found.shape:
@@ -122,10 +148,14 @@ def _judged(
     if decided(scale):
         return Judged("unstable", "numbers that rounding decides")
     own, ours = _apart(other, true), _apart(one, true)
-    explained = TIMES_SPREAD * (float(spread.max(initial=0)) + eps * scale)
+    by_rounding = float(spread.max(initial=0))
+    explained = TIMES_SPREAD * (by_rounding + eps * scale)
+    usual = max(float(own.max(initial=0)), by_rounding)
     if bool(np.any(own > explained)):
-        return Judged("wrong", "against f64 as well: " + _at(found, peer, first, own > explained))
-    usual = max(float(own.max(initial=0)), float(spread.max(initial=0)))
+        if not confirmed(by_rounding):
+            what = "against f64 as well: " + _at(found, peer, first, own > explained)
+            return Judged("wrong", what)
+        usual = by_rounding
     allowed = TIMES_PEER * usual + ULPS * eps * scale
     if bool(np.any(ours > allowed)):
         if before is not None and decided(np.minimum(scale, _apart(true, before))):

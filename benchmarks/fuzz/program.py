@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 Letter: TypeAlias = Literal["f", "i", "b"]
 SIZES = (1, 2, 3, 4, 5)
@@ -68,6 +70,13 @@ class Value:
         return f"{dtype}[{self.sizes}]" if self.shape else dtype
 
 
+def late_one(random: Random, values: Sequence[T]) -> T | None:
+    """The last value half of the time, otherwise any, so that programs are deep; None of no values."""
+    if not values:
+        return None
+    return values[-1] if random.random() < 0.5 else random.choice(values)
+
+
 @dataclass(slots=True)
 class Program:
     """The body of a function, statement by statement."""
@@ -112,10 +121,10 @@ class Program:
         self, letter: Letter = "f", wanted: Callable[[Value], bool] | None = None
     ) -> Value | None:
         """One of the values so far, a late one rather than an early one."""
-        known = [v for v in self.values if v.letter == letter and (wanted is None or wanted(v))]
-        if not known:
-            return None
-        return known[-1] if self.random.random() < 0.5 else self.random.choice(known)
+        return late_one(
+            self.random,
+            [v for v in self.values if v.letter == letter and (wanted is None or wanted(v))],
+        )
 
 
 Step: TypeAlias = Callable[[Program], object]

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -111,20 +111,31 @@ def failure(told: str, code: int) -> str:
     return f"{said} (exit status {code}); the input is {file.group(1) if file else 'not kept'}"
 
 
-def run(count: int, seed: int, jobs: int, seconds: float | None, output: Path | None) -> int:
-    """Search all readers; gives the exit code."""
+def run(
+    names: Sequence[str] | None,
+    count: int,
+    seed: int,
+    jobs: int,
+    seconds: float | None,
+    output: Path | None,
+) -> int:
+    """Search all readers, or those of these names; gives the exit code."""
+    names = names or list(READERS)
+    if wrong := set(names) - set(READERS):
+        print(f"no reader is called {', '.join(wrong)}: {', '.join(READERS)}", file=sys.stderr)
+        return 2
     where = environment()
     until = None if seconds is None else time.monotonic() + seconds
 
     def one(name: str) -> Searched:
         # Without a fixed share the first readers would use up all the time.
-        share = None if until is None else time.monotonic() + (seconds or 0) * jobs / len(READERS)
+        share = None if until is None else time.monotonic() + (seconds or 0) * jobs / max(jobs, len(names))
         found = search(name, count, seed, share, where)
         print(f"{name}: {found.inputs} inputs, {len(found.failures)} failures", file=sys.stderr)
         return found
 
     with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(one, READERS))
+        found = list(pool.map(one, names))
     print("\n".join(_lines(found, seed)))
     if output is not None:
         facts = {"kind": "readers", "seed": seed, "readers": [asdict(row) for row in found]}

@@ -9,9 +9,22 @@ import numpy as np
 from benchmarks.fuzz.closeness import Array, changed
 from dlc.ir.core import Block, Evaluation, Value
 
+SUMS = (
+    "array.convolution",
+    "array.cumulative_sum",
+    "array.dot_general",
+    "array.matmul",
+    "array.reduce_sum",
+)
+"""Sums whose terms are products of elements: with magnitudes for operands they give that of the terms."""
+
 
 class _Shaken(Evaluation):
-    """An evaluation that changes each float by up to `eps` of itself as soon as it is computed."""
+    """An evaluation that changes each float by up to `eps` of itself as soon as it is computed.
+
+    A sum is changed by up to `eps` of the sum of its terms' magnitudes, which bounds the running error of a
+    sum in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.3 and 4.2).
+    """
 
     __slots__ = ("_eps", "_stream")
 
@@ -25,7 +38,16 @@ class _Shaken(Evaluation):
     def see(self, value: Value, array: Array) -> None:
         scope = self._scopes[-1] if self._scopes else {}
         if scope.get(value) is array:
-            scope[value] = changed(array, self._stream, self._eps)
+            scope[value] = changed(array, self._stream, self._eps, self._terms(value))
+
+    def _terms(self, value: Value) -> Array | None:
+        """The sum of the magnitudes of the terms of each element; None if they are not sums."""
+        op = value.op
+        if op is None or op.name not in SUMS:
+            return None
+        magnitudes = op.evaluate(self, *[np.abs(self.value(operand)) for operand in op.operands])
+        assert isinstance(magnitudes, np.ndarray)
+        return magnitudes
 
 
 def evaluated(

@@ -17,7 +17,14 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from benchmarks.gpu.serve import LAUNCHES, Array, Spec, answers, read_spec, serve, timed
-from benchmarks.training.contender_torch import NETWORKS, OPTIMIZERS, fill, moments, weights_of
+from benchmarks.training.contender_torch import (
+    NETWORKS,
+    OPTIMIZERS,
+    fill,
+    moments,
+    train_step,
+    weights_of,
+)
 from benchmarks.training.networks_torch import Module
 from benchmarks.training.networks_torch_sequences import LSTM, MiniLM
 
@@ -244,11 +251,7 @@ def trained(spec: Spec, how: str) -> tuple[dict[str, Array], Callable[[], float]
     forward = compiled(Rounded(network, narrow) if narrow else network, how)
 
     def step() -> float:
-        updates.zero_grad()
-        loss = forward(**batch)
-        loss.backward()
-        updates.step()
-        return loss.item()
+        return train_step(forward, updates, batch).item()
 
     results: dict[str, Array] = {"loss": np.asarray(step())}
     ready = time.perf_counter() - begin

@@ -1,6 +1,6 @@
 """Networks of sequences, pictures in patches and dense layers, as PyTorch exports them.
 
-    python sequence_networks.py NAME FOLDER
+    python -m benchmarks.networks.sequences NAME FOLDER
 
 Writes NAME.onnx with seeded weights and NAME.npz with its inputs. Runs in the environment of the zoo's
 exporters, where `torch.compile` is a contender with the same modules.
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.training.networks_torch_sequences import NCF
 from benchmarks.zoo.catalogue import Module, Network, Tensor, floats, integers, torch
 
 OPSET = 17
@@ -164,33 +165,21 @@ def mlp() -> Network:
     return Network(layers, {"x": floats(1, 784)}, {})
 
 
-class Collaborative(Module):
-    """He et al. (2017), with the sizes of `examples/networks/ncf.dlm`."""
+class Scores(Module):
+    """He et al. (2017): how probably a user likes an item."""
 
-    def __init__(self, users: int = 20000, items: int = 10000, width: int = 64) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.user_factors, self.item_factors = (
-            nn.Embedding(users, width),
-            nn.Embedding(items, width),
-        )
-        self.user_traits, self.item_traits = nn.Embedding(users, width), nn.Embedding(items, width)
-        self.tower = nn.Sequential(
-            *(nn.Linear(2 * width, 2 * width), nn.ReLU()),
-            *(nn.Linear(2 * width, width), nn.ReLU()),
-            *(nn.Linear(width, width // 2), nn.ReLU()),
-        )
-        self.head = nn.Linear(width + width // 2, 1)
+        self.network = NCF()
 
     def forward(self, user: Tensor, item: Tensor) -> Tensor:
-        product = self.user_factors(user) * self.item_factors(item)
-        traits = torch.cat([self.user_traits(user), self.item_traits(item)], -1)
-        return torch.sigmoid(self.head(torch.cat([product, self.tower(traits)], -1))).squeeze(-1)
+        return self.network.scores(user, item)
 
 
 def ncf() -> Network:
     """One pair."""
     inputs = {"user": integers(20000, 1), "item": integers(10000, 1)}
-    return Network(Collaborative(), inputs, {})
+    return Network(Scores(), inputs, {})
 
 
 NETWORKS: dict[str, Callable[[], Network]] = {

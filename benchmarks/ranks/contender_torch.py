@@ -10,7 +10,6 @@ losses of the first two steps, each the mean over the ranks.
 from __future__ import annotations
 
 import importlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ranks.serve import serve_ranks
-from benchmarks.training.contender_torch import NETWORKS, OPTIMIZERS, fill
+from benchmarks.training.contender_torch import (
+    OPTIMIZERS,
+    Tensor,
+    make_network,
+    read_batch,
+    train_step,
+)
 
 # PyTorch is not installed where types are checked.
 torch: Any = importlib.import_module("torch")
@@ -34,7 +39,7 @@ def share(number: int) -> int:
     return int(buffer.item())
 
 
-def mean_over_ranks(loss: Any) -> float:  # noqa: ANN401 - a tensor
+def mean_over_ranks(loss: Tensor) -> float:
     total = loss.detach().clone()
     distributed.all_reduce(total)
     return total.item() / distributed.get_world_size()
@@ -53,21 +58,13 @@ def work(
 ) -> None:
     """Make a network and two steps, and serve more."""
     torch.set_num_threads(int(threads))
-    with np.load(given) as file:
-        batch = {key: torch.from_numpy(np.split(file[key], ranks)[rank]) for key in file.files}
-    batch = {k: v.long() if v.dtype == torch.int32 else v for k, v in batch.items()}
-    network = NETWORKS[name](**json.loads(settings)).to(memory_format=torch.channels_last)
-    with np.load(start) as file:
-        fill(network, file)
+    batch = read_batch(given, rank, ranks)
+    network = make_network(name, settings, start)
     together = torch.nn.parallel.DistributedDataParallel(network)
     updates = OPTIMIZERS[optimizer][1](network.parameters())
 
-    def step() -> Any:  # noqa: ANN401 - a tensor
-        updates.zero_grad()
-        loss = together(**batch)
-        loss.backward()
-        updates.step()
-        return loss
+    def step() -> Tensor:
+        return train_step(together, updates, batch)
 
     found = {"loss": mean_over_ranks(step()), "second_loss": mean_over_ranks(step())}
     if rank == 0:

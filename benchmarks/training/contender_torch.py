@@ -35,6 +35,7 @@ Array: TypeAlias = NDArray[Any]
 Module: TypeAlias = Any
 Weights: TypeAlias = Any
 Optimizer: TypeAlias = Any
+Tensor: TypeAlias = Any
 
 NETWORKS: dict[str, Callable[..., Any]] = {
     "mlp": pictures.MLP,
@@ -166,6 +167,32 @@ def step_bytes(step: Callable[[], object]) -> int:
     return max(accumulate(event["args"]["Bytes"] for event in changes), default=0)
 
 
+def read_batch(file: str, part: int = 0, parts: int = 1) -> dict[str, Tensor]:
+    """The arguments of a network's loss, or the part of a rank."""
+    with np.load(file) as arrays:
+        batch = {name: torch.from_numpy(np.split(arrays[name], parts)[part]) for name in arrays}
+    return {name: x.long() if x.dtype == torch.int32 else x for name, x in batch.items()}
+
+
+def make_network(name: str, settings: str, start: str) -> Module:
+    """A network with our weights in the file `start`."""
+    network = NETWORKS[name](**json.loads(settings)).to(memory_format=torch.channels_last)
+    with np.load(start) as file:
+        fill(network, file)
+    return network
+
+
+def train_step(
+    forward: Callable[..., Tensor], updates: Optimizer, batch: Mapping[str, Tensor]
+) -> Tensor:
+    """A step of training, and the loss before it."""
+    updates.zero_grad()
+    loss = forward(**batch)
+    loss.backward()
+    updates.step()
+    return loss
+
+
 def main(
     how: str,
     name: str,
@@ -178,23 +205,15 @@ def main(
 ) -> None:
     """Make a network and two steps, and serve more."""
     torch.set_num_threads(int(threads))
-    with np.load(given) as file:
-        batch = {key: torch.from_numpy(file[key]) for key in file.files}
-    batch = {k: v.long() if v.dtype == torch.int32 else v for k, v in batch.items()}
+    batch = read_batch(given)
     begin = time.perf_counter()
-    network = NETWORKS[name](**json.loads(settings)).to(memory_format=torch.channels_last)
+    network = make_network(name, settings, start)
     moment, make = OPTIMIZERS[optimizer]
     updates = make(network.parameters())
-    with np.load(start) as file:
-        fill(network, file)
     forward = torch.compile(network) if how == "compiled" else network
 
     def step() -> float:
-        updates.zero_grad()
-        loss = forward(**batch)
-        loss.backward()
-        updates.step()
-        return loss.item()
+        return train_step(forward, updates, batch).item()
 
     found: dict[str, Any] = {"loss": step()}
     facts = {"ready_s": time.perf_counter() - begin}

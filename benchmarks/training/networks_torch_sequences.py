@@ -188,6 +188,8 @@ class GNMT(Module):
 
 
 class NCF(Module):
+    """With the sizes of `examples/networks/ncf.dlm`."""
+
     def __init__(self, users: int = 20000, items: int = 10000, width: int = 64) -> None:
         super().__init__()
         self.user_factors, self.item_factors = (
@@ -196,12 +198,9 @@ class NCF(Module):
         )
         self.user_traits, self.item_traits = nn.Embedding(users, width), nn.Embedding(items, width)
         self.tower = nn.Sequential(
-            nn.Linear(2 * width, 2 * width),
-            nn.ReLU(),
-            nn.Linear(2 * width, width),
-            nn.ReLU(),
-            nn.Linear(width, width // 2),
-            nn.ReLU(),
+            *(nn.Linear(2 * width, 2 * width), nn.ReLU()),
+            *(nn.Linear(2 * width, width), nn.ReLU()),
+            *(nn.Linear(width, width // 2), nn.ReLU()),
         )
         self.head = nn.Linear(width + width // 2, 1)
 
@@ -211,7 +210,7 @@ class NCF(Module):
     def logits(self, user: Tensor, item: Tensor) -> Tensor:
         product = self.user_factors(user) * self.item_factors(item)
         traits = torch.cat([self.user_traits(user), self.item_traits(item)], -1)
-        return self.head(torch.cat([product, self.tower(traits)], -1)).flatten().float()
+        return self.head(torch.cat([product, self.tower(traits)], -1)).squeeze(-1).float()
 
     def scores(self, user: Tensor, item: Tensor) -> Tensor:
         return self.logits(user, item).sigmoid()

@@ -26,6 +26,7 @@ from benchmarks.contenders.serve import serve
 
 Array: TypeAlias = NDArray[Any]
 Session: TypeAlias = Any
+Peer: TypeAlias = Any
 Run: TypeAlias = Callable[[Mapping[str, Array]], Sequence[Array]]
 
 
@@ -127,12 +128,48 @@ def torch(path: Path, threads: int) -> Run:
     return run
 
 
+def jax(path: Path, threads: int) -> Run:
+    """The peer of `.mlir`: what `jax.export` wrote, for any sizes, or a module of StableHLO for its own.
+
+    XLA has threads of its own, so `threads` changes nothing.
+    """
+    peer: Any = importlib.import_module("jax")
+    peer.config.update("jax_platforms", "cpu")
+    written = path.read_bytes()
+    if written.startswith((MODULE_BYTECODE, b"module", b"#")):
+        run = _xla_module(peer, written)
+    else:
+        run = peer.export.deserialize(bytearray(written)).call
+    return lambda given: [np.asarray(each) for each in peer.tree.leaves(run(*given.values()))]
+
+
+MODULE_BYTECODE = b"ML\xefR"
+"""What bytecode of MLIR begins with; its text begins with the module, or with names of locations."""
+
+
+def _xla_module(peer: Peer, written: bytes) -> Callable[..., object]:
+    """A module of StableHLO, compiled by XLA."""
+    mlir: Any = importlib.import_module("jax._src.interpreters.mlir")
+    stablehlo: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
+    bindings: Any = importlib.import_module("jaxlib._jax")
+    with mlir.make_ir_context() as context:
+        if written.startswith(MODULE_BYTECODE):
+            module = stablehlo.deserialize_portable_artifact(context, written)
+        else:
+            module = mlir.ir.Module.parse(written)
+        text = str(module)
+    device: Any = peer.devices()[0]
+    compiled = device.client.compile_and_load(text, bindings.DeviceList((device,)))
+    return lambda *given: compiled.execute([peer.device_put(each) for each in given])
+
+
 KINDS = {
     "dlc": dlc,
     "onnxruntime": onnxruntime,
     "onnxruntime_plain": onnxruntime_plain,
     "onnxruntime_last_bit": onnxruntime_last_bit,
     "torch": torch,
+    "jax": jax,
 }
 
 

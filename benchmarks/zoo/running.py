@@ -23,7 +23,7 @@ from benchmarks.zoo.refusals import Option, Refusal, named_sizes, options_named,
 
 Array: TypeAlias = NDArray[Any]
 
-PEERS = {".onnx": "onnxruntime", ".pt2": "torch"}
+PEERS = {".onnx": "onnxruntime", ".pt2": "torch", ".mlir": "jax"}
 """The framework of each kind of file."""
 TOLERANCE = 1e-4
 """Of the largest element of each result; integers and truth values must be equal."""
@@ -235,7 +235,8 @@ def _agree(path: Path, parts: Sequence[Part], row: Row, setting: Setting, room: 
 def _contender(
     kind: str, file: Path, inputs: Sequence[Path], room: Path, setting: Setting
 ) -> Process:
-    python = sys.executable if kind == "dlc" else setting.python
+    # dlc reads StableHLO where JAX is installed beside it.
+    python = sys.executable if kind in ("dlc", "jax") else setting.python
     command = [python, "-m", "benchmarks.zoo.contender", kind, str(file), str(room / kind)]
     command += [str(setting.threads), *[str(each) for each in inputs]]
     return Process(

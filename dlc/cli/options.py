@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -42,7 +42,9 @@ Dims: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[
     int | None,
-    typer.Option("--random-inputs", metavar="SEED", min=0, help="Random numbers for the rest."),
+    typer.Option(
+        "--random-inputs", metavar="SEED", min=0, help="Random numbers for the inputs left out."
+    ),
 ]
 Threads: TypeAlias = Annotated[
     int | None,
@@ -135,7 +137,7 @@ Disabled: TypeAlias = Annotated[
 Bisect: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--bisect", metavar="N", min=0, help="Do the first N optional rewrites of all passes only."
+        "--bisect", metavar="N", min=0, help="Do only the first N optional rewrites of all passes."
     ),
 ]
 OpStats: TypeAlias = Annotated[
@@ -254,10 +256,12 @@ class Compilation:
             kernels=driver.read_kernels(pairs("--kernel", self.kernel)),
         )
 
-    def of(self, path: str, *, trains: bool = False) -> driver.CompileRequest:
+    def of(
+        self, path: str, *, trains: bool = False, call_sizes: Mapping[str, int] | None = None
+    ) -> driver.CompileRequest:
         """The compilation of that model with these choices, for training where it trains.
 
-        Raises UsageError (D0901, D0902).
+        `call_sizes` are the sizes of the call that it is for. Raises UsageError (D0901, D0902).
         """
         if self.untrusted and self.trust_ir:
             raise UsageError(
@@ -275,6 +279,7 @@ class Compilation:
             untrusted=self.untrusted,
             shapes=pairs("--shape", self.shapes),
             fixed=pairs("--fix", self.fixed),
+            call_sizes=call_sizes or {},
             trust_ir=self.trust_ir,
         )
         return driver.automatic(request, trains=trains) if request.is_undecided else request

@@ -32,9 +32,10 @@ from enum import IntEnum
 from types import FunctionType
 from typing import cast
 
-from dlc.codegen.kernels import ObjectCache, cache_key, kept
+from dlc.codegen.kernels import cache_key, kept
 from dlc.codegen.link.image import link
 from dlc.codegen.llvm import target_machine
+from dlc.codegen.llvm.begun import BegunObjects, ObjectCache
 from dlc.ir.native import Code, Record
 from dlc.runtime.cpu.executable_memory import LoadedImage, load_image
 from dlc.target.cpu import HOST, CpuTarget
@@ -57,15 +58,25 @@ def compile_function(
     """
     assert isinstance(function, FunctionType)
     target = CpuTarget.named(HOST)
-    key = cache_key(_sources(function, record), target, LEVEL)
     data = kept(
         cache,
-        key,
+        _key(function, record),
         lambda: target_machine.compile_object(_text([function], entry=True), target, LEVEL),
     )
     image = link({function.__name__: data})
     loaded = load_image(image.code, hashlib.sha256(image.code).digest(), image.imports)
     return _caller(loaded, image.entries[function.__name__], _fields(record))
+
+
+def begin_function(function: Code[Record], record: type[Record], objects: BegunObjects) -> None:
+    """Begin with the object file for `compile_function`."""
+    assert isinstance(function, FunctionType)
+    machine = target_machine.machine_of(CpuTarget.named(HOST), LEVEL)
+    objects.begin(_key(function, record), lambda: _text([function], entry=True), machine)
+
+
+def _key(function: FunctionType, record: type[object]) -> str:
+    return cache_key(_sources(function, record), CpuTarget.named(HOST), LEVEL)
 
 
 def internal_functions(*functions: Callable[..., int | None]) -> str:

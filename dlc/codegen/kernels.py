@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from dlc.codegen.link.image import ANONYMOUS, Image, link
 from dlc.codegen.llvm import target_machine
-from dlc.codegen.llvm.background import Background, Job
+from dlc.codegen.llvm.begun import BegunObjects, ObjectCache
 from dlc.codegen.llvm.loop import function_text
 from dlc.codegen.nvptx import ptx
 from dlc.codegen.nvptx.ptx import GPU_LEVEL, NoAssembler, assemble, kernel_ptx, whole_ptx
@@ -22,15 +22,6 @@ from dlc.dialects.builtin import Module
 from dlc.ir.core import Op
 from dlc.target.cpu import CpuTarget
 from dlc.target.gpu import GpuTarget
-
-
-class ObjectCache(Protocol):
-    """Keeps object files by the hash of what they were made from."""
-
-    def get(self, key: str) -> bytes | None: ...
-
-    def put(self, key: str, data: bytes) -> None: ...
-
 
 Processor: TypeAlias = CpuTarget | GpuTarget
 """What code is made for."""
@@ -78,21 +69,14 @@ def _anonymous(text: str, name: str) -> str:
 class KernelsInBackground:
     """Kernels that further processes compile while the next ones are lowered."""
 
-    def __init__(
-        self,
-        target: CpuTarget,
-        level: int,
-        cache: ObjectCache | None,
-        background: Background,
-    ) -> None:
+    def __init__(self, target: CpuTarget, level: int, objects: BegunObjects) -> None:
         self.texts: dict[str, str] = {}
         """The LLVM texts of the kernels so far, by name."""
         self._target = target
         self._level = level
-        self._cache = cache
-        self._background = background
+        self._objects = objects
         self._machine = target_machine.machine_of(target, level)
-        self._begun: dict[str, bytes | Job] = {}
+        self._keys: dict[str, str] = {}
 
     def begin(self, op: Op) -> None:
         """Begin with a kernel, unless it is in the cache. It has its name, and does not change any more."""
@@ -101,27 +85,17 @@ class KernelsInBackground:
         name = op.sym_name
         self.texts[name] = function_text(op, name)
         text = _anonymous(self.texts[name], name)
-        found = None if self._cache is None else self._cache.get(self._key(text))
-        if found is None:
-            self._begun[name] = self._background.add(text, self._machine)
-        else:
-            self._begun[name] = found
+        self._keys[name] = cache_key(text, self._target, self._level)
+        self._objects.begin(self._keys[name], lambda: text, self._machine)
 
     def image(self) -> Image:
         """All kernels linked into one image, when they are compiled."""
-        return link({name: self._object(name) for name in self.texts})
+        return link({name: self._object(key) for name, key in self._keys.items()})
 
-    def _object(self, name: str) -> bytes:
-        made = self._begun[name]
-        if isinstance(made, bytes):
-            return made
-        found = self._background.result(made)
-        if self._cache is not None:
-            self._cache.put(self._key(made.text), found)
-        return found
-
-    def _key(self, text: str) -> str:
-        return cache_key(text, self._target, self._level)
+    def _object(self, key: str) -> bytes:
+        made = self._objects.get(key)
+        assert made is not None, "it was begun"
+        return made
 
 
 def compile_ptx(texts: Iterable[str], gpu: GpuTarget, cache: ObjectCache | None = None) -> str:

@@ -142,6 +142,26 @@ def least_value(size: Size, name: str, low: int, high: int | None) -> int | None
     return low + found
 
 
+def extreme_as(size: Size, part: Size) -> Size:
+    """A product with one of its factors, an extreme of `part`, replaced by that; else the size as it is.
+
+    >>> t = symbol("T")
+    >>> extreme_as(8 * minimum(t, 16), t), extreme_as(8 * minimum(t, 16), t + 1)
+    (<Dim 8*T>, <Dim 8*min(16, T)>)
+    """
+    match size.terms if isinstance(size, Dim) else ():
+        case ((monomial, _),):
+            for atom, power in monomial:
+                match atom, power:
+                    case Extreme(which, sizes), 1 if part in sizes:
+                        return floor_divide(size, _extreme(which, sizes)) * part
+                    case _:
+                        pass
+        case _:
+            pass
+    return size
+
+
 def _extreme(which: str, sizes: tuple[Size, Size]) -> Size:
     return minimum(*sizes) if which == "min" else maximum(*sizes)
 

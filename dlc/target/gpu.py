@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dlc.errors import UsageError
+from dlc.errors.options import option
 from dlc.ir.types import BF16, F16, F32, DType
 from dlc.target.cpu import CpuTarget
 from dlc.target.gpu_costs import USUAL_COSTS, GpuCosts
@@ -123,9 +124,10 @@ class GpuTarget:
     def named(cls, name: str) -> GpuTarget:
         """The one of a name such as `sm_80`, the oldest for an empty name. Raises UsageError (D0920)."""
         if name and name not in GPUS:
-            raise UsageError(
-                f"no GPU is called {name!r}", code="D0920", help=f"there are {', '.join(GPUS)}"
-            )
+            kinds = f"there are {', '.join(GPUS)}"
+            which = f"; {option('device', f'cuda:{name}')} says which GPU of a machine it is"
+            help = kinds + which if name.isdecimal() else kinds
+            raise UsageError(f"no GPU is called {name!r}", code="D0920", help=help)
         return GPUS[name or next(iter(GPUS))]
 
     def has_room_for(self, blocks: int, shared: int) -> bool:

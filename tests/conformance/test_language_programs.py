@@ -17,9 +17,16 @@ from dlc.frontend.elaborate import elaborate
 from tests.frontend.programs import Program, as_list
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-every_level = pytest.mark.parametrize(
-    "levels", [(0, 3), pytest.param((1, 2), marks=pytest.mark.long)], ids=str
-)
+
+
+def every_level(quick: int) -> pytest.MarkDecorator:
+    """All levels, one of them in the quick suite: a level is compiled there for some program."""
+    others = tuple(level for level in range(4) if level != quick)
+    return pytest.mark.parametrize(
+        "levels", [(quick,), pytest.param(others, marks=pytest.mark.long)], ids=str
+    )
+
+
 Floats = NDArray[np.float64]
 
 
@@ -56,7 +63,7 @@ def lenet(image: NDArray[np.uint8], w: dict[str, Floats]) -> Floats:
     return scores / scores.sum(-1, keepdims=True)
 
 
-@every_level
+@every_level(3)
 def test_lenet_sees_digits_as_its_layers_in_numpy_do(levels: Sequence[int]) -> None:
     path = EXAMPLES / "lenet.dlm"
     image = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1)).astype(np.uint8)
@@ -104,7 +111,7 @@ module Root() {
 """
 
 
-@every_level
+@every_level(0)
 def test_a_stage_of_residual_blocks_and_its_gradient(levels: Sequence[int], tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "residual.dlm", tmp_path)
     path = tmp_path / "root.dlm"
@@ -165,7 +172,7 @@ def _erf(x: Floats) -> Floats:
     return np.vectorize(math.erf)(x)
 
 
-@every_level
+@every_level(3)
 def test_the_transformer_scores_as_its_layers_in_numpy_do(levels: Sequence[int]) -> None:
     path = EXAMPLES / "tiny_gpt.dlm"
     ids = np.random.default_rng(0).integers(0, 256, (2, 7)).astype(np.int32)

@@ -11,6 +11,7 @@ import pytest
 from onnx import ModelProto, NodeProto, helper
 
 from dlc.cli import main
+from dlc.cli.app import VERBS
 from dlc.driver.api import compile
 from dlc.driver.source.importing import import_model
 from dlc.errors import CallError, ModelError
@@ -18,6 +19,17 @@ from dlc.runtime.model import Model
 from tests.importers.onnx.models import Array, expected, model_of
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+ONNX_VERBS: dict[str, list[str]] = {
+    **{verb: [] for verb in ("check", "diff", "gradcheck", "inspect", "memory", "probe", "scale")},
+    **{verb: [] for verb in ("show", "stubs", "why")},
+    "bench": ["--seconds", "0"],
+    "compile": ["-o", "{}/net.dlc"],
+    "import": ["-o", "{}/net.dlm"],
+    "profile": ["--rounds", "1"],
+    "run": ["--random-inputs", "1"],
+}
+"""Every verb that reads an ONNX file, with what it takes beside."""
 
 
 def picture(height: int, width: int = 4) -> Array:
@@ -153,6 +165,32 @@ def test_a_table_bounds_how_many_rows_are_taken_from_it(
     assert "note[D0522]: S is 16 at most" in heads(tmp_path / "net.onnx", capsys)[1]
 
 
+def test_a_reshape_says_that_a_part_of_a_table_has_as_many_rows_as_a_text(tmp_path: Path) -> None:
+    """`tile(table[:S, :T], 4)` as `[4, S, -1]`: 4 rows of 16 at most are S, and not the columns."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=0, end=1),
+        helper.make_node("Shape", ["x"], ["st"]),
+        helper.make_node("Slice", ["table", "zeros", "st"], ["cut"]),
+        helper.make_node("Tile", ["cut", "repeats"], ["tiled"]),
+        helper.make_node("Concat", ["four", "s", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["tiled", "shape"], ["y"]),
+    ]
+    tensors = {
+        "table": np.arange(128, dtype=np.float32).reshape(16, 8),
+        "zeros": np.asarray([0, 0]),
+        "repeats": np.asarray([4, 1]),
+        "four": np.asarray([4]),
+        "rest": np.asarray([-1]),
+    }
+    net = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["S", "T"]})
+    model = opened(net, tmp_path)
+    for sizes in ((3, 5), (16, 2), (4, 8)):
+        x = np.zeros(sizes, np.float32)
+        np.testing.assert_array_equal(result(model, x), expected(net, {"x": x})[0])
+    with pytest.raises(CallError, match=r"S is 17 in x, outside its bounds 1\.\.16"):
+        model["run"](np.zeros((17, 2), np.float32))
+
+
 def test_a_window_bounds_the_size_that_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,6 +306,19 @@ def test_sizes_that_surely_differ_are_refused(tmp_path: Path) -> None:
         opened(net, tmp_path)
 
 
+def test_every_verb_that_reads_a_file_of_onnx_takes_the_options_of_its_import(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    taken: dict[str, set[str]] = {"--dim": set(), "--fix": set(), "--shape": set()}
+    for verb in VERBS:
+        assert main([verb, "--help"]) == 0
+        told = capsys.readouterr().out
+        for option, verbs in taken.items():
+            if option in told:
+                verbs.add(verb)
+    assert taken["--fix"] == taken["--shape"] == {*ONNX_VERBS} <= taken["--dim"]
+
+
 def test_a_refusal_names_options_that_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,14 +335,14 @@ def test_a_refusal_names_options_that_work(
     net = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["B", "S"]})
     path = tmp_path / "net.onnx"
     path.write_bytes(net.SerializeToString())
-    for verb in ("check", "inspect", "compile", "run"):
-        inputs = ["--random-inputs", "1"] if verb == "run" else []
-        out = ["-o", str(tmp_path / "net.dlc")] if verb == "compile" else []
-        assert main([verb, str(path), *inputs, *out]) == 4
+    for verb, further in ONNX_VERBS.items():
+        command = [verb, str(path), *[each.format(tmp_path) for each in further]]
+        assert main(command) == 4
         (told,) = re.findall(r"= help: (--dim .*) lets it in", capsys.readouterr().err)
         assert told == "--dim B=8 --dim S=8"
-        assert main([verb, str(path), *inputs, *out, *told.split()]) == 0
-        capsys.readouterr()
+        # Only what ranks share must keep a size: they divide it.
+        assert main([*command, *told.split()]) == (2 if verb == "scale" else 0)
+        assert ("no batch of a named size" in capsys.readouterr().err) == (verb == "scale")
     found = compile(path, dims={"B": (3, 3), "S": (4, 4)})
     np.testing.assert_array_equal(result(found, X), expected(net, {"x": X})[0])
 

@@ -54,7 +54,7 @@ def natively(example: Example, settings: Settings) -> Sequence[Numbers]:
     return [stored(result) for result in results]
 
 
-@together(("example", "level"), every(9, itertools.product(CASES, (2, 0))), parts=4)
+@together(("example", "level"), every(13, itertools.product(CASES, (2, 0))), parts=4)
 def test_its_machine_code_gives_what_its_evaluation_gives(example: Example, level: int) -> None:
     compare(example, Settings(level))
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.dialects import kernel, mem
+from dlc.dialects import array, kernel, mem
 from dlc.dialects.kernel.generic import Access
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.errors import ModelError
 from dlc.evaluation.plan import evaluate_plan
+from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import F32, TensorType, ViewType
+from dlc.ir.types import F16, F32, TensorType, ViewType
 from dlc.ir.verify import verify
 from tests.lowering.everywhere import assert_close, check, function_of, random_inputs
 from tests.lowering.gpu.on_gpu import wanted
@@ -76,6 +77,20 @@ def test_products_and_convolutions_read_random_views(seed: int) -> None:
 def test_ten_thousand_random_products_and_convolutions_read_views(start: int) -> None:
     for seed in range(start, start + 100):
         check_on_cpu(seed, (product, product, convolution))
+
+
+@pytest.mark.parametrize("seed", every(20, (6, 14, *range(40, 100))))
+def test_products_of_16_bits_read_random_views(seed: int) -> None:
+    """The first columns of a matrix of f16 were taken for the whole matrix, and refused."""
+    program, types = program_of(seed, (product, product, convolution))
+
+    def widened(emit: Builder, *inputs: Value) -> Sequence[Value]:
+        return program(emit, *[emit(array.Cast(each, F32)) for each in inputs])
+
+    random = Random(seed)
+    matmul, level = random.choice(MATMUL), random.choice((1, 2, 2, 3))
+    narrow = [TensorType(F16, type.shape) for type in types]
+    check(widened, *narrow, matmul=matmul, level=level, rtol=TOLERANCE)
 
 
 @pytest.mark.long

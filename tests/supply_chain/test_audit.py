@@ -51,6 +51,7 @@ def test_an_audit_that_cannot_run_is_none() -> None:
         ((NONE_KNOWN, NONE_KNOWN), NONE_KNOWN),
         ((NONE_KNOWN, NOT_ASKED), NOT_ASKED),
         ((NOT_ASKED, VULNERABLE), VULNERABLE),
+        ((VULNERABLE, NONE_KNOWN), VULNERABLE),
     ],
 )
 def test_the_gravest_of_the_locks_decides(
@@ -59,10 +60,13 @@ def test_the_gravest_of_the_locks_decides(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    left = list(codes)
+    answers = {
+        audit.DEV: Verdict(codes[0], ["scipy: said"]),
+        audit.CUDA[-1]: Verdict(codes[1], ["scipy: said"]),
+    }
 
     def answered(lock: Path, options: Sequence[str]) -> Verdict:
-        return Verdict(left.pop(), ["scipy: said"])
+        return answers.get(lock, Verdict(NONE_KNOWN, []))
 
     monkeypatch.setattr(audit, "audit", answered)
     assert main() == ends

@@ -46,10 +46,11 @@ def test_a_licence_is_allowed_if_all_parts_of_one_choice_are(licence: str, allow
 
 
 def test_an_exception_for_developers_is_none_for_users() -> None:
-    [(name, licence)] = licences.ALLOWED_FOR_DEVELOPERS.items()
-    assert Licensed(name, licence, is_for_users=False).is_allowed
-    assert not Licensed(name, licence, is_for_users=True).is_allowed
-    assert not Licensed("another", licence, is_for_users=False).is_allowed
+    assert licences.ALLOWED_FOR_DEVELOPERS
+    for name, licence in licences.ALLOWED_FOR_DEVELOPERS.items():
+        assert Licensed(name, licence, is_for_users=False).is_allowed
+        assert not Licensed(name, licence, is_for_users=True).is_allowed
+        assert not Licensed("another", licence, is_for_users=False).is_allowed
 
 
 def test_the_list_fails_and_says_which_licence_is_not_allowed(

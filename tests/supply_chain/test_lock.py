@@ -12,11 +12,13 @@ import pytest
 from packaging.requirements import Requirement
 
 from supply_chain.dependencies import UNLOCKED
-from supply_chain.lock import DEV, ROOT, SUPPLY_CHAIN, disagreements, read_lock
+from supply_chain.lock import CUDA, DEV, ROOT, SUPPLY_CHAIN, disagreements, read_lock
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 LOCK = DEV.read_text(encoding="utf-8")
-LOCKS = pytest.mark.parametrize("lock", [DEV, SUPPLY_CHAIN], ids=lambda path: path.stem)
+GROUPS = {path.stem.removeprefix("requirements-"): path for path in (SUPPLY_CHAIN, *CUDA)}
+"""The locks of pyproject's dependency groups, whose names have a hyphen for each dot."""
+LOCKS = pytest.mark.parametrize("lock", [DEV, *GROUPS.values()], ids=lambda path: path.stem)
 
 Lists = Mapping[str, list[str]]
 
@@ -35,10 +37,11 @@ def test_the_lock_is_that_of_pyproject() -> None:
     assert disagreements(asked_for(PROJECT), read_lock(LOCK)) == [], "make lock"
 
 
-def test_the_lock_of_the_tools_is_that_of_pyproject() -> None:
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_lock_of_a_group_is_that_of_pyproject(group: str) -> None:
     groups = cast(Lists, tomllib.loads(PROJECT)["dependency-groups"])
-    requirements = [Requirement(each) for each in groups["supply-chain"]]
-    pins = read_lock(SUPPLY_CHAIN.read_text(encoding="utf-8"))
+    requirements = [Requirement(each) for each in groups[group.replace(".", "-")]]
+    pins = read_lock(GROUPS[group].read_text(encoding="utf-8"))
     assert disagreements(requirements, pins) == [], "make lock"
 
 

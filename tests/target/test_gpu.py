@@ -71,6 +71,11 @@ def test_an_unknown_gpu_is_refused_with_the_known_ones() -> None:
         GpuTarget.named("sm_1")
 
 
+def test_who_names_a_gpu_by_its_number_is_told_the_option_for_it() -> None:
+    with pytest.raises(UsageError, match=r"(?s)D0920.*--device cuda:1 says which GPU"):
+        GpuTarget.named("1")
+
+
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
 @pytest.mark.parametrize(("dtype", "precision"), [(F32, "ieee"), (F32, "tf32"), (BF16, "ieee")])
 def test_no_function_takes_more_than_its_architecture_has(

@@ -12,6 +12,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from benchmarks.fuzz.program import late_one
+
 Array: TypeAlias = NDArray[Any]
 Letter: TypeAlias = Literal["f", "i", "b"]
 Size: TypeAlias = tuple[int, int]
@@ -162,10 +164,10 @@ class Graph:
         self, letter: Letter = "f", wanted: Callable[[Value], bool] | None = None
     ) -> Value | None:
         """One of the values so far, a late one rather than an early one."""
-        known = [v for v in self.values if v.letter == letter and (wanted is None or wanted(v))]
-        if not known:
-            return None
-        return known[-1] if self.random.random() < 0.5 else self.random.choice(known)
+        return late_one(
+            self.random,
+            [v for v in self.values if v.letter == letter and (wanted is None or wanted(v))],
+        )
 
     def axis(self, value: Value) -> int:
         """An axis of a value, counted from the front or from the end."""

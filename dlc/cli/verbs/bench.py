@@ -44,13 +44,14 @@ def command(
     With --ops or --roofline, times its kernels instead; dlc profile reports more about them.
     """
     options.pin_workers(pin)
+    call_request = call.of(model)
+    request = compilation.of(model, call_sizes=call_request.dims)
     if ops or roofline:
-        _print_kernels(compilation.of(model), call, roofline=roofline, as_json=as_json)
+        asked = driver.ProfileRequest(request, call_request, call.threads)
+        _print_kernels(asked, roofline=roofline, as_json=as_json)
         return
     with progress(f"timing {model}"):
-        timing = driver.measure(
-            compilation.of(model), call.of(model), threads=call.threads, seconds=seconds
-        )
+        timing = driver.measure(request, call_request, threads=call.threads, seconds=seconds)
     if as_json:
         print_json(asdict(timing))
         return
@@ -66,17 +67,9 @@ def command(
         )
 
 
-def _print_kernels(
-    request: driver.CompileRequest,
-    call: options.Call,
-    *,
-    roofline: bool,
-    as_json: bool,
-) -> None:
-    with progress(f"timing {request.path}"):
-        found = driver.profile_model(
-            driver.ProfileRequest(request, call.of(request.path), call.threads)
-        )
+def _print_kernels(asked: driver.ProfileRequest, *, roofline: bool, as_json: bool) -> None:
+    with progress(f"timing {asked.request.path}"):
+        found = driver.profile_model(asked)
     if as_json:
         print_json(driver.profile_data(found))
     elif roofline:

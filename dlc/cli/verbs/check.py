@@ -18,9 +18,7 @@ def command(
     models: Annotated[list[str], typer.Argument(help="Models: .dlm, .dlir, .dlc or .onnx.")],
     *,
     compilation: options.Compilation,
-    data: Annotated[
-        str | None, typer.Option(help="Examples that training is given, to be checked, too.")
-    ] = None,
+    data: Annotated[str | None, typer.Option(help="Training data to check as well.")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Check models completely and report every error."""

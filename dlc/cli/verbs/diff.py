@@ -60,7 +60,8 @@ def command(
 
     Inputs that are not given are random numbers.
     """
-    request, call_request = compilation.of(model), call.of(model)
+    call_request = call.of(model)
+    request = compilation.of(model, call_sizes=call_request.dims)
     if inputs_file is not None:
         call_request = driver.with_file(request, call_request, inputs_file)
     with progress(f"comparing the levels of {model}"), driver.random_indices_told(call_request):

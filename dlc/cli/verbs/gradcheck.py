@@ -37,10 +37,11 @@ def command(
 
     For a model with a train block, checks its loss on the first examples of its data.
     """
-    request = compilation.of(model)
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
+    call_request = plain.request()
+    request = compilation.of(model, call_sizes=call_request.dims)
     with progress(f"checking {model}"):
-        found = driver.check_gradients(request, plain.request(), order=order, full=full)
+        found = driver.check_gradients(request, call_request, order=order, full=full)
     wrong = [row for row in found.rows if not row.is_right]
     error = _differs(max(wrong, key=lambda row: max(row.error, row.narrow))) if wrong else None
     if as_json:

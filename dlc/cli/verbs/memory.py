@@ -90,14 +90,17 @@ def command(
         _check_alone(model, entry, dims, compilation)
         _print_instance(driver.place_instance(instance, effort or 1), as_json)
         return
-    request = compilation.of(_needed(model, effort))
+    chosen = sizes([text for text in dims if most is None or "=" in text])
+    request = compilation.of(_needed(model, effort), call_sizes=chosen)
     if most is not None:
         _print_largest(request, entry, dims, most, as_json)
         return
-    memory_request = driver.MemoryRequest(request, entry, sizes(dims))
+    memory_request = driver.MemoryRequest(request, entry, chosen)
     if compare is not None:
         _print_comparison(
-            memory_request, replace(memory_request, request=compilation.of(compare)), as_json
+            memory_request,
+            replace(memory_request, request=compilation.of(compare, call_sizes=chosen)),
+            as_json,
         )
         return
     check_kept(written.values(), [request.path])

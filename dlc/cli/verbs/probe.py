@@ -53,7 +53,8 @@ def command(
     """
     watch = driver.Watch(values or ["all"])
     with progress(f"probing {model}"):
-        request, call_request = compilation.of(model), call.of(model)
+        call_request = call.of(model)
+        request = compilation.of(model, call_sizes=call_request.dims)
         if interpret:
             results, remarks = driver.evaluate_model(request, call_request, watch)
         else:

@@ -84,7 +84,8 @@ def command(
     for path in files:
         check_writable(path)
     options.pin_workers(pin)
-    asked = driver.ProfileRequest(compilation.of(model), call_request, call.threads, rounds, train)
+    request = compilation.of(model, call_sizes=call_request.dims)
+    asked = driver.ProfileRequest(request, call_request, call.threads, rounds, train)
     with together(ranks) as member:
         comm = member.comm
         with progress(f"profiling {model}") if is_first(comm) else nullcontext():

@@ -50,7 +50,9 @@ class Running:
     threads: options.Threads = None
     pin: options.Pin = False
     max_memory: options.Memory = None
-    resize: Annotated[bool, typer.Option("--resize", help="Make pictures fit.")] = False
+    resize: Annotated[
+        bool, typer.Option("--resize", help="Resize pictures to the size of the input.")
+    ] = False
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
     ] = False

@@ -25,6 +25,8 @@ from dlc.target.network import HERE, Network, network_named
     "chosen",
     "module",
     "block",
+    "shapes",
+    "fixed",
 )
 def command(
     model: options.Model,
@@ -59,12 +61,13 @@ def command(
 
     Each rank has its own processors. Nothing runs: the times of work and collectives come from cost tables.
     """
+    chosen = sizes(dims)
     asked = driver.ScaleRequest(
-        compilation.of(model),
+        compilation.of(model, call_sizes=chosen),
         ranks,
         _network(network),
         entry,
-        sizes(dims),
+        chosen,
         threads,
         shard,
         step,

@@ -42,7 +42,7 @@ def command(
     ] = False,
     dump_dir: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Also one file for each pass, with any of these."),
+        typer.Option(metavar="DIR", help="Write one file for each pass as well."),
     ] = None,
     train: Annotated[
         bool,

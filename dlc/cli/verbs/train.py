@@ -49,7 +49,7 @@ class Training:
     """The options of a training besides those of its compilation."""
 
     data: Annotated[
-        str | None, typer.Option(help="Examples in place of those that the model names.")
+        str | None, typer.Option(help="Data to train on in place of what the model names.")
     ] = None
     out: Annotated[
         Path | None,

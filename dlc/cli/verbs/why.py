@@ -50,10 +50,11 @@ def command(
     about the last value of a line: dlc why mlp.dlm fused h y, dlc why mlp.dlm kernel 7.
     """
     question = driver.question_of(words or ())
-    _check_measured(question, call)
+    _check_measured(question, call, imports=model.endswith(".onnx"))
     if question is not None:
-        request = compilation.of(model)
-        asked = driver.Asked(request, (words or ())[1:], call.of(model), call.threads)
+        call_request = call.of(model)
+        request = compilation.of(model, call_sizes=call_request.dims)
+        asked = driver.Asked(request, (words or ())[1:], call_request, call.threads)
         with progress(f"{'profiling' if question.measures else 'compiling'} {model}"):
             reply = driver.answer_question(question, asked)
         if as_json:
@@ -61,8 +62,9 @@ def command(
         else:
             print(visible(reply.text))
         return
+    request = compilation.of(model, call_sizes=call.of(model).dims)
     with progress(f"compiling {model}"):
-        found = driver.decisions_of(compilation.of(model), words or (), call.entry)
+        found = driver.decisions_of(request, words or (), call.entry)
     if not found.decisions:
         driver.check_is_no_question(words or ())
     if as_json:
@@ -71,14 +73,17 @@ def command(
         print(visible(driver.decisions_text(found)))
 
 
-def _check_measured(question: driver.Question | None, call: options.Call) -> None:
-    """Raises UsageError (D0901) for options of a call where no call is measured."""
+def _check_measured(question: driver.Question | None, call: options.Call, *, imports: bool) -> None:
+    """Raises UsageError (D0901) for options of a call where no call is measured.
+
+    A model that is imported may come in only with the sizes of one.
+    """
     if question is not None and question.measures:
         return
     usual = options.Call(entry=call.entry)
     given = {
         "--input": call.inputs != usual.inputs,
-        "--dim": call.dims != usual.dims,
+        "--dim": call.dims != usual.dims and not imports,
         "--random-inputs": call.random_inputs != usual.random_inputs,
         "--threads": call.threads != usual.threads,
     }

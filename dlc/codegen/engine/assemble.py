@@ -18,8 +18,10 @@ from dlc.codegen.engine.steps import STEPS
 from dlc.codegen.engine.walk import WALK, call_tables
 from dlc.codegen.engine.waves import WAVES
 from dlc.codegen.integer_functions import internal_functions
+from dlc.codegen.kernels import cache_key, cached_object
 from dlc.codegen.link.image import Image, link
-from dlc.codegen.llvm.target_machine import compile_object
+from dlc.codegen.llvm.begun import BegunObjects, ObjectCache
+from dlc.codegen.llvm.target_machine import machine_of
 from dlc.runtime.abi import ABI_VERSION, MAX_THREADS, CallWord, Status
 from dlc.target.cpu import CpuTarget
 
@@ -151,6 +153,7 @@ declare i64 @llvm.smin.i64(i64, i64)
 """
 
 
+@cache
 def engine_text() -> str:
     """The LLVM text of the engine for x86-64."""
     decisions = internal_functions(*FUNCTIONS)
@@ -158,7 +161,22 @@ def engine_text() -> str:
     return "; The engine of dlc, x86-64.\n" + "".join(parts)
 
 
-@cache
-def engine_image() -> Image:
-    """The engine compiled and linked; its entry is `ENTRY`."""
-    return link({"engine": compile_object(engine_text(), CpuTarget.named("x86-64"))})
+_BASELINE, _LEVEL = "x86-64", 2
+_MADE: dict[str, Image] = {}
+"""The engine, once this process has it."""
+
+
+def engine_image(cache: ObjectCache | None = None) -> Image:
+    """The engine compiled and linked, once in a process; its entry is `ENTRY`."""
+    if ENTRY not in _MADE:
+        target = CpuTarget.named(_BASELINE)
+        _MADE[ENTRY] = link({"engine": cached_object(engine_text(), target, _LEVEL, cache)})
+    return _MADE[ENTRY]
+
+
+def begin_engine(objects: BegunObjects) -> None:
+    """Begin with the object file for `engine_image`, unless this process has it."""
+    if ENTRY not in _MADE:
+        target, text = CpuTarget.named(_BASELINE), engine_text()
+        key = cache_key(text, target, _LEVEL)
+        objects.begin(key, lambda: text, machine_of(target, _LEVEL))

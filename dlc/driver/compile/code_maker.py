@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from dlc.codegen.engine.assemble import engine_image
 from dlc.codegen.kernels import (
     KernelsInBackground,
-    ObjectCache,
     Processor,
     assemble_ptx,
     compile_kernels,
@@ -18,6 +17,7 @@ from dlc.codegen.kernels import (
     kernel_texts,
 )
 from dlc.codegen.link.image import Image as LinkedImage
+from dlc.codegen.llvm.begun import ObjectCache
 from dlc.codegen.llvm.target_machine import cpu_name
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
@@ -66,6 +66,8 @@ class CodeMaker:
     """LLVM texts in place of those of the kernels of these names."""
     begun: KernelsInBackground | None = None
     """The kernels for the processor, all of them, where they were begun as they were lowered."""
+    own_objects: ObjectCache | None = None
+    """Where the compiler's own code, such as the engine, is kept."""
 
     def make(self, module: Module) -> Code:
         """The code of a module at loop level."""
@@ -94,7 +96,7 @@ class CodeMaker:
             image = compile_kernels(texts, processor, self.level, self.cache)
         if not image.code:  # all of it is on a GPU, and a section has bytes
             image = replace(image, code=b"\0")
-        engine = engine_image()
+        engine = engine_image(self.own_objects)
         native = manifest.CpuCode(
             triple=processor.triple,
             processor=cpu_name(processor),

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from dlc.codegen.engine.assemble import begin_engine
 from dlc.codegen.kernels import KernelsInBackground
 from dlc.codegen.llvm.background import Background
+from dlc.codegen.llvm.begun import BegunObjects, ObjectCache
 from dlc.dialects.limits import read_limits
 from dlc.driver.compile.build_artifact import Sources, build_artifact
 from dlc.driver.compile.cache import DiskCache, open_cache
@@ -23,7 +25,7 @@ from dlc.driver.compile.decisions import recorded
 from dlc.driver.compile.entries import interfaces, settle_interfaces
 from dlc.driver.compile.job import CompileJob, check_kept
 from dlc.driver.compile.memory_limit import check_bounded, kept_within, least_memory
-from dlc.driver.compile.native_planner import machine_code
+from dlc.driver.compile.native_planner import begin_searches, machine_code
 from dlc.driver.compile.pipelines import Device
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.dim_bounds import narrow_dims
@@ -105,7 +107,7 @@ def _run(
     """Run passes on the way to a stage as the settings say: checked after each, up to a rewrite."""
     model, check = job.model, EachPass() if job.settings.verify_each else None
     model.context.options = job.options
-    model.context.compiler = machine_code
+    model.context.compiler = job.compiler
     model.context.rewrites.last = job.settings.bisect
 
     def observe(name: str, module: Op) -> None:
@@ -287,6 +289,14 @@ def _gathered(
     return gather(model.module, weights, model.folder, model.arrays, seed, names)
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """The kernels that further processes compile, and where the compiler's own code is kept."""
+
+    kernels: KernelsInBackground | None
+    own: ObjectCache | None
+
+
 @without_collections()
 def _built(
     job: CompileJob,
@@ -299,10 +309,14 @@ def _built(
     settings, cache = job.settings, open_cache()
     target = settings.processor
     if not isinstance(target, CpuTarget) or not _is_large(job):
-        return _lowered(job, interface, weights, report, after, cache, None)
+        return _lowered(job, interface, weights, report, after, cache, _Begun(None, open_cache()))
     with Background() as background:
-        begun = KernelsInBackground(target, settings.level, cache, background)
-        return _lowered(job, interface, weights, report, after, cache, begun)
+        own = BegunObjects(open_cache(), background)
+        begin_searches(own)
+        begin_engine(own)
+        job = replace(job, compiler=partial(machine_code, cache=own))
+        kernels = KernelsInBackground(target, settings.level, BegunObjects(cache, background))
+        return _lowered(job, interface, weights, report, after, cache, _Begun(kernels, own))
 
 
 def _is_large(job: CompileJob) -> bool:
@@ -322,7 +336,7 @@ def _lowered(
     report: Report,
     after: Observer | None,
     cache: DiskCache | None,
-    begun: KernelsInBackground | None,
+    begun: _Begun,
 ) -> Artifact:
     """The same: down to the graph, the plan and the loops, then machine code."""
     model, settings = job.model, job.settings
@@ -345,14 +359,17 @@ def _lowered(
         lower_to(job, "plan", after)
         sources = replace(sources, plan=print_module(model.module))
     plans = plans_of(model.module) if settings.kernels else {}
-    model.context.kernel_lowered = None if begun is None else begun.begin
+    kernels = begun.kernels
+    model.context.kernel_lowered = None if kernels is None else kernels.begin
     lower_to(job, "loop", after)
     sources = replace(sources, decisions=recorded(model.context.log))
     lowered = time.perf_counter()
     own = own_texts(settings.kernels, model.module)
     if own:
         check_kernels(own, plans, model.module, settings.processor, settings.level)
-    code = CodeMaker(settings.processor, settings.level, cache, settings.gpu, own, begun)
+    code = CodeMaker(
+        settings.processor, settings.level, cache, settings.gpu, own, kernels, begun.own
+    )
     artifact = _linked(model, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
     report.lowered = model

@@ -17,8 +17,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from dlc import version
-from dlc.codegen.kernels import ObjectCache, Processor, facts_of
+from dlc.codegen.kernels import Processor, facts_of
 from dlc.codegen.llvm import target_machine
+from dlc.codegen.llvm.begun import ObjectCache
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.code_maker import blas_in_use
 from dlc.driver.source.weight_sources import Weights

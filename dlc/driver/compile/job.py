@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from dlc.dialects.limits import read_limits
 from dlc.driver.compile.cost_table import BUILT_IN, tuned_here
 from dlc.driver.compile.flags import settings_of_flags
+from dlc.driver.compile.native_planner import machine_code
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import DlcError, Unsupported
+from dlc.ir.native import Compiler
 from dlc.ir.passes import Options, Pass
 from dlc.passes.graph.device_placement import uses_gpu
 
@@ -27,6 +29,8 @@ class CompileJob:
     model: SourceModel
     settings: Settings
     options: Options
+    compiler: Compiler = machine_code
+    """Of the planner's searches."""
 
     @classmethod
     def of(cls, model: SourceModel, settings: Settings) -> CompileJob:

@@ -9,7 +9,7 @@ gradient in the function's place. Directions and elements are drawn from a fixed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -129,6 +129,7 @@ def check_gradients(
     (D0905) for a function without float arguments or results, or that is not finite at that place.
     """
     source = _opened(request, call_request)
+    call_request = replace(call_request, dims=source.open_sizes(call_request.dims))
     function = find_function(source.module, call_request.entry)
     function.forget_updates()
     effort = Effort(full=full)

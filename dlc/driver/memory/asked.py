@@ -113,12 +113,15 @@ def memory_of(request: MemoryRequest) -> ModelMemory:
 
 def plans_of(request: MemoryRequest) -> list[EntryPlan]:
     """The entry points that are asked for, compiled where they are not."""
-    artifacts = artifacts_of(request.request, request.entry)
-    plans = [planned for artifact in artifacts for planned in entry_plans(artifact)]
+    plans: list[EntryPlan] = []
+    dims = request.dims
+    for artifact, model in artifacts_of(request.request, request.entry):
+        plans += entry_plans(artifact)
+        dims = dims if model is None else model.open_sizes(dims)
     if request.entry is not None:
         name = choose([each.entry.name for each in plans], request.entry)
         plans = [each for each in plans if each.entry.name == name]
-    _check_known(request.dims, plans)
+    _check_known(dims, plans)
     return plans
 
 
@@ -131,13 +134,18 @@ def entry_plans(artifact: Artifact) -> list[EntryPlan]:
     ]
 
 
-def artifacts_of(request: CompileRequest, entry: str | None) -> Iterator[Artifact]:
-    """The artifact with the entry points, and that which trains, as far as `entry` needs them."""
+def artifacts_of(
+    request: CompileRequest, entry: str | None
+) -> Iterator[tuple[Artifact, SourceModel | None]]:
+    """The artifact with the entry points, and that which trains, as far as `entry` needs them.
+
+    Each with the model that it was compiled from, if it was not compiled before.
+    """
     if request.is_compiled:
-        yield Artifact.read(request.path)
+        yield Artifact.read(request.path), None
         return
     for model in models_of(request, entry):
-        yield compile_for_plan(model, request)
+        yield compile_for_plan(model, request), model
 
 
 def models_of(request: CompileRequest, entry: str | None = None) -> Iterator[SourceModel]:

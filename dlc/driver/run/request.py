@@ -53,7 +53,8 @@ class CompileRequest:
     where that is not the first GPU, or the processor. `to_train` is for the functions that train the model
     instead of those that it exports, as the `train` block called `block` says. `decided` is what was chosen
     for the user, which the decision log begins with. `shapes` and `fixed` are what is asked of an ONNX
-    file, as texts. `ranks` is how many processes share the calls of what is compiled.
+    file, as texts; one that does not come in for any sizes is imported for `call_sizes`. `ranks` is how
+    many processes share the calls of what is compiled.
     """
 
     path: str
@@ -72,6 +73,7 @@ class CompileRequest:
     decided: tuple[Decision, ...] = ()
     shapes: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, str] = field(default_factory=dict[str, str])
+    call_sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     ranks: int = 1
 
     @property
@@ -117,8 +119,7 @@ class CompileRequest:
             call_request = replace(
                 call_request, words=(*call_request.words, "--weights", f"{INIT}0")
             )
-        left = {name: size for name, size in call_request.dims.items() if name not in model.settled}
-        call_request = replace(call_request, dims=left)
+        call_request = replace(call_request, dims=model.open_sizes(call_request.dims))
         if self.gradient is None or call_request.entry is not None:
             return call_request
         entry, result, _ = self.gradient
@@ -153,7 +154,9 @@ class CompileRequest:
             module=self.module,
             settings=self.parameters,
             places=self.places,
-            import_request=ImportRequest(self.shapes, self.fixed, self.settings.dims),
+            import_request=ImportRequest(
+                self.shapes, self.fixed, self.settings.dims, self.call_sizes
+            ),
         )
 
     def _open_training(self) -> SourceModel:

@@ -86,7 +86,7 @@ class RankPrograms:
             )
         self._mesh = {DATA: 1} if declared is None else dict(declared.axes)
         self._rest = prod(size for name, size in self._mesh.items() if name != DATA)
-        self._sizes = self._read_sizes()
+        self._sizes = self._read_sizes(model.open_sizes(asked.dims))
         self.numbers, self.end = self._read_numbers()
 
     def _opened(self) -> SourceModel:
@@ -130,10 +130,9 @@ class RankPrograms:
             )
         return name
 
-    def _read_sizes(self) -> dict[str, int]:
+    def _read_sizes(self, chosen: Mapping[str, int]) -> dict[str, int]:
         """The sizes of the whole call, that of the batch first."""
         dims = {dim.name: dim for dim in self.entry.dims if dim.measured is None}
-        chosen = self._asked.dims
         for name, size in chosen.items():
             if name not in dims:
                 listed = f"there are {', '.join(dims)}" if dims else "all its sizes are numbers"

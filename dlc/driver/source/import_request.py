@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import UsageError
+from dlc.errors import ModelError, Unsupported, UsageError
 from dlc.ir.dims import Bounds, Shape, Size
 from dlc.text.sizes import parse_size
 
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """The options of an ONNX import: other shapes and fixed values of inputs, as texts, and bounds."""
+    """The options of an ONNX import: other shapes and fixed values of inputs, as texts, and bounds.
+
+    `sizes` are those of a call: a file that does not come in for any sizes is imported for these.
+    """
 
     shapes: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, str] = field(default_factory=dict[str, str])
     bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def check_for(self, path: Path) -> None:
         """Raise UsageError (D0919) where another kind of file is asked for shapes or values."""
@@ -38,13 +42,22 @@ class ImportRequest:
 
     def read(self, path: Path) -> OnnxModel:
         """The model in a file, with what is asked. Raises UsageError (D0901) for what cannot be read."""
+        if not self.sizes:
+            return self._read(path, self.bounds)
+        try:
+            return self._read(path, self.bounds)
+        except (ModelError, Unsupported):
+            numbers = {name: (size, size) for name, size in self.sizes.items()}
+            return self._read(path, {**self.bounds, **numbers})
+
+    def _read(self, path: Path, bounds: Bounds) -> OnnxModel:
         from dlc.importers.onnx import read_onnx
 
         return read_onnx(
             path,
             shapes={name: shape_of(name, text) for name, text in self.shapes.items()},
             fixed={name: value_of(name, text) for name, text in self.fixed.items()},
-            bounds=self.bounds,
+            bounds=bounds,
         )
 
 

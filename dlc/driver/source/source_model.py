@@ -71,6 +71,10 @@ class SourceModel:
         self.change(change)
         return self
 
+    def open_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes of a call, but for those that the import has settled."""
+        return {name: size for name, size in sizes.items() if name not in self.settled}
+
     @contextmanager
     def quoting(self) -> Generator[None]:
         """Errors that are raised meanwhile show the lines that they are about."""

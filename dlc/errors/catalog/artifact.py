@@ -41,8 +41,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0606": Page(
         "contents changed",
-        "Some 4 MiB of a section have another SHA-256 than the manifest says: the file was damaged, or "
-        "changed after it was made. Copy it again, or compile the model again.",
+        "A block of 4 MiB of a section has another SHA-256 than the manifest says: the file was damaged "
+        "or changed after it was made. Copy it again, or compile the model again.",
         'data = bytearray(Path("mlp.dlc").read_bytes())\n'
         "data[-70] ^= 1\n"
         "dlc.Model.from_bytes(bytes(data))",
@@ -98,7 +98,7 @@ PAGES: dict[str, Page] = {
         'dlc.Model(Artifact.read("mlp.dlc"))',
     ),
     "D0612": Page(
-        "another file than the pinned one",
+        "not the pinned file",
         "`sha256=` pins an artifact: the file's SHA-256 is another one. `sha256sum FILE` prints it.",
         'dlc.load("mlp.dlc", sha256="0" * 64)',
         'dlc.load("mlp.dlc", sha256=hashlib.sha256(Path("mlp.dlc").read_bytes()).hexdigest())',

@@ -132,7 +132,7 @@ PAGES: dict[str, Page] = {
         "have filled or brought down, or a driver older than the code, are the usual causes; `nvidia-smi` "
         "shows both. After an error of a kernel, such as an illegal address, no call of the process can "
         "use the GPU any more, and the message says so: start the process anew. An artifact compiled with "
-        "`--target cpu` does without. "
+        "`--target cpu` needs no GPU. "
         "dlc itself refuses a launch of more than 2,147,483,647 blocks, and of a kernel that would have to "
         "number more than 4,294,967,295 elements in 32 bits. Pass fewer at a time; where every call "
         "has more, by the bounds of the sizes, kernels number in 64 bits.",

@@ -84,7 +84,7 @@ PAGES: dict[str, Page] = {
     # Loops and derivatives in model text.
     "D0421": Page(
         "a statement that has no place in or outside of this loop",
-        "`next` and `yield` belong directly into the braces of a loop, `return` does not. A `while` yields "
+        "`next` and `yield` belong directly in the braces of a loop, `return` does not. A `while` yields "
         "nothing, because how many rounds it takes is not known.",
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { return s + e }",
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { next s = s + e }",

@@ -272,7 +272,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nlimit memory = 512MiB\nexport fn f(x: f32) -> f32 = x + 1",
     ),
     "D0229": Page(
-        "a mesh that cannot be",
+        "an impossible mesh",
         "A text has at most one mesh. Its axes have different names, none of which is `none`, and from 1 "
         "rank on.",
         "dlc 1\nmesh data = 2, data = 2\nexport fn f(x: f32) -> f32 = x + 1",

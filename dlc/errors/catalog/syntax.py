@@ -11,10 +11,10 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm",
     ),
     "D0101": Page(
-        "a sign that the language does not have",
+        "a character or operator that the language does not have",
         "The character or operator has no meaning in model text; many come from other languages, or from "
-        "a page that prints prettier signs. Where it is clear what was meant the text was read on with "
-        "that, so that one slip is one error. Other characters may occur in strings and comments.",
+        "a page that prints prettier ones. Where it is clear what was meant, reading went on as if that "
+        "were written, so that one slip is one error. In strings and comments any character may occur.",
         "dlc 1\nfn f(a, b) = a && !b;",
         "dlc 1\nfn f(a, b) = a and not b",
     ),
@@ -43,7 +43,8 @@ PAGES: dict[str, Page] = {
     "D0106": Page(
         "a model text that is too large",
         "A model text is at most 8 MiB long and 1,000,000 words and signs, a list has at most 65,536 "
-        "items, a string 65,536 characters, a number 1,000. Numbers in bulk belong into a weight file.",
+        "items, a string 65,536 characters, a number 1,000. Large tables of numbers belong "
+        "in a weight file.",
         "const table = [0.12, 0.53, ...]",
         'const table = npz("tables.npz", "table")',
     ),
@@ -113,7 +114,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0116": Page(
         "a value without a name after one with a name",
-        "In a call the arguments that are told by their place come first.",
+        "In a call, arguments without a name come before those with one.",
         "dlc 1\nlet c = reshape(shape=[2, 1], [1, 2])",
         "dlc 1\nlet c = reshape([1, 2], shape=[2, 1])",
     ),
@@ -133,7 +134,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0119": Page(
         "too many errors",
-        "After 50 errors the rest of a text is not read: more of them would say less.",
+        "After 50 errors the rest of a text is not read: a longer list would not help.",
         'dlc.compile(text="dlc 1\\n" + "fn f(x) = ]\\n" * 60)',
         'dlc.compile(text="dlc 1\\nexport fn f(x: f32) -> f32 = x")',
     ),
@@ -240,7 +241,7 @@ PAGES: dict[str, Page] = {
         "func @f (%x: f32[4]) {\n  %y = array.negate %x\n  return %y\n}",
     ),
     "D0162": Page(
-        "a symbol that is missing or there twice",
+        "a symbol that is missing or defined twice",
         "Functions and weights of a module have names of their own, and `@name` refers to one of them. "
         "They are in the module itself, not inside of other operations.",
         "func @f (%x: f32[4]) {\n  return %x\n}\nfunc @f (%x: f32[4]) {\n  return %x\n}",
@@ -250,10 +251,10 @@ PAGES: dict[str, Page] = {
         "operations that are not linked as they must be",
         "The operations in memory disagree about their places, uses or owners. This comes from a pass, "
         "not from a model: please report it.",
-        without="a mistake of dlc's makes it, which is not known",
+        without="only a bug in dlc causes it, and none is known",
     ),
     "D0161": Page(
-        "another operation than asked for",
+        "a different operation than asked for",
         "The text is one operation; here it must be a module (`builtin.module`), or another kind that the "
         "message names.",
         '"array.fill"() <{value = 2.0 : f64, type = tensor<f32>}> : () -> tensor<f32>',

@@ -61,7 +61,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[5], at: i32[2]) -> f32[2] = take_along(x, at, axis=0)",
     ),
     "D0309": Page(
-        "a start that is not a number",
+        "a starting index that is not a number",
         "A part whose place is computed begins at one i64 for each axis.",
         'func @f {dlc.inputs=["x", "k"]} (%x: f32[4], %k: i32[]) {\n'
         "  %y = array.dynamic_slice %x, %k {sizes=[2]}\n"
@@ -260,7 +260,7 @@ PAGES: dict[str, Page] = {
         "dlc train mlp.dlm --ranks 4",
     ),
     "D0382": Page(
-        "a weight that cannot be split so",
+        "a weight that cannot be split this way",
         "`split` says for each axis of a weight which axis of the mesh splits it, or `none`. The text has "
         "a mesh with these axes, each splits one axis of the weight, and its number of ranks divides the "
         "size; `stage` splits none, as a weight is on one stage.",
@@ -270,7 +270,7 @@ PAGES: dict[str, Page] = {
         "  export fn f(x: f32[4]) -> f32[6] = x @ w\n}",
     ),
     "D0383": Page(
-        "a stage that cannot be",
+        "an impossible stage",
         "`on stage 0 { ... }` puts a part of the model on a stage of a pipeline of ranks. The text has a "
         "mesh with an axis `stage`, whose size is the number of stages; each of them, from 0 on, has a "
         "part. Values go from a stage to later ones only, a loop or a choice is on one stage as a whole, "

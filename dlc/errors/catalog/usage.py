@@ -88,12 +88,12 @@ PAGES: dict[str, Page] = {
         "With `--check-nan` a call stops where the trouble begins: at an input or a weight that holds NaN, "
         "or at the first operation that gives an infinity although all it works on is finite, or NaN "
         "although nothing of that is NaN. Inputs, weights and constants may be infinite, as masks are; "
-        "of the former it is said.",
+        "infinite inputs and weights are mentioned.",
         'dlc run exp.dlm --input "x=[1, 2, 3, nan, 5, 6, 7, 8]" --check-nan',
         'dlc run exp.dlm --input "x=[1, 2, 3, 4, 5, 6, 7, 8]" --check-nan',
     ),
     "D0913": Page(
-        "a name for a new model",
+        "not a name for a new model",
         "`dlc new` writes NAME.dlm. The name has letters, digits and underscores, begins with a letter, "
         "and is not taken by a file that is there already.",
         "dlc new 3d-model",
@@ -179,7 +179,7 @@ PAGES: dict[str, Page] = {
         "a table of costs that cannot be used",
         "`dlc tune` measures what work costs on a processor and writes a table, which `--costs` takes. The "
         "file that is named is not a table, or there is none in the cache for this processor. A damaged "
-        "table in the cache is said once, and the built-in one is used in its place.",
+        "table in the cache is reported once, and the built-in one is used in its place.",
         "dlc compile mlp.dlm -o mlp.dlc --costs tuned",
         "dlc compile mlp.dlm -o mlp.dlc --costs default",
     ),
@@ -255,7 +255,7 @@ PAGES: dict[str, Page] = {
         "a gradient is wrong",
         "Differences of the function, evaluated in f64, give another slope than the compiled gradient. "
         "Either a rule is wrong, one of dlc's or a `with vjp` of the model, or the function jumps at that "
-        "place, as `floor` does: other inputs (`--random-inputs 1`) tell.",
+        "place, as `floor` does: try other inputs (`--random-inputs 1`).",
         "dlc gradcheck cube.dlm  # cube(x) = x ** 3 with vjp(x, dy) = dy * 2 * x ** 2",
         "dlc gradcheck right.dlm  # cube(x) = x ** 3 with vjp(x, dy) = dy * 3 * x ** 2",
     ),
@@ -295,7 +295,7 @@ PAGES: dict[str, Page] = {
         "A mistake in dlc, not in the model. The message says where it happened; if a pass failed, a "
         "file `dlc-reproducer-....dlir` was written to the current folder, with what the pass was given. "
         "Please report it with that file.",
-        without="a mistake of dlc's makes it, which is not known",
+        without="only a bug in dlc causes it, and none is known",
     ),
     "D0921": Page(
         "a package is missing, or has another version than dlc is made for",

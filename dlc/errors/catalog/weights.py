@@ -139,7 +139,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0532": Page(
         "a loss or metric that is not one number",
-        "What training makes small is one float for the whole batch, and a metric is one number. Losses "
+        "Training minimises one float for the whole batch, and a metric is one number. Losses "
         "such as `cross_entropy` give one for each example: take their mean.",
         TRAIN.format("").replace(
             "mean(cross_entropy(scores(x), y))", "cross_entropy(scores(x), y)"
@@ -162,22 +162,22 @@ PAGES: dict[str, Page] = {
         "a missing or unknown optimizer",
         "An optimizer is a module with `fn update(p, g, step)`, which gives the next value of a weight: "
         "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own. "
-        "One whose update gives the weight as it is, or does not use the gradient, is a warning.",
+        "There is a warning if its update leaves the weight as it is, or does not use the gradient.",
         TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
         TRAIN.format(""),
     ),
     "D0536": Page(
         "total_steps outside of an optimizer",
-        "`total_steps` is how many steps the training has in all. Only the functions can use it that an "
-        "optimizer calls while it updates a weight, such as a schedule of the learning rate; those of the "
-        "library end with the training by themselves.",
+        "`total_steps` is how many steps the training has in all. Only functions that an optimizer calls "
+        "while it updates a weight can use it, such as a schedule of the learning rate. The schedules of "
+        "the library end with the training by themselves.",
         TRAIN.format("").replace("sgd(lr=0.1)", "sgd(lr=cosine(peak=0.1, steps=total_steps))"),
         TRAIN.format("").replace("sgd(lr=0.1)", "sgd(lr=cosine(peak=0.1))"),
     ),
     "D0537": Page(
-        "two inputs of the training step of one name",
+        "two inputs of the training step with the same name",
         "A training step takes the parameters of the loss and of the metrics, every weight by its path, "
-        "and `step`, `total_steps` and `seed`. So none of them may be called like another.",
+        "and `step`, `total_steps` and `seed`. No two of them may have the same name.",
         TRAIN.format("").replace("y: i32[B]", "step: i32[B]").replace(", y)", ", step)"),
         TRAIN.format(""),
     ),
@@ -230,7 +230,7 @@ PAGES: dict[str, Page] = {
         "loss(image: u8[B, 28, 28, 1]) = ...",
     ),
     "D0544": Page(
-        "no examples, or not one for one",
+        "no examples, or parts with different numbers of them",
         "A source must hold at least one example, and each of its parts as many as the others. Where some "
         "are kept for the test, both parts need at least one; a text must be as long as a window.",
         'data = npz("uneven.npz", image="images", label="labels")',
@@ -306,7 +306,7 @@ PAGES: dict[str, Page] = {
         "dim B = 1..8\ntrain Line {\n  batch = 8\n  ...\n}",
     ),
     "D0554": Page(
-        "one input of two types",
+        "an input with two types",
         "What data gives is read once for the loss and all metrics, so they declare the same type for an "
         "input of the same name. Where two types are wanted, convert in the metric, or let the data give "
         'the array under two names: `npz(..., y="label", y2="label")`.',

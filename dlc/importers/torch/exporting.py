@@ -301,7 +301,7 @@ def _weights(program: ExportedProgram, reader: Reader) -> tuple[Weight, ...]:
     )
     for table, trained, constant in tables:
         for name, path in table.items():
-            type = reader.type(values[name])
+            type = reader.held_type(values[name])
             tensor = held.get(path)
             if type is None or tensor is None:
                 raise Unsupported(f"{path} is not a tensor", code="D0710")

@@ -30,6 +30,7 @@ from dlc.importers.torch.facts import (
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
 from dlc.importers.torch.operators import (
     activations,
+    complex_numbers,
     constants,
     control,
     detection,
@@ -68,6 +69,7 @@ def _get_item(context: NodeContext) -> Operand:
 IMPORTERS: dict[str, Importer] = {
     "getitem": _get_item,
     **activations.IMPORTERS,
+    **complex_numbers.IMPORTERS,
     **constants.IMPORTERS,
     **control.IMPORTERS,
     **detection.IMPORTERS,

@@ -99,6 +99,10 @@ class Reader:
         tensor = cast("torch.Tensor", value)
         return TensorType(dtype_of(tensor.dtype), tuple([self.size(size) for size in tensor.shape]))
 
+    def held_type(self, value: object) -> TensorType | None:
+        """The type of a tensor that the program holds; complex numbers are pairs."""
+        return self._pairs(cast("torch.Tensor", value)) if _is_complex(value) else self.type(value)
+
     def _pairs(self, tensor: torch.Tensor) -> TensorType:
         """The type of complex numbers inside of a graph: their parts along a last axis of size 2."""
         dtype = F64 if str(tensor.dtype) == "torch.complex128" else F32
@@ -168,6 +172,7 @@ class Reader:
                 str(number): self.argument(value, module) for number, value in enumerate(node.args)
             }
         found: dict[str, Argument] = {}
+        pairs: list[str] = []
         for number, declared in enumerate(schema.arguments):
             if number < len(node.args):
                 value: object = node.args[number]
@@ -176,7 +181,9 @@ class Reader:
             else:
                 value = declared.default_value if declared.has_default_value() else None
             found[declared.name] = self.argument(value, module)
-        return found
+            if _is_complex(getattr(value, "meta", {}).get("val")):
+                pairs.append(declared.name)
+        return {**found, "complex": tuple(pairs)} if pairs else found
 
     def argument(self, value: object, module: torch.fx.GraphModule | None = None) -> Argument:
         """An argument of a node as a fact."""
@@ -246,7 +253,7 @@ def constants_of(module: torch.fx.GraphModule, reader: Reader) -> tuple[Weight, 
     found: dict[str, Weight] = {}
     for node in module.graph.nodes:
         tensor = getattr(module, str(node.target), None) if node.op == "get_attr" else None
-        type = reader.type(tensor)
+        type = reader.held_type(tensor)
         if type is not None:
             array = array_of(cast("torch.Tensor", tensor))
             found[node.name] = Weight(node.name, str(node.target), type, array, False, True)
@@ -327,6 +334,8 @@ def array_of(tensor: torch.Tensor) -> Array:
     # While TorchDynamo compiles, every operator would make a tensor without data.
     with _disable_current_modes():
         plain = tensor.detach().cpu()
+        if plain.is_complex():
+            plain = torch.view_as_real(plain.resolve_conj())
         if plain.dtype is torch.bfloat16:
             plain = plain.contiguous().view(torch.uint16)
         return plain.numpy()

@@ -101,22 +101,24 @@ Sums = list[Expr]
 class Ahead:
     """What a micro-tile prefetches of the next panel, from `start` on: `each` elements for each step of k.
 
+    They are `most` at most, and an argument of the kernel, which does not depend on their number.
     Otherwise the first rows that meet a panel wait for it: it comes from memory at a fraction of the rate
     at which they read it, and hardware does not prefetch it before they begin.
     """
 
     start: Pointer
-    each: int
+    each: Expr
+    most: int
 
     def prefetch(self, k: Expr, steps: int) -> None:
         """Prefetch what belongs to `steps` steps of k."""
         line = LINE_BYTES // self.start.dtype.bytes
-        for first in range(0, self.each * steps, line):
+        for first in range(0, self.most * steps, line):
             self.start.prefetch(k * self.each + first)
 
     def after(self, steps: Expr) -> Ahead:
         """What is left after some steps of k."""
-        return Ahead(self.start + steps * self.each, self.each)
+        return replace(self, start=self.start + steps * self.each)
 
 
 def zeros(emit: Builder, shape: Shape) -> Sums:

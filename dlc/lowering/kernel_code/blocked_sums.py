@@ -66,7 +66,7 @@ def block_lengths(
 def sum_nest(
     emit: Builder,
     extents: Sequence[Expr],
-    lengths: Sequence[int | None],
+    lengths: Sequence[Index | None],
     carried: Sequence[Expr],
     starts: Sequence[Expr],
     innermost: Innermost,
@@ -91,7 +91,7 @@ def add_in_blocks(
     lower: Index,
     upper: Expr,
     step: int,
-    length: int,
+    length: Index,
     carried: Sequence[Expr],
     starts: Sequence[Expr],
     body: Loop,
@@ -115,7 +115,7 @@ def in_blocks(
     emit: Builder,
     lower: Index,
     upper: Expr,
-    length: int,
+    length: Index,
     initial: Sequence[Expr],
     block: Block,
 ) -> list[Expr]:

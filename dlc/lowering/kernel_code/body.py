@@ -27,6 +27,7 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import product
 from dlc.ir.types import BOOL, INDEX, DType, VectorType
 from dlc.lowering.kernel_code.blocked_sums import add_in_blocks, block_lengths, sum_nest
+from dlc.lowering.kernel_code.distances import Distances
 from dlc.lowering.kernel_code.lanes import (
     Clamped,
     Lane,
@@ -110,6 +111,7 @@ class Body:
         self.reduces_in_registers = reduces_in_registers
         self.branches = branches
         self.allocate_row = allocate_row
+        self._distances = Distances()
 
     def register_loops(
         self, lower: Index, upper: Expr, together: int = 1
@@ -150,6 +152,8 @@ class Body:
                     known[op.result] = self._load(op, inner_point)
                 case kernel.ExtentOf(size=size):
                     known[op.result] = Uniform(self.writer.size(size, "size", str(size)))
+                case scalar.Constant():
+                    known[op.result] = self._constant(op, inner_point.lanes)
                 case kernel.CheckIndex():
                     known[op.result] = self._check(op, inner_point)
                 case kernel.Reduce():
@@ -160,6 +164,14 @@ class Body:
                     operands = [inner_point.lane(operand) for operand in op.operands]
                     known[op.result] = compute(self.emit, op, operands, inner_point.lanes)
         return inner_point
+
+    def _constant(self, op: scalar.Constant, lanes: int) -> Lane:
+        number = self._distances.number(op) if isinstance(self.writer, Writer) else None
+        if number is None:
+            return compute(self.emit, op, [], lanes)
+        assert isinstance(op.value, int)
+        amount = self.writer.size(abs(op.value), "distance", number)
+        return Uniform(amount if op.value > 0 else 0 - amount)
 
     def _load(self, op: kernel.Load, point: Point) -> Lane:
         base = point.known.get(op.array)
@@ -274,11 +286,16 @@ class Body:
 
     def _block_lengths(
         self, op: kernel.Reduce, dtype: DType, *, lanes: int = 1, registers: int = 1
-    ) -> list[int | None]:
+    ) -> list[Expr | None]:
         """The block lengths of a sum by axis; none on a GPU, where many threads share a long sum."""
         if not isinstance(self.writer, Writer):
             return [None] * len(op.extents)
-        return block_lengths(op, dtype, lanes=lanes, registers=registers)
+        lengths = block_lengths(op, dtype, lanes=lanes, registers=registers)
+        role = "block", path(op), lanes
+        return [
+            None if length is None else self.writer.size(length, *role, axis)
+            for axis, length in enumerate(lengths)
+        ]
 
     def _inner_value(
         self, op: kernel.Inner, inside: list[Op], point: Point, indices: Sequence[Lane]

@@ -8,14 +8,14 @@ from dlc.lowering.kernel_code.writer import Function
 
 
 def tidy(function: Function) -> None:
-    """Merge equal pure operations, move loop-invariant ones out of loops, erase unused ones."""
-    for block in _inner_first(function.body):
-        _merge(block)
+    """Move loop-invariant pure operations out of loops, merge equal ones, erase unused ones."""
+    blocks = _inner_first(function.body)
+    for block in blocks:
         if isinstance(block.parent, loop.For | loop.While):
             _hoist(block, block.parent)
-    for block in reversed(_inner_first(function.body)):
+    for block in reversed(blocks):
         _merge(block)
-    for block in _inner_first(function.body):
+    for block in blocks:
         _erase_unused(block)
 
 

@@ -25,7 +25,7 @@ Branch: TypeAlias = Callable[[], Sequence[Expr] | None]
 
 @contextmanager
 def for_each(
-    emit: Builder, lower: Index, upper: Index, step: int = 1, *, parallel: bool = False
+    emit: Builder, lower: Index, upper: Index, step: Index = 1, *, parallel: bool = False
 ) -> Generator[Expr]:
     """A counted loop without carried values; operations emitted in the `with` block are its body."""
     bounds = index(emit, lower).value, index(emit, upper).value
@@ -37,7 +37,12 @@ def for_each(
 
 
 def iterate(
-    emit: Builder, lower: Index, upper: Index, initial: Sequence[Index], body: Carry, step: int = 1
+    emit: Builder,
+    lower: Index,
+    upper: Index,
+    initial: Sequence[Index],
+    body: Carry,
+    step: Index = 1,
 ) -> list[Expr]:
     """A counted loop with carried values, of which `body` computes the next ones; returns the last ones."""
     bounds = index(emit, lower).value, index(emit, upper).value

@@ -86,7 +86,9 @@ class KernelWriter:
     def _argument(self, size: Size, role: tuple[object, ...]) -> Value:
         if role not in self._sizes:
             self._sizes[role] = self.block.add_argument(INDEX, f"n{len(self._sizes)}"), size
-        return self._sizes[role][0]
+        argument, same = self._sizes[role]
+        assert same == size, f"{role} is {same} and {size}"
+        return argument
 
     def _computed_size(self, size: Dim) -> Value:
         """A size that depends on what the call measures, from one argument for each dim."""

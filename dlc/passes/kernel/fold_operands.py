@@ -156,10 +156,18 @@ def _widened_dtype(op: kernel.Generic) -> DType | None:
 
 
 def is_copy(op: kernel.Generic) -> bool:
-    """Whether a kernel only casts each element."""
+    """Whether a kernel only casts each element of one array."""
     result = op.body.terminator.operands[0]
     load = result.op.source.op if isinstance(result.op, scalar.Cast) else None
-    return isinstance(load, kernel.Load) and list(load.indices) == op.indices
+    return isinstance(load, kernel.Load) and _reads_whole(op, load, op.indices)
+
+
+def _reads_whole(op: kernel.Generic, load: kernel.Load, indices: Sequence[Value]) -> bool:
+    """Whether a kernel loads at these of its indices every element of its array: of a part, such as
+    `w[:, 0:4]`, the indices are the same."""
+    extent = dict(zip(op.indices, op.domain, strict=True))
+    shape = kernel.array_type(load.array).shape
+    return list(load.indices) == list(indices) and shape == tuple([extent[i] for i in indices])
 
 
 def _narrowed_move(op: kernel.Generic, source: Value, dtype: DType) -> Value | None:
@@ -219,7 +227,7 @@ def _transpose_source(value: Value) -> Value | None:
             result = op.body.terminator.operands[0]
             swapped = [*op.indices[:-2], op.indices[-1], op.indices[-2]]
             load = result.op
-            if isinstance(load, kernel.Load) and list(load.indices) == swapped:
+            if isinstance(load, kernel.Load) and _reads_whole(op, load, swapped):
                 return source
             return None
         case _:

@@ -234,6 +234,8 @@ class Tensor(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         # NumPy would take bits for numbers: without ml_dtypes it gets the values.
+        if copy is False and isinstance(self._memory, DeviceArray):
+            raise ValueError(f"a tensor on {self.device} becomes an array of NumPy by a copy only")
         hidden = self._dtype is BF16 and numpy_bfloat16() is None
         return np.array(self.values() if hidden else self.numpy(), dtype, copy=copy)
 
@@ -263,9 +265,15 @@ class Tensor(NDArrayOperatorsMixin):
         copy: bool | None = None,
     ) -> CapsuleType:
         # The stream need not wait: every call that computes a tensor waits for it.
-        if isinstance(self._memory, DeviceArray) and dl_device != dlpack.CPU and not copy:
-            return device_dlpack.exported(self._memory, self._dtype, max_version)
-        return dlpack.exported(self._stored, self._dtype, max_version, dl_device, copy)
+        memory, wanted = self._memory, dl_device or self.__dlpack_device__()
+        if not isinstance(memory, DeviceArray):
+            return dlpack.exported(memory, self._dtype, max_version, dl_device, copy)
+        if wanted == self.__dlpack_device__():
+            shared = memory.copy() if copy else memory
+            return device_dlpack.exported(shared, self._dtype, max_version)
+        if wanted != dlpack.CPU or copy is False:
+            raise BufferError(f"a tensor on {self.device} cannot be shared with device {wanted}")
+        return dlpack.exported(self._stored, self._dtype, max_version, None, None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if isinstance(self._memory, DeviceArray):

@@ -74,6 +74,14 @@ class DeviceArray:
         staging.download(self.driver, address(copy), self.address, self.nbytes)
         return copy
 
+    def copy(self) -> Self:
+        """The same elements in memory of their own. Raises CallError (D0613) when out of memory."""
+        made = self.new(self.driver, self.shape, self.dtype)
+        with self.driver as driver:
+            driver.copy(made.address, self.address, self.nbytes, driver.shared_stream)
+            driver.synchronize(driver.shared_stream)
+        return made
+
     def upload(self, array: Array) -> None:
         """Overwrite its elements with those of an array of the host."""
         dense = np.ascontiguousarray(array)

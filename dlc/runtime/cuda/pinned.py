@@ -16,6 +16,10 @@ LARGE = 1 << 20
 """Bytes from which an array is copied separately; smaller ones are packed into one block."""
 
 
+_NUMBERS = "biufcV"
+"""NumPy's kinds of dtypes that are numbers; bf16 of ml_dtypes is a V."""
+
+
 class PinnedBytes:
     """A block of pinned memory, alive as long as this object; then it returns to the pool of its driver."""
 
@@ -91,12 +95,12 @@ def pinned(array: ArrayLike, device: str = "cuda") -> Array:
     """A copy of an array of the host in pinned memory, from which calls on a GPU take it without another.
 
     `device` is the GPU that it is for. Raises Unsupported (D0702) where there is none, UsageError for an
-    array of objects, CallError (D0613) if the system cannot pin that much memory.
+    array of anything but numbers, CallError (D0613) if the system cannot pin that much memory.
     """
     driver = driver_of(device)
     values = np.asarray(array)
-    if values.dtype.hasobject:
-        raise UsageError("an array of objects cannot be pinned: a GPU knows only numbers")
+    if values.dtype.hasobject or values.dtype.kind not in _NUMBERS:
+        raise UsageError(f"an array of {values.dtype} cannot be pinned: a GPU knows only numbers")
     copy = PinnedBytes(driver, values.nbytes).array(values.shape, values.dtype)
     copy[...] = values
     return copy

@@ -215,7 +215,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         try:
             read, specialization, _ = self._read(args, named, frame)
             inputs = [
-                self._copy(array, frame) if k in self._overwritten.places else array
+                array.copy() if k in self._overwritten.places else array
                 for k, array in enumerate(read)
             ]
             outputs = self._outputs(inputs, specialization, out, frame)
@@ -236,16 +236,6 @@ class GpuEntryPoint(LaunchingEntryPoint):
 
     def _call(self, values: Sequence[object], sizes: Mapping[str, int]) -> object:
         return self(*values, **sizes)  # pyright: ignore[reportArgumentType] - only sizes are left
-
-    def _copy(self, array: Placed, frame: GpuFrame) -> Placed:
-        """The same elements in memory of their own, where they are."""
-        if not isinstance(array, DeviceArray):
-            return array.copy()
-        copy = DeviceArray.new(array.driver, array.shape, array.dtype)
-        with array.driver as driver:
-            driver.copy(copy.address, array.address, array.nbytes, frame.stream)
-            driver.synchronize(frame.stream)
-        return copy
 
     def _called(
         self,

@@ -50,15 +50,15 @@ class StreamCalls:
 
     def __init__(self, point: Point, driver: Driver, stream: object) -> None:
         """Raises UsageError (D0902) for what is not a stream."""
+        self._frame: GpuFrame | None = None
+        self._captured: list[tuple[GpuFrame, object]] = []
+        """The frames of calls that were captured, and the arrays whose addresses their graphs have."""
         self._point = point
         self._driver = driver
         self._stream = stream_handle(stream)
         self._owner = stream
         """Keeps the stream alive, whose library would destroy it."""
         self._lock = threading.Lock()
-        self._frame: GpuFrame | None = None
-        self._captured: list[tuple[GpuFrame, object]] = []
-        """The frames of calls that were captured, and the arrays whose addresses their graphs have."""
 
     def __call__(self, /, *args: object, out: object = None, **named: object) -> object:
         """Put a call into the stream.
@@ -120,20 +120,26 @@ def stream_handle(stream: object) -> int:
 
     Raises UsageError (D0902) for anything else.
     """
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
+    handle = _told_handle(stream)
+    if isinstance(handle, int) and not isinstance(handle, bool) and 0 <= handle < 1 << 64:
+        return handle
+    shown = f"{stream}" if isinstance(stream, int) else type(stream).__name__
+    raise UsageError(
+        f"{shown} is not a stream of CUDA",
+        code="D0902",
+        help="give torch.cuda.current_stream(), a stream of CuPy or cuda.core, or a handle",
+    )
+
+
+def _told_handle(stream: object) -> object:
+    """What a stream says that its handle is; itself where it says nothing."""
     for name in ("cuda_stream", "ptr"):
         handle = getattr(stream, name, None)
         if isinstance(handle, int):
             return handle
     protocol = getattr(stream, "__cuda_stream__", None)
-    if callable(protocol):
-        told = protocol()
-        _, handle = cast("tuple[object, object]", told) if isinstance(told, tuple) else (0, None)
-        if isinstance(handle, int):
-            return handle
-    raise UsageError(
-        f"{type(stream).__name__} is not a stream of CUDA",
-        code="D0902",
-        help="give torch.cuda.current_stream(), a stream of CuPy or cuda.core, or a handle",
-    )
+    if not callable(protocol):
+        return stream
+    told = protocol()
+    _, handle = cast("tuple[object, object]", told) if isinstance(told, tuple) else (0, None)
+    return handle

@@ -8,18 +8,20 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-_PACKAGES = Path(__file__).parents[3] / ".venv-cuda" / "nvdisasm"
 _LABEL = re.compile(r"\s*(\.L_x_\d+):")
 _INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
 _BRANCH = re.compile(r"^(@!?U?P\d+ +)?BRA +`\((\.L_x_\d+)\)")
 
 
 def nvdisasm() -> str | None:
-    """The disassembler: of `make test-all`, or of a toolkit; None where there is none."""
-    for path in sorted(_PACKAGES.glob("nvidia/*/bin/nvdisasm")):
-        return str(path)
+    """The disassembler: of its wheel, or of a toolkit; None where there is none."""
+    spec = find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for path in sorted(Path(folder).glob("*/bin/nvdisasm")):
+            return str(path)
     return shutil.which("nvdisasm")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from benchmarks.gpu.case import PRECISIONS, GpuCase
 from benchmarks.gpu.kernels import lowered, options_for
@@ -49,6 +50,18 @@ ROWS = {
 }
 """Formulas of [4096, 4096], their accuracy, elements of a thread, and the most instructions for each."""
 
+EVERY_TIME = {
+    "products product_4096 bf16",
+    "convolutions conv4_3x3 bf16",
+    "attention attention_4096x64 bf16",
+    "attention attention_4096x128 bf16",
+    "softmax bf16",
+    "gelu bf16",
+}
+"""One of each kind of kernel, which the quick suite has."""
+
+COUNTED = pytest.mark.skipif(nvdisasm() is None, reason="there is no nvdisasm")
+
 TEXT = """
         .L_x_0:
         /*0000*/                   MOV R1, 1 ;
@@ -63,6 +76,13 @@ TEXT = """
         /*0060*/               @P0 BRA `(.L_x_1) ;
         /*0070*/               @P3 BRA `(.L_x_0) ;
 """
+
+
+def named(names: Iterable[str]) -> list[ParameterSet]:
+    """All cases, of which those of `EVERY_TIME` are in the quick suite."""
+    return [
+        pytest.param(name, marks=() if name in EVERY_TIME else pytest.mark.long) for name in names
+    ]
 
 
 def test_a_loop_is_the_innermost_one_without_what_it_skips() -> None:
@@ -92,9 +112,8 @@ def kernels(case: GpuCase) -> list[Sequence[Loop]]:
     return found
 
 
-@pytest.mark.long
-@pytest.mark.skipif(nvdisasm() is None, reason="make test-all puts nvdisasm into .venv-cuda")
-@pytest.mark.parametrize("name", ROWS)
+@COUNTED
+@pytest.mark.parametrize("name", named(ROWS))
 def test_an_element_takes_few_instructions(name: str) -> None:
     """All are counted from the first load to the last store; none of the registers is spilled."""
     formula, accuracy, elements, most = ROWS[name]
@@ -113,9 +132,8 @@ def test_an_element_takes_few_instructions(name: str) -> None:
     assert (last + 1 - first) / elements <= most
 
 
-@pytest.mark.long
-@pytest.mark.skipif(nvdisasm() is None, reason="make test-all puts nvdisasm into .venv-cuda")
-@pytest.mark.parametrize("name", MOST)
+@COUNTED
+@pytest.mark.parametrize("name", named(MOST))
 def test_the_main_loop_has_few_instructions(name: str) -> None:
     of = "FFMA" if name.endswith("f32") and "tf32" not in name else "HMMA"
     main = [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.scale.predict import Scaling, predict_scaling
-from dlc.driver.scale.programs import ScaleRequest
+from dlc.driver.scale.programs import RankPrograms, ScaleRequest
 from dlc.driver.scale.report import scaling_data, scaling_text
 from dlc.errors import UsageError
 from dlc.target.network import HERE, network_named
@@ -36,6 +38,23 @@ WEIGHTS = 4 * 2 * (64 * 64 + 64)
 MESHED = TEXT.replace("import", "mesh data = 2, model = 2\nimport", 1).replace(
     "use a = Linear(64, 64)", "param w: f32[64, 64] split (none, model) = normal(0.02)"
 ).replace("a(x)", "x @ w")  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def lowered_once() -> Iterator[None]:
+    """What ranks run does not depend on their network: it is lowered once for all tests."""
+    lower, lowered = RankPrograms._lower, dict[tuple[object, ...], Any]()  # pyright: ignore[reportPrivateUsage]
+
+    def once(programs: RankPrograms, parts: int) -> object:
+        asked = programs._asked  # pyright: ignore[reportPrivateUsage]
+        key = (asked.request.text, asked.entry, asked.shard, asked.weak, parts)
+        if key not in lowered:
+            lowered[key] = lower(programs, parts)
+        return lowered[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RankPrograms, "_lower", once)
+        yield
 
 
 def request(text: str = TEXT, ranks: int = 4, **more: object) -> ScaleRequest:

@@ -6,8 +6,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -24,28 +25,45 @@ from dlc.export.model_text import write_model
 from dlc.importers.onnx import read_onnx
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-for path in sys.argv[1:]:
+for line in sys.stdin:
     try:
-        write_model(read_onnx(path), "net", "net.safetensors", "")
-        print(json.dumps(["", ""]))
+        write_model(read_onnx(line.removesuffix("\\n")), "net", "net.safetensors", "")
+        answer = ["", ""]
     except DlcError as error:
-        print(json.dumps([error.diagnostics[0].code, error.diagnostics[0].message]))
+        answer = [error.diagnostics[0].code, error.diagnostics[0].message]
+    print(json.dumps(answer), flush=True)
 """
 Said = tuple[str, str]
 """The code and the message of an import; empty if it works."""
 
 
-def said(models: Sequence[ModelProto], folder: Path) -> list[Said]:
-    """What the import says of each model, in a process with little memory and time."""
-    paths = [folder / f"{number}.onnx" for number in range(len(models))]
-    for path, model in zip(paths, models, strict=True):
-        path.write_bytes(model.SerializeToString())
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=False
-    )
-    assert child.returncode == 0, child.stderr[-1000:]
-    found = [json.loads(line) for line in child.stdout.splitlines()]
-    return [(code, message) for code, message in found]
+Import: TypeAlias = Callable[[Sequence[ModelProto], Path], list[Said]]
+
+
+@pytest.fixture(scope="module")
+def said() -> Iterator[Import]:
+    """Says what the import says of each model, in one process with little memory and time."""
+    command = [sys.executable, "-c", CHILD]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        to, answers = child.stdin, child.stdout
+
+        def ask(models: Sequence[ModelProto], folder: Path) -> list[Said]:
+            found: list[Said] = []
+            for number, model in enumerate(models):
+                path = folder / f"{number}.onnx"
+                path.write_bytes(model.SerializeToString())
+                print(path, file=to, flush=True)
+                answer = answers.readline()
+                assert answer, f"the process has ended, with {child.wait()}"
+                code, message = json.loads(answer)
+                found.append((code, message))
+            return found
+
+        yield ask
 
 
 def network(
@@ -77,7 +95,7 @@ READERS = {
 }
 
 
-def test_a_list_that_is_as_long_as_the_file_says_is_no_shape(tmp_path: Path) -> None:
+def test_a_list_that_is_as_long_as_the_file_says_is_no_shape(said: Import, tmp_path: Path) -> None:
     models: list[ModelProto] = []
     for kind, names in READERS.items():
         for exponent in (30, 40):
@@ -91,7 +109,7 @@ def test_a_list_that_is_as_long_as_the_file_says_is_no_shape(tmp_path: Path) -> 
         assert re.match(r".*: \w+ takes a few numbers as its input \d, found \d{10}", message)
 
 
-def test_sizes_are_not_listed_without_end(tmp_path: Path) -> None:
+def test_sizes_are_not_listed_without_end(said: Import, tmp_path: Path) -> None:
     models: list[ModelProto] = []
     for kind in ("Add", "Concat", "Gather"):
         for exponent in (30, 40):
@@ -116,7 +134,7 @@ def test_sizes_are_not_listed_without_end(tmp_path: Path) -> None:
         assert (code, "Reshape decides a shape by its input 1" in message) == ("D0711", True)
 
 
-def test_numbers_that_a_file_only_counts_are_not_written_out(tmp_path: Path) -> None:
+def test_numbers_that_a_file_only_counts_are_not_written_out(said: Import, tmp_path: Path) -> None:
     models: list[ModelProto] = []
     for exponent in (30, 40):
         ends = {"a": np.asarray(0), "b": np.asarray(1 << exponent), "one": np.asarray(1)}
@@ -174,7 +192,7 @@ GROWING = {
 }
 
 
-def test_a_size_that_grows_without_end_names_the_node(tmp_path: Path) -> None:
+def test_a_size_that_grows_without_end_names_the_node(said: Import, tmp_path: Path) -> None:
     models: list[ModelProto] = []
     for steps in GROWING.values():
         nodes = [helper.make_node("Shape", ["x"], ["s0"])]

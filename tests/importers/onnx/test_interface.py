@@ -15,6 +15,7 @@ from dlc.driver.source.importing import import_model
 from dlc.errors import ModelError, Unsupported, UsageError
 from dlc.importers.onnx import OnnxModel
 from tests.importers.onnx.models import evaluated, imported, model_of
+from tests.importers.test_solved_sizes import ONNX_VERBS
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 W = np.ones((4, 4), np.float32)
@@ -271,8 +272,10 @@ def test_every_verb_that_compiles_takes_the_only_value_of_an_input(
     assert "= help: --fix axes=VALUE takes one value for good" in capsys.readouterr().err
     assert main(["run", path, *fix, "--input", "x=[[1,2]]"]) == 0
     assert "[3.]" in capsys.readouterr().out
-    assert main(["show", path, *fix]) == 0
-    assert main(["compile", path, *fix, "-o", str(tmp_path / "net.dlc")]) == 0
+    for verb, further in ONNX_VERBS.items():
+        command = [verb, path, *[each.format(tmp_path) for each in further]]
+        assert main([*command, *fix, "--dim", "B=8", "--dim", "S=4"]) == 0
+        assert main([*command, *fix, "--shape", "x=B,4", "--dim", "B=8"]) == 0
     capsys.readouterr()
     assert main(["run", str(tmp_path / "net.dlc"), *fix]) != 0
     assert "error[D0919]: --fix is for an .onnx file" in capsys.readouterr().err

@@ -18,6 +18,7 @@ X = torch.linspace(-2, 2, 24).reshape(2, 3, 4).sin()
 PICTURE = torch.linspace(-1, 3, 2 * 4 * 7 * 6).reshape(2, 4, 7, 6).cos()
 ODD = torch.tensor([[3, -1, 2], [0, 2, 5]])
 MASK = X > 0.2
+TURNS = torch.polar(torch.ones(4, 2), torch.linspace(-3, 3, 8).reshape(4, 2))
 INDEX = torch.tensor([[0, 2, 1, -1]])
 
 CASES = {
@@ -31,6 +32,20 @@ CASES = {
             torch.fft.irfftn(torch.fft.rfftn(x)),
         ),
         X,
+    ),
+    "complex numbers": lambda: (
+        lambda x, i: (
+            torch.view_as_real(rotated := torch.view_as_complex(x.reshape(2, 3, 2, 2)) * TURNS[:3]),
+            (rotated + rotated.conj() * 2 - 1).real,
+            (rotated / (rotated[:, :1] + 0.5) / 3).imag,
+            torch.view_as_real(-rotated.transpose(-1, -2)[..., None].expand(2, 2, 3, 4)),
+            torch.cat([rotated, 2 * rotated], -1).abs(),
+            torch.view_as_real(rotated[:, i[0, :3], -1]),
+            torch.view_as_real(torch.polar(x.abs(), x) * torch.complex(x[0], x[1])),
+            torch.view_as_real(rotated.permute(-1, 0, 1).unsqueeze(-1)),
+        ),
+        X,
+        INDEX,
     ),
     "promotion": lambda: (lambda x, i: x[0, :2, :3] * i + 1 - i / 2, X, ODD),
     "comparing a number": lambda: (
@@ -350,13 +365,33 @@ def test_operators_agree_with_pytorch(name: str) -> None:
         )
 
 
-def test_complex_numbers_outside_of_transforms_are_refused() -> None:
+def test_what_has_no_meaning_for_pairs_is_refused() -> None:
     class Squared(torch.nn.Module):
         def forward(self, x):
-            return (torch.fft.fft(x) * torch.fft.fft(x)).real
+            return torch.fft.fft(x).exp().real
 
-    with pytest.raises(dlc.Unsupported, match=r"complex\.mul is not imported"):
+    with pytest.raises(dlc.Unsupported, match=r"complex\.exp is not imported"):
         dlc.from_torch(Squared(), X)
+
+
+def test_a_buffer_of_complex_numbers_turns_queries_of_any_length() -> None:
+    """Rotary embeddings as the first Llama wrote them."""
+
+    class Rotary(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("turns", torch.polar(torch.ones(16, 2), torch.randn(16, 2)))
+
+        def forward(self, x):
+            turns = self.turns[: x.size(1)].view(1, x.size(1), -1)
+            pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+            return torch.view_as_real(pairs * turns).flatten(2).type_as(x)
+
+    module = Rotary()
+    fast = dlc.from_torch(module, X, dynamic=[{0: "B", 1: "T"}])
+    for shape in ((1, 1, 4), (2, 3, 4), (3, 16, 4)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(fast(x), module(x))
 
 
 def test_complex_results_are_refused() -> None:

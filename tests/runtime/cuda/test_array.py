@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.errors import CallError, Unsupported
+from dlc.runtime.arrays.dlpack import tensor_in
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.gpu.entry import GpuEntryPoint
@@ -155,6 +156,32 @@ def test_another_library_takes_a_result_where_it_is(fake: FakeGpu) -> None:
     held = there(x)
     assert len(fake.allocated) == before  # until the device is idle, which an allocation waits for
     del held
+
+
+def test_a_copy_for_another_library_is_made_where_it_is_wanted() -> None:
+    x = numbers(2, 3)
+    tensor = there(x)
+    memory = cast(DeviceArray, tensor.memory)
+    for device in (None, (2, 0)):
+        capsule = tensor.__dlpack__(dl_device=device, copy=True)
+        given = tensor_in(capsule)
+        assert (given.device_kind, given.device_number) == (2, 0)
+        assert given.data != memory.address
+    np.testing.assert_array_equal(np.from_dlpack(tensor, device="cpu"), x)
+    np.testing.assert_array_equal(np.from_dlpack(tensor, device="cpu", copy=True), x)
+
+
+@pytest.mark.parametrize(("device", "copy"), [((1, 0), False), ((2, 1), None), ((4, 0), True)])
+def test_a_device_that_cannot_share_its_memory_is_refused(
+    device: tuple[int, int], copy: bool | None
+) -> None:
+    with pytest.raises(BufferError, match="cuda:0 cannot be shared with device"):
+        there(numbers(2, 3)).__dlpack__(dl_device=device, copy=copy)
+
+
+def test_numpy_is_told_that_it_gets_a_copy() -> None:
+    with pytest.raises(ValueError, match="cuda:0 becomes an array of NumPy by a copy only"):
+        np.array(there(numbers(2, 3)), copy=False)
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])

@@ -261,8 +261,10 @@ def test_a_device_is_a_name(machine: Machine) -> None:
         dlc.load(machine.path("cuda"), device=1)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("name", ["", "cuda:", "cuda:-1", "cuda:1:2", "cpu:1", "cuda:²", "gpu:0"])
-def test_other_names_are_no_devices(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["", "cuda:", "cuda:-1", "cuda:1:2", "cpu:1", "cuda:²", "gpu:0", 0, None]
+)
+def test_other_names_are_no_devices(name: object) -> None:
     with pytest.raises(dlc.Unsupported, match="D0702"):
         device_named(name)
 

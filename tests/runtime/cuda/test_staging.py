@@ -392,8 +392,9 @@ def test_any_array_of_numbers_can_be_pinned(gpu: FakeGpu, values: object) -> Non
 
 
 def test_what_cannot_be_pinned_is_said(gpu: FakeGpu) -> None:
-    with pytest.raises(dlc.UsageError, match="objects cannot be pinned"):
-        dlc.pinned(np.array([object()]))
+    for values, dtype in ((np.array([object()]), "object"), ("abc", "<U3")):
+        with pytest.raises(dlc.UsageError, match=f"an array of {dtype} cannot be pinned"):
+            dlc.pinned(values)
     with pytest.raises(dlc.Unsupported, match="cuda:1 needs GPU number 1"):
         dlc.pinned(numbers(3), device="cuda:1")
     with pytest.raises(dlc.Unsupported, match="cpu needs a GPU, and cpu is none"):

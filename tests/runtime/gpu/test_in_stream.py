@@ -151,7 +151,10 @@ class OfCuda:
         return 0, 8
 
 
-def test_a_stream_is_a_handle_or_has_one() -> None:
+def test_a_stream_is_a_handle_or_has_one(model: Model) -> None:
     assert [stream_handle(each) for each in (6, OfTorch(), OfCuda())] == [6, 7, 8]
-    with pytest.raises(UsageError, match="D0902"):
-        stream_handle("0")
+    for other in ("0", None, True, 1.5, -1, 1 << 64):
+        with pytest.raises(UsageError, match="D0902"):
+            stream_handle(other)
+    with pytest.raises(UsageError, match=r"D0902.*NoneType is not a stream"):
+        model["rows"].in_stream(None)  # warnings are errors: nothing is left half made

@@ -19,7 +19,7 @@ from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from dlc.runtime.training.trainer import Trainer
-from tests.runtime.ranks.trainings import LSTM, WORDS, artifact
+from tests.runtime.ranks.trainings import LAYERS, WORDS, artifact
 
 TEXT = """\
 dlc 1
@@ -33,7 +33,7 @@ module Net() {
 }
 """
 X = np.random.default_rng(2).standard_normal((8, 3), np.float32)
-BATCH: dict[str, Any] = {"x": np.ones((8, 6, 4), np.float32), "y": np.ones((8, 1), np.float32)}
+BATCH: dict[str, Any] = {"x": np.ones((8, 6), np.float32), "y": np.ones((8, 2), np.float32)}
 Act = Callable[[Any, int], object]
 
 
@@ -340,7 +340,7 @@ ALONE: dict[str, tuple[Act, str]] = {
 
 @pytest.mark.parametrize("name", ALONE)
 def test_what_ranks_with_parts_do_together_none_does_alone(name: str) -> None:
-    made = artifact(LSTM, 2, "weights")
+    made = artifact(LAYERS, 2, "weights")
     act, message = ALONE[name]
 
     def work(at: SimulatedRanks) -> list[float]:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def ended(folder: Path, ranks: int, program: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-TOGETHER = """\
+GATHERED = """\
 import json, time
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.ranks.agreement import made_once
@@ -79,21 +79,11 @@ def gathered(value):
     return [value for of_rank in comm.allgather([value]) for value in of_rank]
 
 told = {}
-for shard in (None, "weights"):
-    trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard=shard)
-    trainer.step(x=x[:8], y=y[:8])
-    trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard=shard)
-    told[f"shard {shard}"] = gathered(trainer.fit()[-1].values["loss"])
-    trainer.save(f"{shard}.safetensors.index.json")
-
+"""
+TOLD = "if rank == 0: print(json.dumps(told))\n"
+APART = """\
 trainer = dlc.trainer("line.dlm", threads=1, comm=comm.Split(rank), shard="weights")
 told["apart"] = gathered(trainer.fit()[-1].values["loss"])
-
-trainer = dlc.trainer("line.dlm", threads=1, comm=comm)
-try:
-    trainer.fit({"x": x, "y": y + rank})
-except dlc.DlcError as error:
-    told["other data"] = gathered([trainer.steps, error.diagnostics[0].code])
 
 def slowly():
     time.sleep(1)
@@ -102,17 +92,44 @@ def slowly():
 used = time.process_time()
 made_once(comm, slowly)
 told["used"] = gathered(time.process_time() - used)
-if rank == 0: print(json.dumps(told))
 """
 """What one start of two ranks does: that of processes takes longer than all of it."""
+TOGETHER = """\
+for shard in (None, "weights"):
+    trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard=shard)
+    trainer.step(x=x[:8], y=y[:8])
+    trainer = dlc.trainer("line.dlm", threads=1, comm=comm, shard=shard)
+    told[f"shard {shard}"] = gathered(trainer.fit()[-1].values["loss"])
+    trainer.save(f"{shard}.safetensors.index.json")
+
+trainer = dlc.trainer("line.dlm", threads=1, comm=comm)
+try:
+    trainer.fit({"x": x, "y": y + rank})
+except dlc.DlcError as error:
+    told["other data"] = gathered([trainer.steps, error.diagnostics[0].code])
+"""
+"""The same for the long tests."""
+Told: TypeAlias = tuple[Path, dict[str, list[Any]]]
+"""The folder of a program, and what it tells of each rank."""
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Any]]]:
-    """The folder of the program `TOGETHER`, and what it tells of each rank."""
-    folder = filled(tmp_path_factory.mktemp("together"))
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What ranks do that work each by itself."""
+    folder = filled(tmp_path_factory.mktemp("apart"))
     dlc.compile(folder / "line.dlm", weights="init:0").save(folder / "kept.dlc")
-    done = ended(folder, 2, TOGETHER)
+    return told(folder, APART)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What ranks do that train together."""
+    return told(filled(tmp_path_factory.mktemp("together")), TOGETHER)
+
+
+def told(folder: Path, program: str) -> Told:
+    """What two ranks tell that run a program in a folder."""
+    done = ended(folder, 2, GATHERED + program + TOLD)
     assert not done.stderr
     return folder, json.loads(done.stdout)
 
@@ -120,7 +137,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 @pytest.mark.long
 @pytest.mark.parametrize("shard", [None, "weights"])
 def test_a_trainer_among_ranks_trains_as_one_process_does(
-    together: tuple[Path, dict[str, list[float]]], shard: str | None
+    together: Told, shard: str | None
 ) -> None:
     folder, told = together
     alone = dlc.trainer(folder / "line.dlm", threads=1).fit()[-1].values["loss"]
@@ -132,26 +149,20 @@ def test_a_trainer_among_ranks_trains_as_one_process_does(
     assert resumed.steps == 8
 
 
-def test_one_rank_trains_as_a_process_alone(
-    together: tuple[Path, dict[str, list[float]]],
-) -> None:
-    folder, told = together
+def test_one_rank_trains_as_a_process_alone(apart: Told) -> None:
+    folder, told = apart
     alone = dlc.trainer(folder / "line.dlm", threads=1).fit()[-1].values["loss"]
     assert told["apart"] == [alone, alone]
 
 
 @pytest.mark.long
-def test_data_that_differs_is_refused_before_the_first_step(
-    together: tuple[Path, dict[str, list[object]]],
-) -> None:
+def test_data_that_differs_is_refused_before_the_first_step(together: Told) -> None:
     assert together[1]["other data"] == [[0, "D0937"], [0, "D0937"]]
 
 
-def test_ranks_wait_for_what_the_first_one_makes_without_a_processor(
-    together: tuple[Path, dict[str, list[float]]],
-) -> None:
+def test_ranks_wait_for_what_the_first_one_makes_without_a_processor(apart: Told) -> None:
     """It takes a second, all of which MPI itself would wait in a loop."""
-    assert max(together[1]["used"]) < 0.5
+    assert max(apart[1]["used"]) < 0.5
 
 
 FAILURES = {

@@ -12,7 +12,7 @@ from dlc.runtime.ranks.mesh import Mesh
 from dlc.runtime.ranks.parts import Shard
 from dlc.runtime.ranks.simulated import SimulatedRanks, run_simulated
 from dlc.runtime.training.trainer import Trainer
-from tests.runtime.ranks.trainings import LSTM, artifact, batches_of, losses, model_of
+from tests.runtime.ranks.trainings import LAYERS, artifact, batches_of, losses, model_of
 
 DEEP = """\
 dlc 1
@@ -79,10 +79,10 @@ def test_a_rank_of_four_needs_a_third_of_the_memory() -> None:
 
 
 def test_files_are_those_of_one_process(tmp_path: Path) -> None:
-    batches = batches_of(LSTM)
-    alone = Trainer(artifact(LSTM, 1), threads=1)
+    batches = batches_of(LAYERS)
+    alone = Trainer(artifact(LAYERS, 1), threads=1)
     alone.save(tmp_path / "alone.safetensors")
-    made = artifact(LSTM, 2, "weights")
+    made = artifact(LAYERS, 2, "weights")
 
     def begin(at: SimulatedRanks) -> dict[str, object]:
         trainer = Trainer(made, threads=1, comm=at)
@@ -100,7 +100,7 @@ def test_files_are_those_of_one_process(tmp_path: Path) -> None:
     assert not second
 
     expected = [alone.step(**batch) for batch in batches][5:]
-    for ranks, more in ((1, artifact(LSTM, 1)), (4, artifact(LSTM, 4, "optimizer"))):
+    for ranks, more in ((1, artifact(LAYERS, 1)), (4, artifact(LAYERS, 4, "optimizer"))):
 
         def resume(at: SimulatedRanks, more: Artifact = more) -> list[float]:
             trainer = Trainer(more, threads=1, comm=at if at.mesh.size > 1 else None)
@@ -112,7 +112,7 @@ def test_files_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 def test_what_one_rank_finds_all_ranks_know() -> None:
-    made = artifact(LSTM, 2, "weights")
+    made = artifact(LAYERS, 2, "weights")
 
     def work(at: SimulatedRanks) -> str | None:
         trainer = Trainer(made, threads=1, comm=at)

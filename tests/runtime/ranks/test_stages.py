@@ -330,9 +330,24 @@ def test_a_limit_of_memory_counts_what_a_rank_has_of_weights(mesh: str) -> None:
 
 
 def test_a_limit_of_memory_that_stages_cannot_keep_is_told() -> None:
-    request = CompileRequest(path="", text=TIED, settings=Settings(max_memory=1024))
+    text = """dlc 1
+dim B = 1..64
+mesh stage = 2
+
+module Line() {
+  param w: f32[8, 8] = normal(0.3)
+  fn predict(x: f32[B, 8]) -> f32[B, 8] = on stage 1 { (on stage 0 { tanh(x @ w) }) * 2 }
+}
+
+train Line {
+  loss(x: f32[B, 8]) = mean(predict(x) ** 2)
+  optimizer = sgd(lr=0.1)
+  batch = 8
+}
+"""
+    request = CompileRequest(path="", text=text, settings=Settings(max_memory=256))
     with pytest.raises(Unsupported, match=r"D0706.*part of stage 0 in train_step needs"):
-        plan_training(request).artifact(Report(), 3)
+        plan_training(request).artifact(Report(), 2)
 
 
 def test_another_number_of_ranks_than_stages_is_refused() -> None:

@@ -22,7 +22,8 @@ from dlc.codegen.llvm.loop import function_text
 from dlc.dialects import kernel, loop, mem
 from dlc.dialects.loop.memory import MemoryRange
 from dlc.driver.compile.checks.own_kernels import OwnKernel
-from dlc.driver.compile.checks.verify_each import KERNEL_TOLERANCE, distance, random_call
+from dlc.driver.compile.checks.random_calls import RandomArrays
+from dlc.driver.compile.checks.verify_each import KERNEL_TOLERANCE, distance
 from dlc.driver.source.open import read_ir
 from dlc.errors import InternalError, ModelError, NumbersDiffer, Unsupported, UsageError
 from dlc.errors.suggest import did_you_mean
@@ -171,7 +172,7 @@ HELP = "fix the kernel, or leave --kernel out"
 def _compare(
     planned: mem.Program, program: mem.Program, module: Op, native: _Native, size: int
 ) -> None:
-    at, inputs = random_call(program, module, size)
+    at, inputs = RandomArrays().call(program, module, size)
     kernels = [
         op
         for op in planned.walk()

@@ -8,7 +8,6 @@ each is compared with some tiles of its loops.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeGuard
@@ -16,20 +15,18 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 
 from dlc.dialects import comm, func, kernel, mem, weight
-from dlc.dialects.builtin import Module
 from dlc.driver.compile.build_artifact import EntryPoint
-from dlc.driver.source.weight_sources import Array, derive
+from dlc.driver.compile.checks.random_calls import USUAL_SIZE, RandomArrays, usual_sizes
+from dlc.driver.source.weight_sources import Array
 from dlc.errors import DlcError, NumbersDiffer
 from dlc.errors.options import option
 from dlc.evaluation.compare_levels import Compared, compare_loops, planned_copy
 from dlc.evaluation.plan import MISUSE, PlanRun
 from dlc.evaluation.ranks import evaluate_ranks
-from dlc.ir.attributes import decode, encode
+from dlc.ir.attributes import decode
 from dlc.ir.core import Evaluation, Op
-from dlc.ir.dims import Bounds
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import PASSES
-from dlc.ir.ranks import Ranks
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
 from dlc.passes.sharding.partition import (
@@ -51,7 +48,6 @@ KERNEL_TOLERANCE: Mapping[str, float] = {"f64": 1e-12, "f32": 2e-5, "f16": 4e-3,
 LOOPS = "lower_to_loops"
 """The pass that turns kernels into loops."""
 
-_USUAL_SIZE = 3
 PARTITION = "partition"
 
 
@@ -83,6 +79,7 @@ class EachPass:
     _plans: dict[str, mem.Program] = field(default_factory=dict[str, mem.Program])
     _meshed: dict[str, _Meshed] = field(default_factory=dict[str, "_Meshed"])
     """What is to be compared when functions for a mesh have become programs of its ranks."""
+    _arrays: RandomArrays = field(default_factory=RandomArrays)
     _seen: object = None
     """The fingerprint of the module when its functions were compared last."""
 
@@ -95,7 +92,7 @@ class EachPass:
             self._expected = {}
             for function in _functions(module):
                 try:
-                    self._expected[function.sym_name] = _evaluated(function, module)
+                    self._expected[function.sym_name] = _evaluated(function, module, self._arrays)
                 except DlcError as error:
                     self.skipped[function.sym_name] = str(error)
         if name == LOOPS:
@@ -109,7 +106,7 @@ class EachPass:
             for op in _functions(module):
                 if isinstance(op, func.Func) and read_mesh(op) and op.sym_name in self._expected:
                     try:
-                        self._meshed[op.sym_name] = _meshed(op, module)
+                        self._meshed[op.sym_name] = _meshed(op, module, self._arrays)
                     except DlcError as error:  # at sizes that the mesh divides
                         self.skipped[op.sym_name] = str(error)
                         del self._expected[op.sym_name]
@@ -154,16 +151,22 @@ class EachPass:
     ) -> None:
         planned = self._plans.get(function.sym_name) if name == LOOPS else None
         if planned is None:
-            for one, other in zip(expected, _evaluated(function, module), strict=True):
+            for one, other in zip(
+                expected, _evaluated(function, module, self._arrays), strict=True
+            ):
                 compare(name, function, one, other)
         elif isinstance(function, mem.Program):
-            self.compared[function.sym_name] = _loops_compared(planned, function, module)
+            self.compared[function.sym_name] = _loops_compared(
+                planned, function, module, self._arrays
+            )
 
 
-def _loops_compared(planned: mem.Program, program: mem.Program, module: Op) -> Compared:
+def _loops_compared(
+    planned: mem.Program, program: mem.Program, module: Op, arrays: RandomArrays
+) -> Compared:
     """Compare the kernels of a plan with their loops. Raises NumbersDiffer naming the kernel."""
     with np.errstate(all="ignore"):
-        at, inputs = random_call(program, module)
+        at, inputs = arrays.call(program, module)
         return compare_loops(planned, program, inputs, at, compare_kernel)
 
 
@@ -228,15 +231,17 @@ def _functions(module: Op) -> list[EntryPoint]:
     return [op for op in module.regions[0] if isinstance(op, func.Func | mem.Program)]
 
 
-def _meshed(function: func.Func, module: Op) -> _Meshed:
+def _meshed(function: func.Func, module: Op, arrays: RandomArrays) -> _Meshed:
     ranks = ranks_by_dim(function)
     parts = {
         name: (-(-low // ranks[name]), None if high is None else high // ranks[name])
         for name, (low, high) in function.bounds.items()
     }
-    dims = _usual_sizes(parts, _USUAL_SIZE)
-    at = Evaluation({name: size * ranks[name] for name, size in dims.items()}, _weights(module))
-    inputs, splits = _random_inputs(function, at), weight_splits(module)
+    dims = usual_sizes(parts, USUAL_SIZE)
+    at = Evaluation(
+        {name: size * ranks[name] for name, size in dims.items()}, arrays.weights(module)
+    )
+    inputs, splits = arrays.inputs(function, at), weight_splits(module)
     weights = {name: (whole, splits.get(name, {})) for name, whole in at.weights.items()}
     with np.errstate(all="ignore"):
         expected = at.run(function.body, inputs)
@@ -253,12 +258,12 @@ def _has_collectives(op: Op) -> bool:
     return any(isinstance(inner, comm.Collective | comm.Rank) for inner in op.walk())
 
 
-def _evaluated(function: EntryPoint, module: Op) -> list[tuple[Array, ...]]:
+def _evaluated(function: EntryPoint, module: Op, arrays: RandomArrays) -> list[tuple[Array, ...]]:
     """The results of a function; on each rank, for the same inputs, where the ranks of a mesh run it."""
 
     def results(ranks: SimulatedRanks | None = None) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            at, inputs = random_call(function, module, ranks=ranks)
+            at, inputs = arrays.call(function, module, ranks=ranks)
             if isinstance(function, func.Func):
                 return at.run(function.body, inputs)
             return PlanRun(function, inputs, at).run()
@@ -268,44 +273,3 @@ def _evaluated(function: EntryPoint, module: Op) -> list[tuple[Array, ...]]:
     if not mesh or any(isinstance(op, comm.Send | comm.Recv) for op in module.walk()):
         return [results()]
     return run_simulated(Mesh(mesh), results)
-
-
-def random_call(
-    function: EntryPoint, module: Op, size: int = _USUAL_SIZE, ranks: Ranks | None = None
-) -> tuple[Evaluation, list[Array]]:
-    """Weights and inputs for a function, whose named sizes are `size` as far as bounds allow."""
-    weights = _weights(module, ranks)
-    at = Evaluation(_usual_sizes(function.bounds, size), weights, None, ranks)
-    return at, _random_inputs(function, at)
-
-
-def _usual_sizes(bounds: Bounds, size: int) -> dict[str, int]:
-    return {
-        name: max(low, size if high is None else min(size, high))
-        for name, (low, high) in bounds.items()
-    }
-
-
-def _random_inputs(function: EntryPoint, at: Evaluation) -> list[Array]:
-    return [
-        _random(f"{function.sym_name}/{index}", type, at)
-        for index, type in enumerate(function.function_type.inputs)
-    ]
-
-
-def _weights(module: Op, ranks: Ranks | None = None) -> dict[str, Array]:
-    """Random source weights, and the derived ones computed from them."""
-    assert isinstance(module, Module)
-    sources = [op for op in module.body if isinstance(op, weight.Source)]
-    stored = {op.sym_name: _random(op.sym_name, op.type, Evaluation()) for op in sources}
-    return derive(module, stored, ranks)
-
-
-def _random(name: str, type: object, at: Evaluation) -> Array:
-    """Small numbers that depend on the name alone; integers are 0 or 1, to serve as indices."""
-    assert isinstance(type, TensorType)
-    stream = np.random.Generator(np.random.Philox(key=zlib.crc32(name.encode())))
-    shape = at.shape(type.shape)
-    if type.dtype.is_float:
-        return encode(stream.standard_normal(shape), type.dtype)
-    return stream.integers(0, 2, shape).astype(type.dtype.numpy)

@@ -25,7 +25,7 @@ from dlc.importers.solved_sizes import with_sizes
 from dlc.ir.bounded import larger, never_negative, smaller
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size, evaluate, names, product
-from dlc.ir.equal_sizes import never_equal
+from dlc.ir.equal_sizes import extreme_as, never_equal
 from dlc.ir.types import F32, I64, TensorType
 
 USUAL = (16, 1 << 20)
@@ -43,18 +43,24 @@ def _reshape(context: NodeContext) -> NodeResults:
 def _with_dims_of(context: NodeContext, x: Value, new_shape: list[Size]) -> Value:
     """The tensor with a dim of the new shape in place of one of its own, if only so `-1` comes out even.
 
-    `f32[A, 30, 32]` as `[B, -1, 4, 8]` tells that A is B.
+    `f32[A, 30, 32]` as `[B, -1, 4, 8]` tells that A is B, and `f32[4*min(A, 9), B]` as `[4, A, -1]` that A
+    is 9 at most.
     """
     shape = array.tensor_type(x).shape
     rest = product(size for size in new_shape if size != -1)
     if -1 not in new_shape or 0 in new_shape or _divides(rest, product(shape)):
         return x
     foreign = [size for size in new_shape if isinstance(size, Dim) and size not in shape]
-    for axis, size in enumerate(shape):
-        for other in foreign if isinstance(size, Dim) and size not in new_shape else ():
-            taken = (*shape[:axis], other, *shape[axis + 1 :])
-            if _divides(rest, product(taken)) and not never_equal(size, other):
-                return with_sizes(context.emit, x, taken)
+    own = [
+        (axis, size)
+        for axis, size in enumerate(shape)
+        if isinstance(size, Dim) and size not in new_shape
+    ]
+    likely = [(axis, extreme_as(size, other)) for axis, size in own for other in foreign]
+    for axis, other in (*likely, *[(axis, other) for axis, _ in own for other in foreign]):
+        taken = (*shape[:axis], other, *shape[axis + 1 :])
+        if _divides(rest, product(taken)) and not never_equal(shape[axis], other):
+            return with_sizes(context.emit, x, taken)
     return x
 
 

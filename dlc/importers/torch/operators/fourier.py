@@ -1,8 +1,4 @@
-"""Fourier transforms. Complex numbers are pairs of numbers along a last axis of size 2.
-
-Nodes that take or make complex numbers have kinds of their own, `complex.`: what is not in the table here
-has no meaning for pairs.
-"""
+"""Fourier transforms of complex numbers, which are pairs (`operators/complex_numbers.py`)."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.shape import inverse, reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers, spread
 from dlc.importers.torch.node_context import Importer, NodeContext, Operand
+from dlc.importers.torch.operators.complex_numbers import pairs_of, parts_of
 from dlc.importers.torch.operators.shapes import taken
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, product
@@ -21,42 +18,6 @@ from dlc.ir.types import F64, I64, TensorType
 
 BY_ROOT, BY_COUNT = 1, 2
 """PyTorch's numbers for what a transform is divided by: the root of its number of elements, or that."""
-
-
-def _to_pairs(context: NodeContext) -> Operand:
-    """Real numbers as complex ones, complex ones in another precision, or their real parts."""
-    emit, x, wanted = context.emit, context.value("self"), context.type
-    x = in_dtype(emit, x, wanted.dtype)
-    type = tensor_type(x)
-    if type.rank == wanted.rank:
-        return x
-    if type.rank > wanted.rank:
-        return _parts(emit, x)[0]
-    return _pairs(emit, x)
-
-
-def _pairs(emit: Builder, x: Value) -> Value:
-    real = reshape(emit, x, (*tensor_type(x).shape, 1))
-    zero = array.constant_like(emit, 0, real)
-    return emit(array.Concatenate((real, zero), tensor_type(x).rank))
-
-
-def _parts(emit: Builder, x: Value) -> tuple[Value, Value]:
-    """The real and the imaginary parts of pairs."""
-    last, sizes = tensor_type(x).rank - 1, tensor_type(x).shape[:-1]
-    real, imaginary = (array.slice_axis(emit, x, last, k, k + 1) for k in range(2))
-    return reshape(emit, real, sizes), reshape(emit, imaginary, sizes)
-
-
-def _same(context: NodeContext) -> Operand:
-    return context.value("self")
-
-
-def _conjugate(context: NodeContext) -> Operand:
-    emit, x = context.emit, context.value("self")
-    parts = [reshape(emit, part, (*tensor_type(part).shape, 1)) for part in _parts(emit, x)]
-    opposite = emit(array.Negate(parts[1]))
-    return emit(array.Concatenate((parts[0], opposite), tensor_type(x).rank - 1))
 
 
 def _complex_to_complex(context: NodeContext) -> Operand:
@@ -69,7 +30,7 @@ def _complex_to_complex(context: NodeContext) -> Operand:
 
 def _real_to_complex(context: NodeContext) -> Operand:
     """Of the last axis perhaps one side only: the other one is its conjugate."""
-    emit, x = context.emit, _pairs(context.emit, context.value("self"))
+    emit, x = context.emit, pairs_of(context.emit, context.value("self"))
     rank = tensor_type(x).rank - 1
     sizes = [tensor_type(x).shape[axis] for axis in context.axes("dim", rank)]
     for axis in context.axes("dim", rank):
@@ -90,7 +51,7 @@ def _complex_to_real(context: NodeContext) -> Operand:
             x = _transformed(emit, x, axis, forward=False)
     x = _transformed(emit, _both_sides(emit, x, last, size), last, forward=False)
     sizes = [tensor_type(x).shape[axis] for axis in context.axes("dim", rank)]
-    return _normalized(context, _parts(emit, x)[0], sizes)
+    return _normalized(context, parts_of(emit, x)[0], sizes)
 
 
 def _both_sides(emit: Builder, x: Value, axis: int, size: Size) -> Value:
@@ -154,15 +115,7 @@ def _normalized(context: NodeContext, x: Value, sizes: list[Size]) -> Value:
 
 
 IMPORTERS: dict[str, Importer] = {
-    "complex._conj": _conjugate,
-    "complex._conj_physical": _conjugate,
     "complex._fft_c2c": _complex_to_complex,
     "complex._fft_c2r": _complex_to_real,
     "complex._fft_r2c": _real_to_complex,
-    "complex._to_copy": _to_pairs,
-    "complex.clone": _same,
-    "complex.detach": _same,
-    "complex.resolve_conj": _same,
-    "complex.view_as_complex": _same,
-    "complex.view_as_real": _same,
 }

@@ -123,7 +123,8 @@ class _InlinePackedGemm(ProductTiles):
         if self.is_whole:
             self._block(tile, _KBlock(None, inner))
             return
-        step = self.block if isinstance(self.block, int) else self.cpu.products.block_depth
+        known = self.block if isinstance(self.block, int) else self.cpu.products.block_depth
+        step = self.writer.size(known, "block")
         # An empty sum takes one block, too.
         with for_each(self.writer.emit, 0, larger(inner, 1), step) as start:
             self._block(tile, _KBlock(start, smaller(inner - start, step)))

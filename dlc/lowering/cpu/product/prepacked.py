@@ -254,10 +254,11 @@ class _PackedProduct(ProductTiles):
         (panel, *others), shape, height = panels, self.shape, self.most_height
         if others or not isinstance(height, int) or height <= shape.rows:
             return None
-        each = -(-shape.panel * shape.rows // height)
+        most = -(-shape.panel * shape.rows // height)
+        each = self.writer.size(most, "ahead")
         count = self.writer.size(steps, "steps")
         part = above // shape.rows * count * each
-        return Ahead(panel + count * shape.panel + part, each)
+        return Ahead(panel + count * shape.panel + part, each, most)
 
     def _panels(self, rhs: Pointer, p: Expr, across: Expr) -> list[Pointer]:
         """The panels of a micro-tile, the last one again beyond the end."""
@@ -366,7 +367,8 @@ class _PackedGemm(_PackedRows):
         micro_tiles = partial(for_each, emit, tile.top, tile.bottom, shape.rows)
         with micro_tiles() as row:
             store(shape, zeros(emit, shape), waiting + (row - tile.top) * shape.columns)
-        with for_each(emit, 0, self.writer.size(self.depth, "inner"), self.block) as k:
+        block = self.writer.size(self.block, "block")
+        with for_each(emit, 0, self.writer.size(self.depth, "inner"), block) as k:
             panels = [panel + k * shape.panel for panel in strip.panels]
             with micro_tiles() as row:
                 sums = waiting + (row - tile.top) * shape.columns

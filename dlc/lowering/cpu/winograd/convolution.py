@@ -145,7 +145,7 @@ class _WinogradConv:
         blank = writer.pointer(2)
         tiles = PictureTiles(writer, 0, lows, blank, matrix, self.lanes, self.cpu.fma)
         with for_each(writer.emit, 0, task.count) as t:
-            target = self.tiles + t * self.channels
+            target = self.tiles + t * writer.size(self.channels, "channels")
             picture, *corner = self._position(task.top + t)
 
             def write(channel: Expr, places: list[Expr], target: Pointer = target) -> None:
@@ -201,7 +201,7 @@ class _WinogradConv:
         following = writer.part(1, [next_place]) + next_panel * writer.stride(1, 1)
         tiles = ceil_divide(self.block, shape.rows)
         each = -(-shape.panel // tiles) if isinstance(tiles, int) else 1
-        return Ahead(following, each)
+        return Ahead(following, writer.size(each, "ahead"), each)
 
     def _sums(
         self, rows: Sequence[Pointer], panels: Sequence[Pointer], depth: Expr, ahead: Ahead | None

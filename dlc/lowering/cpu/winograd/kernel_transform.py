@@ -40,10 +40,11 @@ class _WinogradKernel:
         channels, outputs = op.channels
         panels, blocks = -(-outputs // op.columns), -(-channels // CHANNELS)
         counts = [writer.size(panels, "panels"), writer.size(blocks, "blocks")]
+        columns = writer.size(op.columns, "columns")
         with for_each(emit, writer.first, writer.last) as number:
             p, block = unravel(number, counts)
-            first = p * op.columns
-            width = smaller(writer.size(outputs, "o") - first, op.columns)
+            first = p * columns
+            width = smaller(writer.size(outputs, "o") - first, columns)
             whole = width // self.lanes * self.lanes
             start = block * CHANNELS
             end = smaller(start + CHANNELS, writer.size(channels, "c"))
@@ -52,7 +53,7 @@ class _WinogradKernel:
                     self._transform(p, channel, column, self.lanes)
                 with for_each(emit, whole, width) as column:
                     self._transform(p, channel, column, 1)
-                with for_each(emit, width, op.columns) as column:
+                with for_each(emit, width, columns) as column:
                     zero = constant(emit, 0, F32)
                     self._write(p, channel, column, [zero] * op.places)
         elements = op.places * min(channels, CHANNELS) * op.columns
@@ -61,7 +62,8 @@ class _WinogradKernel:
 
     def _transform(self, p: Expr, channel: Expr, column: Expr, lanes: int) -> None:
         """Transform some neighbouring outputs of a channel."""
-        writer, output = self.writer, p * self.op.columns + column
+        writer = self.writer
+        output = p * writer.size(self.op.columns, "columns") + column
         taps = [
             [writer.part(0, [h, w, channel]).load(output, lanes).cast(F64) for w in range(WINDOW)]
             for h in range(WINDOW)

@@ -101,8 +101,13 @@ class PictureTiles:
 
         whole = count // lanes * lanes
         if whole != 0:
-            with for_each(emit, 0, whole, lanes) as channel:
+            with for_each(emit, 0, self._extent(whole, "whole registers"), lanes) as channel:
                 transform(channel, lanes)
         if not isinstance(count, int) or whole < count:
-            with for_each(emit, whole, count) as channel:
+            start, end = self._extent(whole, "whole registers"), self._extent(count, "channels")
+            with for_each(emit, start, end) as channel:
                 transform(channel, 1)
+
+    def _extent(self, size: Index, role: str) -> Expr:
+        """A number of channels as an argument, for code that does not depend on it."""
+        return size if isinstance(size, Expr) else self.writer.size(size, role, self.view)

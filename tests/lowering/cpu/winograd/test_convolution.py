@@ -88,7 +88,7 @@ def test_a_layer_of_any_height_and_width(
 
 @pytest.mark.parametrize(
     ("channels", "outputs", "target"),
-    every(9, itertools.product([1, 8, 16, 37], [16, 24, 65, 130], [AVX2, AVX512])),
+    every(13, itertools.product([1, 8, 16, 37], [16, 24, 65, 130], [AVX2, AVX512])),
 )
 def test_a_layer_of_any_number_of_channels(channels: int, outputs: int, target: Target) -> None:
     check_layer((1, 7, 9, channels), outputs, (1, 1), target)
@@ -164,9 +164,9 @@ module Layer {{
 """
 
 
-@pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize(
-    ("size", "channels", "m"), [(6, 16, 2), (6, 128, 2), (32, 16, 4), (32, 128, 4)]
+    ("size", "channels", "m", "positive"),
+    each_value([(6, 16, 2), (6, 128, 2), (32, 16, 4), (32, 128, 4)], [False, True]),
 )
 def test_rounding_errors_are_within_what_is_stated(
     size: int, channels: int, m: int, positive: bool

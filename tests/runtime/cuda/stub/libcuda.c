@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_CONTEXT = 201, INVALID_PTX = 218,
        NOT_FOUND = 500, NOT_SUPPORTED = 801, NOT_READY = 802, NOT_CAPTURED = 900, CAPTURE_VOID = 901 };
@@ -23,6 +24,7 @@ enum { CONDITIONAL = 13, BUFFER = 5, BUFFER_BYTES = 6, MOST_NODES = 4096, MOST_W
 /* What a test sets before the first call of the driver, or between two. */
 int64_t stub_devices = 1, stub_version = 13000, stub_capability = 90, stub_has_pools = 1;
 int64_t stub_bytes = (int64_t)1 << 34, stub_refuses_start = 0, stub_refuses_ptx = 0, stub_refuses_conditions = 0;
+int64_t volatile stub_hangs = 0;
 int (*stub_on_kernel)(const char *name, int64_t blocks, const int64_t *words, int64_t count);
 /* What a test reads. */
 int64_t stub_used = 0, stub_calls = 0, stub_launches = 0;
@@ -71,6 +73,9 @@ static void die(const char *why, ...) {
 #define END while (0); pthread_mutex_unlock(&mutex); return status; }
 #define FAIL(code) { status = (code); break; }
 
+/* Whoever waits for the device waits as long as its kernels hang; others go on. */
+#define AWAIT while (stub_hangs) usleep(100);
+
 /* What voids a capture: waiting, and memory that is not the stream's, unless the thread has said that it may;
    whatever the thread has said, waiting for the device. */
 #define VOID { is_capture_void = 1; FAIL(NOT_CAPTURED) }
@@ -111,7 +116,7 @@ int cuDeviceGetAttribute(int *value, int which, int device) BEGIN_FREE {
 } END
 int cuCtxPushCurrent(void *which) BEGIN_FREE { if (!is_initialized) FAIL(NOT_INITIALIZED) if (which != &context) FAIL(INVALID_CONTEXT) depth++; } END
 int cuCtxPopCurrent(void **which) BEGIN_FREE { if (!depth) FAIL(INVALID_CONTEXT) depth--; *which = &context; } END
-int cuCtxSynchronize(void) BEGIN { if (captured_stream) VOID } END
+int cuCtxSynchronize(void) { AWAIT BEGIN { if (captured_stream) VOID } END }
 int cuGetErrorString(int error, const char **text) BEGIN_FREE {
     static __thread char words[64];
     snprintf(words, sizeof words, error == OUT_OF_MEMORY ? "out of memory" : "error %d of the stub", error);
@@ -196,7 +201,7 @@ int cuMemsetD8Async(void *at, unsigned char byte, size_t size, void *stream) BEG
 
 int cuStreamCreate(void **stream, unsigned flags) BEGIN { *stream = malloc(1); } END
 int cuStreamDestroy(void *stream) BEGIN { NO_CAPTURE free(stream); } END
-int cuStreamSynchronize(void *stream) BEGIN { NO_CAPTURE if (IS_CAPTURED(stream)) VOID } END
+int cuStreamSynchronize(void *stream) { AWAIT BEGIN { NO_CAPTURE if (IS_CAPTURED(stream)) VOID } END }
 int cuStreamIsCapturing(void *stream, int *found) BEGIN { *found = IS_CAPTURED(stream); } END
 int cuThreadExchangeStreamCaptureMode(int *mode) BEGIN_FREE { int old = capture_mode; capture_mode = *mode, *mode = old; } END
 int cuStreamBeginCapture(void *stream, int mode) BEGIN { captured_stream = stream, captured = new_graph(NULL), is_capture_void = 0; } END
@@ -210,7 +215,7 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned flags) BEGIN {} END
 int cuEventCreate(void **event, unsigned flags) BEGIN { *event = calloc(1, sizeof(int64_t)); } END
 int cuEventDestroy(void *event) BEGIN { NO_CAPTURE free(event); } END
 int cuEventRecord(int64_t *event, void *stream) BEGIN { *event = ++now; } END
-int cuEventSynchronize(void *event) BEGIN {} END
+int cuEventSynchronize(void *event) { AWAIT BEGIN {} END }
 int cuEventElapsedTime(float *ms, int64_t *begin, int64_t *end) BEGIN {
     if (!*begin || !*end) die("an event was not recorded");
     *ms = (*end - *begin) / 1e3;

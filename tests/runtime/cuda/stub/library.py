@@ -16,11 +16,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dlc.codegen.llvm.begun import ObjectCache
 from dlc.dialects import simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.loop.memory import AddressSpace, MemoryRange
-from dlc.driver.compile import code_maker
+from dlc.driver.compile import code_maker, compile
+from dlc.driver.compile.compile_cache import Kept, recall, remember
 from dlc.ir.core import Op
+from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.gpu.conditions import PTX
 from dlc.target.gpu import GpuTarget
 from tests.runtime.gpu.fake_gpu import kernels_of, run_kernel
@@ -37,6 +40,7 @@ SETTINGS: Mapping[str, int] = {
     "refuses_start": 0,
     "refuses_ptx": 0,
     "refuses_conditions": 0,
+    "hangs": 0,
 }
 """What a test sets, as it is at first."""
 _UNKNOWN = 999
@@ -88,12 +92,29 @@ class Stub:
             self[name] = value
 
     def evaluate(self) -> None:
-        """Let the evaluator run the kernels of models that are compiled from now on."""
+        """Let the evaluator run the kernels of models that are compiled from now on.
+
+        Where there is a cache, a model that this process has compiled before is taken from there.
+        """
         texts = code_maker.kernel_texts
+        made: dict[str, Mapping[str, simt.Func]] = {}
+        latest: Mapping[str, simt.Func] = {}
 
         def noted(module: Module) -> Mapping[str, str]:
-            self.kernels = kernels_of(module) or self.kernels
+            nonlocal latest
+            latest = kernels_of(module)
+            self.kernels = latest or self.kernels
             return texts(module)
+
+        def remembered(cache: ObjectCache, key: str, artifact: Artifact) -> None:
+            made[key] = latest
+            remember(cache, key, artifact)
+
+        def recalled(cache: ObjectCache, key: str) -> Kept | None:
+            if key not in made:
+                return None
+            self.kernels = made[key] or self.kernels
+            return recall(cache, key)
 
         def nothing(ptx: str, kind: GpuTarget, cache: object) -> bytes:
             return b""
@@ -101,6 +122,8 @@ class Stub:
         patch = pytest.MonkeyPatch()  # for as long as the process lives
         patch.setattr(code_maker, "kernel_texts", noted)
         patch.setattr(code_maker, "assemble_ptx", nothing)
+        patch.setattr(compile, "remember", remembered)
+        patch.setattr(compile, "recall", recalled)
         callback = _ON_KERNEL(self._called)
         self._held.append(callback)  # or else it is gone before the first call
         pointer = ctypes.cast(callback, ctypes.c_void_p).value

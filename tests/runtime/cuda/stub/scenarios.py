@@ -1,18 +1,22 @@
-"""What dlc asks of a driver, asked of the stub through the cuda-python that this process finds.
+"""What dlc asks of a driver, asked of the stub through the cuda-bindings of each folder.
 
-    LD_LIBRARY_PATH=FOLDER_OF_THE_STUB python -m tests.runtime.cuda.stub.scenarios
+    LD_LIBRARY_PATH=FOLDER_OF_THE_STUB python -m tests.runtime.cuda.stub.scenarios FOLDER...
 
-Prints the name of each scenario that went well, and ends with the traceback of the first that did not. The
-last one ends all work of the process on the GPU.
+Prints the name of each scenario that went well, and ends with the traceback of the first that did not.
+The last one ends all work of its process on the GPU, and a process has one version of the bindings. So each
+version has a copy of this process, which has imported all of dlc before.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.metadata import version
+from multiprocessing import get_context
 from typing import cast
 
 import numpy as np
@@ -47,6 +51,9 @@ export fn both(x: f32[4, 4]) -> f32[4, 4] {
   let z = on cuda:0 { exp(y) * 2 }
   return z - x
 }
+"""
+ENDLESS = """dlc 1
+export fn endless(x: f32) -> f32 = while s >= 0 with s = x { next s = s + 1 }
 """
 LINE = ROOT / "tests/gpu/line.dlm"
 CONDITIONS = (ROOT / "tests/gpu/conditions.dlm").read_text("utf-8")
@@ -306,7 +313,7 @@ def limited(stub: Stub) -> None:
     gc.collect()
     release_retired(open_driver(0))
     before, used = dlc.gpu_memory(), stub["used"]
-    dlc.limit_gpu_memory(before.in_use + 1000)
+    dlc.limit_gpu_memory(np.int64(before.in_use + 1000))
     many = Tensor(rows(300000, 0))
     fails(lambda: many.to("cuda"), "D0613", "limit_gpu_memory")
     dlc.limit_gpu_memory(None)
@@ -314,8 +321,9 @@ def limited(stub: Stub) -> None:
     after = dlc.gpu_memory()
     assert after.in_use - before.in_use == stub["used"] - used == held.nbytes
     assert after.peak >= after.in_use
-    with pytest.raises(UsageError, match="D0901"):
-        dlc.limit_gpu_memory(-1)
+    for wrong in (-1, True, 1.5):
+        with pytest.raises(UsageError, match="D0901"):
+            dlc.limit_gpu_memory(wrong)  # pyright: ignore[reportArgumentType] - 1.5
 
 
 def full(stub: Stub) -> None:
@@ -354,6 +362,38 @@ def refused_ptx(stub: Stub) -> None:
     )
 
 
+def hang(stub: Stub) -> None:
+    """While a call waits for a kernel that hangs, the process goes on; the result comes when it ends."""
+    model = dlc.compile(text=LAYERS, target=GPU)
+    x, y = rows(2, 0), rows(2, 1)
+    wanted = [np.asarray(model.scaled(x, y)) for _ in range(3)][-1]
+    stub["hangs"] = 1
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(model.scaled, x, y)
+        with pytest.raises(TimeoutError):
+            call.result(0.05)
+        stub["hangs"] = 0
+        close(call.result(), wanted)
+
+
+def endless(stub: Stub) -> None:
+    """A loop on the device that does not end is cancelled from another thread."""
+    model = dlc.compile(text=ENDLESS, target=GPU)
+    for _ in range(3):
+        close(model.endless(np.float32(-1)), -1)
+    last = stub["launches"] + 30
+
+    def after_some_rounds(number: int) -> int:
+        if number == last:
+            model.cancel()
+        return 0
+
+    stub.in_kernel = after_some_rounds
+    fails(lambda: model.endless(np.float32(1)), "D0809")
+    assert last <= stub["launches"] < last + 9
+    close(model.endless(np.float32(-2)), -2)
+
+
 def third_kernel(stub: Stub) -> None:
     """An error in a kernel ends all work of the process, and every later call says so."""
     model = dlc.compile(text=LAYERS, target=GPU)
@@ -388,19 +428,32 @@ SCENARIOS: list[Callable[[Stub], None]] = [
     full,
     refused_machine_code,
     refused_ptx,
+    hang,
+    endless,
     third_kernel,
 ]
 
 
-def main() -> None:
-    """Run them all."""
-    stub = Stub()
-    stub.evaluate()
+def run(stub: Stub, folder: str) -> None:
+    """Run them all through the bindings of a folder, or through those that are installed."""
+    sys.path.insert(0, folder)
     print(f"cuda-bindings {version('cuda-bindings')}", flush=True)
     for scenario in SCENARIOS:
         stub.restore()
         scenario(stub)
         print(scenario.__name__, flush=True)
+
+
+def main() -> None:
+    """Run them for each folder, until there is something wrong."""
+    stub = Stub()
+    stub.evaluate()
+    for folder in sys.argv[1:]:
+        process = get_context("fork").Process(target=run, args=(stub, folder))
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(1)
 
 
 if __name__ == "__main__":
