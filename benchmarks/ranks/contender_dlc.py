@@ -86,7 +86,7 @@ def collectives(
 
 
 def hidden(
-    network: SlowNetwork, step: Callable[[], float], comm: MPI.Intracomm
+    network: SlowNetwork, step: Callable[[], float], comm: MPI.Intracomm | None
 ) -> dict[str, float]:
     """Milliseconds of a step by the clock of a network, of what it sent and of what the rank waited."""
     rounds = share_of(comm, MOST_ROUNDS)
