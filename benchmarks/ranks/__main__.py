@@ -3,8 +3,8 @@
     python -m benchmarks ranks [NAME]... [--ranks 2] [--network 25Gbit] [--rounds 5] [--quick] [--json FILE]
 
 NAME is `all_reduce`, a network of `python -m benchmarks training`, or one of two that take each of these
-networks: `scale` trains it by 1, 2, 4 and 8 ranks beside what `dlc scale` predicts, `hidden` by a line that
-takes time and no processor (`--network`), and counts what ranks wait for it. Without a name it is all.
+networks by a line that takes time and no processor (`--network`): `scale` trains it by 1, 2, 4 and 8 ranks
+beside what `dlc scale` predicts, `hidden` counts what ranks wait for it. Without a name it is all.
 
 An all-reduce by compiled code is measured against a bare `Allreduce`. A network is trained by ranks of one
 thread, by one process of as many threads as there are ranks, and by DistributedDataParallel over Gloo, with
@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from benchmarks.ranks.scale import Compared, compared
 from benchmarks.ranks.slow_network import build
 from benchmarks.training.cases import OPTIMIZERS, QUICK_STEPS, STEPS, Case, path_of, with_optimizer
 from benchmarks.training.steps import LIMIT
+from dlc.target.network import network_named
 
 ALL_REDUCE, SCALE, HIDDEN = "all_reduce", "scale", "hidden"
 NETWORKS = ("mlp", "resnet18", "gpt")
@@ -92,39 +94,45 @@ def contenders(
     yield alive.enter_context(Process("ddp", command, {"OMP_NUM_THREADS": "1"}))
 
 
-def scaled(network: str, case: Case, rounds: int, seconds: float, most: int) -> Iterator[Compared]:
-    """Steps of up to `most` ranks, measured in turns and predicted."""
+def scaled(network: str, case: Case, rounds: int, most: int, line: str) -> Iterator[Compared]:
+    """Steps of up to `most` ranks by such a line, measured and predicted."""
+    found = network_named(line)
+    assert found is not None, line
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        np.savez(folder / "batch.npz", allow_pickle=False, **case.batch(np.random.default_rng(1)))
-        model = folder / "network.dlm"
-        model.write_text(with_optimizer(path_of(network), OPTIMIZERS[case.optimizer]), "utf-8")
-        given = [json.dumps(dict(case.settings)), str(folder / "batch.npz")]
-
-        def start(name: str, ranks: int) -> Process:
-            results = str(folder / f"{name}.npz")
-            arguments = [str(model), *given, results, "1"]
-            command = ranked(ranks, "benchmarks.ranks.contender_dlc", *arguments)
-            return Process(name, command, {"OMP_NUM_THREADS": "1"})
-
-        yield from compared(model, case, start, rounds, seconds, most)
+        by = ByNetwork.of(network, case, Path(made), line)
+        yield from compared(by.model, case, by.start, rounds, most, found)
 
 
 def hidden(network: str, case: Case, rounds: int, ranks: int, line: str) -> Iterator[Hidden]:
     """What a step hides of the time of its collectives by such a line."""
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+        by = ByNetwork.of(network, case, Path(made), line)
+        yield from hidden_in(partial(by.start, ranks), rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class ByNetwork:
+    """Starts ranks that train a network and send by a line beside the processors."""
+
+    model: Path
+    arguments: Sequence[str]
+    library: Path
+    line: str
+
+    @classmethod
+    def of(cls, network: str, case: Case, folder: Path, line: str) -> ByNetwork:
+        """Its files are in a folder."""
         np.savez(folder / "batch.npz", allow_pickle=False, **case.batch(np.random.default_rng(1)))
         model = folder / "network.dlm"
         model.write_text(with_optimizer(path_of(network), OPTIMIZERS[case.optimizer]), "utf-8")
-        given = [str(model), json.dumps(dict(case.settings)), str(folder / "batch.npz")]
+        given = [json.dumps(dict(case.settings)), str(folder / "batch.npz"), str(folder / "r.npz")]
+        return cls(model, given, build(folder), line)
 
-        def start(name: str, without: str, library: str) -> Process:
-            arguments = [*given, str(folder / f"{name}.npz"), "1", without, library, line]
-            command = ranked(ranks, "benchmarks.ranks.contender_dlc", *arguments)
-            return Process(name, command, {"OMP_NUM_THREADS": "1"})
-
-        yield from hidden_in(start, build(folder), rounds)
+    def start(self, ranks: int, without: str = "") -> Process:
+        """Start so many ranks, which leave out a pass."""
+        arguments = [str(self.model), *self.arguments, "1", without, str(self.library), self.line]
+        command = ranked(ranks, "benchmarks.ranks.contender_dlc", *arguments)
+        return Process(f"{ranks} ranks", command, {"OMP_NUM_THREADS": "1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +206,9 @@ def main() -> None:
     known = ", ".join((ALL_REDUCE, *STEPS, SCALE, HIDDEN))
     parser.add_argument("names", nargs="*", metavar="NAME", help=known)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--network", default="25Gbit", help="of `hidden`, as `dlc scale` takes it")
+    parser.add_argument(
+        "--network", default="25Gbit", help="of `scale` and `hidden`, as `dlc scale` takes it"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -216,7 +226,7 @@ def main() -> None:
             for network in NETWORKS:
                 print(f"scale, {network}: measured, and predicted from one rank", flush=True)
                 most = 2 if given.quick else 8
-                for compared_row in scaled(network, cases[network], rounds, seconds, most):
+                for compared_row in scaled(network, cases[network], rounds, most, given.network):
                     print(compared_row.text, flush=True)
                     found.append({"network": network, **asdict(compared_row)})
         elif name == HIDDEN:

@@ -86,7 +86,7 @@ def collectives(
 
 
 def hidden(
-    network: SlowNetwork, step: Callable[[], float], comm: MPI.Intracomm
+    network: SlowNetwork, step: Callable[[], float], comm: MPI.Intracomm | None
 ) -> dict[str, float]:
     """Milliseconds of a step by the clock of a network, of what it sent and of what the rank waited."""
     rounds = share_of(comm, MOST_ROUNDS)
@@ -142,7 +142,7 @@ def main(
         return trainer.step(**inputs)
 
     facts: dict[str, float] = {}
-    if comm is not None and slow is not None:
+    if slow is not None:
         facts = hidden(slow, step, comm)
     elif comm is not None:
         facts = collectives(made, batch, int(threads), comm, step_seconds)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.contenders.turns import Process
 
 WITH, WITHOUT = "overlap", "without"
 
-Started = Callable[[str, str, str], Process]
-"""A contender by its name, the pass that it leaves out, and the library of the network."""
+Started = Callable[[str], Process]
+"""A contender by the pass that it leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +35,12 @@ class Hidden:
         )
 
 
-def hidden_in(start: Started, library: Path, rounds: int) -> Iterator[Hidden]:
+def hidden_in(start: Started, rounds: int) -> Iterator[Hidden]:
     """What is hidden with and without the pass: of `rounds` starts each, that of the fastest step."""
     for name, without in ((WITH, ""), (WITHOUT, "overlap")):
         found: list[Hidden] = []
         for _ in range(rounds):
-            with start(name, without, str(library)) as process:
+            with start(without) as process:
                 facts = process.facts
             times = facts["step_ms"], facts["sending_ms"], facts["waited_ms"]
             found.append(Hidden(name, *times))

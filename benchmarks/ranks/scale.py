@@ -1,74 +1,67 @@
 """Steps of 1, 2, 4 and 8 ranks on this machine beside what `dlc scale` predicts of them.
 
-The ranks have one thread each and take turns with each other. Where there are more of them than processors
-they share these: predicted work is multiplied by how many ranks a processor has. The time of the first row
-is that of one rank, so what is compared is how it changes.
+The ranks send by a network beside the processors, and a step takes the processor time of its work and what
+the first rank waits (`slow_network`), as if each rank had a processor of its own. The predicted time of the
+first row is the measured one of one rank, so what is compared is how it changes.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.contenders.turns import Process, take_turns
+from benchmarks.contenders.turns import Process
 from benchmarks.training.cases import Case
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.scale.predict import predict_scaling
 from dlc.driver.scale.programs import RankPrograms, ScaleRequest
+from dlc.target.network import Network
 
 RANKS = (1, 2, 4, 8)
 
-Started = Callable[[str, int], Process]
-"""A contender by its name and its number of ranks."""
+Started = Callable[[int], Process]
+"""A contender by its number of ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Milliseconds of a step of `ranks` ranks: the best and the median measured, and the predicted one."""
+    """Milliseconds of a step of `ranks` ranks, measured and predicted, and those of them that it waits."""
 
     ranks: int
-    best: float
-    median: float
+    measured: float
+    waited: float
     predicted: float
+    exposed: float
 
     @property
     def text(self) -> str:
         """A line for people."""
         return (
-            f"  {self.ranks} ranks  best {self.best:9.2f}  median {self.median:9.2f}  "
-            f"predicted {self.predicted:9.2f} ms = {self.predicted / self.best:4.2f} of the best"
+            f"  {self.ranks} ranks  measured {self.measured:9.2f} ms, waits {self.waited:6.2f}  "
+            f"predicted {self.predicted:9.2f} ms, waits {self.exposed:6.2f}: "
+            f"{self.predicted / self.measured:4.2f} of the measured"
         )
 
 
 def compared(
-    model: Path, case: Case, start: Started, rounds: int, seconds: float, most: int
+    model: Path, case: Case, start: Started, rounds: int, most: int, network: Network
 ) -> Iterator[Compared]:
-    """What each number of ranks up to `most` takes, all in turns, and what is predicted of it."""
+    """What each number of ranks up to `most` takes, the least of some starts, and what is predicted."""
     numbers = [ranks for ranks in RANKS if ranks <= most]
-    with ExitStack() as alive:
-        running = [alive.enter_context(start(f"{ranks} ranks", ranks)) for ranks in numbers]
-        take_turns(running, rounds, seconds)
-        best = [min(each.times) for each in running]
-        median = [float(np.median(each.times)) for each in running]
-    times = predicted(model, case, numbers, best[0] / 1e3)
-    for row in zip(numbers, best, median, times, strict=True):
-        yield Compared(*row)
-
-
-def predicted(model: Path, case: Case, numbers: list[int], step: float) -> list[float]:
-    """The predicted milliseconds, where a step of one rank takes `step` seconds."""
-    asked = asked_of(model, case.settings, case, numbers[-1], step)
-    rows = {row.ranks: row.spent for row in predict_scaling(asked).rows}
-    processors = len(os.sched_getaffinity(0))
-    return [
-        (rows[ranks].compute * max(1.0, ranks / processors) + rows[ranks].exposed) / 1e6
-        for ranks in numbers
-    ]
+    found: dict[int, tuple[float, float]] = {}
+    for ranks in numbers:
+        for _ in range(rounds):
+            with start(ranks) as process:
+                own = process.facts["step_ms"], process.facts["waited_ms"]
+            found[ranks] = min(own, found.get(ranks, own))
+    asked = asked_of(model, case.settings, case, numbers[-1], found[1][0] / 1e3)
+    rows = {row.ranks: row.spent for row in predict_scaling(replace(asked, network=network)).rows}
+    for ranks in numbers:
+        spent = rows[ranks]
+        yield Compared(ranks, *found[ranks], spent.total / 1e6, spent.exposed / 1e6)
 
 
 def asked_of(

@@ -67,11 +67,8 @@ class Nccl:
         status = self._functions[name](*arguments)
         if status:
             why: bytes = self._text(status)
-            raise CallError(
-                f"NCCL refuses {name}: {why.decode(errors='replace')}",
-                code="D0818",
-                help="NCCL_DEBUG=INFO in the environment makes it say more",
-            )
+            message = f"NCCL refuses {name}: {why.decode(errors='replace')}"
+            raise CallError(message, code="D0818")
 
     @contextmanager
     def together(self) -> Generator[None]:

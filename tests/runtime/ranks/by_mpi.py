@@ -62,9 +62,7 @@ def main() -> None:
                 batches,
                 None,
             )
-            # Convolutions sum thousands of products in f32, and ranks in another order.
-            rtol = 1e-5 if name.startswith("digits_cnn") else 1e-6
-            np.testing.assert_allclose(once, alone, rtol=rtol, err_msg=name)
+            np.testing.assert_allclose(once, alone, rtol=1e-6, err_msg=name)
             off = float(np.max(np.abs(np.array(once) / np.array(alone) - 1)))
             print(f"{name}: {off:.1e}", flush=True)
 
