@@ -11,8 +11,7 @@ from benchmarks.jax_programs.program import load_programs
 
 QUICK = ("MLP, dynamic batch", "branches of cond and switch", "jvp")
 ROUNDED = ("bf16", "flax: encoder")
-"""What has figures of rounding alone: sums in bf16, and the derivative by the bias of attention's keys, which is
-0."""
+"""What has figures of rounding alone: sums in bf16, and the derivative by the bias of keys, which is 0."""
 
 
 def agrees(name: str) -> None:
