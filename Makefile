@@ -131,7 +131,7 @@ test-torch: $(TORCH)/installed ## the tests of what is imported from PyTorch, in
 # JAX is no part of the lock either.
 $(JAX)/installed: pyproject.toml
 	test -x $(JAX)/bin/python || $(PYTHON) -m venv $(JAX)
-	$(JAX)/bin/python $(PIP_INSTALL) 'jax==0.10.2' 'absl-py>=2,<3' 'pytest>=9,<10' --editable '.[jax]'
+	$(JAX)/bin/python $(PIP_INSTALL) 'jax==0.10.2' 'flax==0.12.8' 'absl-py>=2,<3' 'pytest>=9,<10' --editable '.[jax]'
 	@touch $@
 
 test-jax: $(JAX)/installed ## the tests of what is imported from JAX and called by it, in .venv-jax

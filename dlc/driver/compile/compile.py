@@ -286,7 +286,10 @@ def _gathered(
 ) -> Weights:
     """The numbers of the weights of these names, or of all that the module has."""
     seed = 0 if model.training is None else model.training.seed
-    return gather(model.module, weights, model.folder, model.arrays, seed, names)
+    if model.arrays is None or not model.is_compiled_once:
+        return gather(model.module, weights, model.folder, model.arrays, seed, names)
+    own, model.arrays = dict(model.arrays), {}
+    return gather(model.module, weights, model.folder, own, seed, names, leave=own)
 
 
 @dataclass(frozen=True, slots=True)

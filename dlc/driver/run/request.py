@@ -189,6 +189,8 @@ def make_artifact(
     Raises UsageError: D0905 for a model at another stage, D0915 for what is not a stage of IR.
     """
     model = request.open()
+    # With a limit of memory there may be further attempts.
+    model.is_compiled_once = request.settings.max_memory is None
     if stage is not None:
         _begin_at(model, stage)
     if counts is not None:

@@ -39,6 +39,8 @@ class SourceModel:
     """Limits and devices that its text demands and compiled code would not respect."""
     arrays: Mapping[str, Array] | None = None
     """The numbers of its weights, where the file itself has them."""
+    is_compiled_once: bool = False
+    """Whether nothing asks for these numbers after the first compilation, which drops what it copies."""
     training: manifest.Training | None = None
     """Its training, if its functions are those that train it."""
     staged: tuple[manifest.Staged, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -61,11 +62,13 @@ def gather(
     own: Mapping[str, Array] | None = None,
     seed: int = 0,
     names: Collection[str] | None = None,
+    leave: dict[str, Array] | None = None,
 ) -> Weights:
     """The numbers of every source weight, or of those of these `names`.
 
     Paths in the model are relative to `folder`, `own` are the numbers that the model's file itself has,
-    `seed` is for initialisers. Raises ModelError for weights that are missing or have another type.
+    `seed` is for initialisers. What is copied from `leave` is dropped there, so that large weights do not
+    lie in memory twice. Raises ModelError for weights that are missing or have another type.
     """
     sources = [
         op
@@ -83,10 +86,15 @@ def gather(
         table.append(row)
         end += align(row.bytes)
     check_fits("the block of weights", end)
-    block = zeros(end)
+    block = zeros(end, at_once=leave is None)
+    uses = Counter([name for row in table for name in _keys(row)])
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
+        uses.subtract(_keys(row))
+        if leave is not None:
+            for name in [name for name in _keys(row) if not uses[name]]:
+                leave.pop(name, None)
     unread = {file.path: file.unread for file in opened}
     if isinstance(argument, Mapping):
         unread[GIVEN] = list(argument)
@@ -240,9 +248,14 @@ def _from_file(file: WeightFile, *, narrow: bool = False) -> Finder:
     return find
 
 
+def _keys(row: manifest.Weight) -> tuple[str, ...]:
+    """What the numbers of a weight may be called."""
+    return row.name, row.file_key, *row.parts
+
+
 def _from_arrays(arrays: Mapping[str, Array] | Mapping[str, Array | Tensor]) -> Finder:
     def find(source: weight.Source, row: manifest.Weight) -> Array:
-        names = [name for name in (row.name, row.file_key, *row.parts) if name in arrays]
+        names = [name for name in _keys(row) if name in arrays]
         tensors = {name: _tensor(arrays[name], source.type.dtype) for name in names}
         with _placed(source):
             return by_path(row, tensors, GIVEN).bits

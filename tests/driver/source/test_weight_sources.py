@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from dlc.dialects import array, func, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
 from dlc.driver.compile.compile import compile_model
 from dlc.driver.compile.settings import Settings
+from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.weight_initializers import initial
 from dlc.errors import ModelError
@@ -22,6 +25,7 @@ from dlc.ir.passes import Context
 from dlc.ir.types import BF16, F16, F32, DType, TensorType
 from dlc.runtime.cpu.blas import numpy_library
 from dlc.runtime.model import Model
+from tests.importers.onnx.models import model_of
 from tests.lowering.everywhere import HERE, assert_close
 from tests.suites import every
 
@@ -134,3 +138,34 @@ def test_an_orthogonal_matrix_does_not_depend_on_how_many_threads_blas_has() -> 
 def test_an_unknown_initialiser_is_named() -> None:
     with pytest.raises(ModelError, match=r"unknown initialiser gaussian\(1\)"):
         initial("w", f32(2), "gaussian(1)", 0, 0)
+
+
+def test_compiling_a_file_drops_weights_as_they_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that large ones do not lie in memory twice. With a limit of memory further attempts need them."""
+    x = np.ones((3, 256), np.float32)
+    w = np.arange(1 << 16, dtype=np.float32).reshape(256, 256) % 7
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Add", ["a", "v"], ["y"]),
+    ]
+    path = tmp_path / "net.onnx"
+    model = model_of(nodes, {"x": x}, ["y"], {"w": w, "v": w[:3]})
+    path.write_bytes(model.SerializeToString())
+    opened: list[SourceModel] = []
+    reading = CompileRequest.open
+
+    def noted(request: CompileRequest) -> SourceModel:
+        opened.append(reading(request))
+        return opened[-1]
+
+    monkeypatch.setattr(CompileRequest, "open", noted)
+    monkeypatch.setenv("DLC_CACHE", "")
+    made = make_artifact(CompileRequest(str(path)))
+    assert not opened[0].arrays
+    (entry,) = Model(made.artifact).entry_points.values()
+    np.testing.assert_array_equal(np.asarray(entry(x)).reshape(3, 256), x @ w + w[:3])
+    limited = replace(CompileRequest(str(path)), settings=Settings(max_memory=1 << 24))
+    make_artifact(limited)
+    assert opened[1].arrays
