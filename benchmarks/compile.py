@@ -5,7 +5,8 @@
 Compiles each model in a fresh process with an empty cache (cold), then in another one with what the first
 has kept (warm). Of several rounds the fastest counts. Beside the time that passes stands the processor
 time of the process (own), and that of those that it started (others). Memory is what the largest resident
-size exceeds that before the model was opened by, without the weights.
+size exceeds that before the model was opened by, without the weights. NAME may be any network of
+`benchmarks.networks`. Modules have their bytecode, as in an installation.
 
 `--growth` compiles graphs of 500, 1,000 and 2,000 operations: `wide` ones, whose branches do not depend on
 each other, and `deep` ones, each of whose layers reads the one before.
@@ -93,13 +94,13 @@ def request(name: str, folder: Path) -> CompileRequest:
         path = folder / f"{name}.dlm"
         path.write_text(text, "utf-8")
         return CompileRequest(str(path), parameters=case.settings, to_train=True)
-    if name in EXPORTED:
-        return CompileRequest(str(network(name)))
     if name in GROWTH:
         path = folder / f"{name}.dlm"
         path.write_text(generated(name), "utf-8")
         return CompileRequest(str(path))
-    return CompileRequest(str(ROOT / "examples" / f"{name}.dlm"), weights="init:0")
+    if name == "llama":
+        return CompileRequest(str(ROOT / "examples" / "llama.dlm"), weights="init:0")
+    return CompileRequest(str(network(name)))
 
 
 def compile_here(name: str, folder: Path) -> Facts:
@@ -153,6 +154,7 @@ def _apart(name: str, folder: Path) -> Facts:
     """The facts of a compilation in a process of its own, whose cache is in a folder."""
     command = [sys.executable, "-m", "benchmarks", "compile", "--here", str(folder), name]
     environment = {**os.environ, "DLC_CACHE": str(folder / "cache")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     told = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
     )
@@ -169,8 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     names = chosen.names or (GROWTH if chosen.growth else NAMES)
-    if unknown := set(names) - {*NAMES, *GROWTH}:
-        parser.error(f"no model is called {min(unknown)}; there are {', '.join((*NAMES, *GROWTH))}")
+    from benchmarks.networks.files import network_names
+
+    if unknown := set(names) - (possible := {*NAMES, *GROWTH, *network_names()}):
+        parser.error(f"no model is called {min(unknown)}; there are {', '.join(sorted(possible))}")
     if chosen.here is not None:
         print(json.dumps(compile_here(names[0], chosen.here)))
         return

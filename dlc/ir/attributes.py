@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.ir.dims import Dim, Shape, Size
-from dlc.ir.types import BF16, DType, TensorType, Type
+from dlc.ir.types import BF16, DType, TensorType, Type, VectorType, ViewType
 
 INLINE_BYTES = 1024
 """Constants up to this many bytes stay in the IR; larger ones become weight sources."""
@@ -136,7 +136,7 @@ Single: TypeAlias = bool | int | float | str | Dim | Type | Symbol | Dense | Dia
 Attribute: TypeAlias = "Single | tuple[Attribute, ...]"
 
 
-_EXACT = frozenset({int, str, Dim, Symbol, Dense})
+_EXACT = frozenset({int, str, Dim, Symbol, Dense, DType, VectorType, TensorType, ViewType})
 """Types whose values are equal to their like only: most attributes, which are looked at very often."""
 
 

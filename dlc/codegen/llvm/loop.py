@@ -42,22 +42,24 @@ def _is_crowded(function: loop.Func) -> bool:
     are 32.
     """
     ops = list(function.walk())
-    registers = [
-        value.type for op in ops for value in op.results if isinstance(value.type, VectorType)
-    ]
-    if any(type.lanes * type.dtype.bytes >= 64 for type in registers):
-        return False
     sums = [
         sum(isinstance(value.type, VectorType) for value in op.initial)
         for op in ops
         if isinstance(op, loop.For)
     ]
+    if max(sums, default=0) < CROWD:
+        return False
+    registers = [
+        value.type for op in ops for value in op.results if isinstance(value.type, VectorType)
+    ]
+    if any(type.lanes * type.dtype.bytes >= 64 for type in registers):
+        return False
     constants = {
         op.value
         for op in ops
         if isinstance(op, scalar.Constant) and isinstance(op.type, VectorType)
     }
-    return max(sums, default=0) >= CROWD and len(constants) >= CROWD
+    return len(constants) >= CROWD
 
 
 def _prologue(function: loop.Func, text: FunctionText) -> None:

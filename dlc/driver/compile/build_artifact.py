@@ -222,7 +222,8 @@ def _decisions(sources: Sources) -> bytes:
 def _constants(module: Module) -> bytes:
     """The bytes that the plan's constants are views of."""
     blob = bytearray()
-    for op in module.walk():
+    plans = [op for op in module.body if isinstance(op, mem.Program)]
+    for op in [op for plan in plans for op in plan.walk()]:
         if isinstance(op, mem.Constant):
             end = op.offset + len(op.value.data)
             blob.extend(bytes(max(0, end - len(blob))))

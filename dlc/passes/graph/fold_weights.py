@@ -113,6 +113,7 @@ class _Folding:
         self.context = context
         self.widened = widened
         self.derived: dict[tuple[object, ...], weight.Derived] = {}
+        self.names = {name for name, _ in module.symbols()}
 
     def block(self, block: Block) -> None:
         for op in list(block):
@@ -156,13 +157,14 @@ class _Folding:
             self.derived[key] = derived
             emit = Builder(self.module.body, emit.location)
             emit.place(derived)
+            self.names.add(derived.sym_name)
         return self.derived[key]
 
     def _name(self, symbols: Iterable[str]) -> str:
         """An unused name, after the first weight that it is computed from."""
         first = next(iter(symbols), "constant")
         number = len(self.derived)
-        while self.module.symbol(f"{first}.derived{number}") is not None:
+        while f"{first}.derived{number}" in self.names:
             number += 1
         return f"{first}.derived{number}"
 

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 
 __all__ = ["without_collections"]
 
-MANY = 200_000
-"""New objects that take a tenth of a second to traverse."""
+FEW = 10_000
+"""New objects that are traversed in less time than it may take to ask whether any are frozen."""
+MANY = 500_000
+"""New objects that are worth a traversal of all there are. As garbage they take about 70 MB."""
 _uncollected: list[int] = []
 """The numbers of objects that pauses have left to a later collection."""
 
@@ -23,11 +25,12 @@ _uncollected: list[int] = []
 def without_collections() -> Generator[None]:
     """Disable the cyclic garbage collector inside a `with` block.
 
-    Many new objects are not traversed at its end either, but before the next such block, or when Python
-    next collects the oldest objects: a process that compiles one model and ends never does.
+    New objects are not traversed at its end either, while most of them are still used, but before a later
+    block, when there are many, or when Python next collects the oldest objects: a process that compiles
+    one model and ends never does.
     """
     collecting = gc.isenabled()
-    if collecting and _uncollected:
+    if collecting and sum(_uncollected) > MANY:
         _uncollected.clear()
         gc.collect()
     gc.disable()
@@ -42,11 +45,11 @@ def without_collections() -> Generator[None]:
 
 
 def _leave_uncollected(new: int) -> None:
-    """Count many new objects among the oldest, unless the caller has frozen some: these would thaw.
+    """Count new objects among the oldest, unless the caller has frozen some: these would thaw.
 
     To ask that after few would take longer than what made them: Python walks along all frozen ones.
     """
-    if new > MANY and gc.get_freeze_count() == 0:
+    if new > FEW and gc.get_freeze_count() == 0:
         gc.freeze()
         gc.unfreeze()
         _uncollected.append(new)

@@ -37,6 +37,7 @@ def test_it_stays_as_it_was_where_it_rested_before() -> None:
 def test_many_new_objects_are_left_to_the_next_pause(
     monkeypatch: pytest.MonkeyPatch, frozen: bool
 ) -> None:
+    monkeypatch.setattr(gc_pause, "FEW", 1000)
     monkeypatch.setattr(gc_pause, "MANY", 1000)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: int(frozen))
     with without_collections():
@@ -52,9 +53,28 @@ def test_many_new_objects_are_left_to_the_next_pause(
     gc.freeze()  # as it is while tests run
 
 
+def test_those_of_several_pauses_are_collected_when_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gc_pause, "FEW", 1000)
+    monkeypatch.setattr(gc_pause, "MANY", 12_000)
+    monkeypatch.setattr(gc_pause, "_uncollected", [])
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    kept: list[list[list[object]]] = []
+    pauses: list[int] = []
+    for _ in range(5):
+        with without_collections():
+            kept.append([[] for _ in range(5000)])
+        pauses.append(len(collected))
+    assert pauses == [0, 0, 0, 1, 1]
+    gc.freeze()  # as it is while tests run
+
+
 def test_after_few_new_objects_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many others are young: to count the frozen ones takes milliseconds."""
-    monkeypatch.setattr(gc_pause, "MANY", 1000)
+    monkeypatch.setattr(gc_pause, "FEW", 1000)
     counted: list[int] = []
     monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1))
     threshold = gc.get_threshold()
