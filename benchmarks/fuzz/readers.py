@@ -129,7 +129,11 @@ def run(
 
     def one(name: str) -> Searched:
         # Without a fixed share the first readers would use up all the time.
-        share = None if until is None else time.monotonic() + (seconds or 0) * jobs / max(jobs, len(names))
+        share = (
+            None
+            if until is None
+            else time.monotonic() + (seconds or 0) * jobs / max(jobs, len(names))
+        )
         found = search(name, count, seed, share, where)
         print(f"{name}: {found.inputs} inputs, {len(found.failures)} failures", file=sys.stderr)
         return found
