@@ -91,19 +91,20 @@ def lower(
     return job
 
 
-def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None:
-    """Walk down to a stage; `after` sees the module after each pass."""
+def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> tuple[str, ...]:
+    """Walk down to a stage; `after` sees the module after each pass. Gives what was not verified."""
     model = job.model
     if job.settings.kind == "cuda":
         unplace(model.module)
-    _run(job, job.pipeline(model.stage, stage), stage, after)
+    check = _run(job, job.pipeline(model.stage, stage), stage, after)
     verify(model.module)
     model.stage = stage
+    return () if check is None else check.notes()
 
 
 def _run(
     job: CompileJob, passes: Sequence[Pass[...]], stage: str, after: Observer | None = None
-) -> None:
+) -> EachPass | None:
     """Run passes on the way to a stage as the settings say: checked after each, up to a rewrite."""
     model, check = job.model, EachPass() if job.settings.verify_each else None
     model.context.options = job.options
@@ -123,6 +124,7 @@ def _run(
         reproduce=_reproducer(job, stage),
     )
     manager.run(model.module, passes)
+    return check
 
 
 def _reproducer(job: CompileJob, stage: str) -> Callable[[Pass[...]], str] | None:
@@ -364,7 +366,7 @@ def _lowered(
     plans = plans_of(model.module) if settings.kernels else {}
     kernels = begun.kernels
     model.context.kernel_lowered = None if kernels is None else kernels.begin
-    lower_to(job, "loop", after)
+    report.notes += lower_to(job, "loop", after)
     sources = replace(sources, decisions=recorded(model.context.log))
     lowered = time.perf_counter()
     own = own_texts(settings.kernels, model.module)

@@ -135,6 +135,22 @@ class EachPass:
                     help="please report the model",
                 ) from error
 
+    def notes(self) -> tuple[str, ...]:
+        """What was not compared, for the user, with the reason."""
+        asked = option("verify_each", True)
+        lines = [
+            f"{asked}: {name} was not evaluated: {why.splitlines()[0]}"
+            for name, why in self.skipped.items()
+        ]
+        for name, compared in self.compared.items():
+            if count := len(compared.left_out):
+                lines.append(
+                    f"{asked}: {count} of {compared.kernels + count} kernels of {name} were not compared "
+                    f"with their loops, as a tile takes too long: {compared.left_out[0]}"
+                    + (" …" if count > 1 else "")
+                )
+        return tuple(lines)
+
     def _compare_ranks(self, function: EntryPoint) -> None:
         """Compare what the ranks of a mesh compute; from then on no evaluation runs them alone."""
         meshed = self._meshed.pop(function.sym_name, None)

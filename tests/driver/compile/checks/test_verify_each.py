@@ -12,7 +12,7 @@ from dlc.cli import main
 from dlc.dialects import array, comm, func, mem, scalar, vec
 from dlc.driver.compile.checks.random_calls import RandomArrays
 from dlc.driver.compile.checks.verify_each import EachPass
-from dlc.driver.compile.compile import compile_model, lower
+from dlc.driver.compile.compile import Report, compile_model, lower
 from dlc.driver.compile.run_passes import optimise_text
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model, read_ir
@@ -128,6 +128,17 @@ def test_loops_that_compute_something_else_are_named_by_their_kernel(
         NumbersDiffer, match=r"(?s)the loops of kernel\.generic are off by.*m\.dlm:3"
     ):
         lower(opened, Settings(verify_each=True), "loop")
+
+
+def test_what_takes_too_long_to_compare_is_told() -> None:
+    text = "dlc 1\nexport fn f(x: f32[1, 9000], w: f32[9000, 16]) -> f32[1, 16] = x @ w\n"
+    report = Report()
+    settings = Settings(verify_each=True, matmul="generated")
+    compile_model(open_model("m.dlm", text=text), settings, report=report)
+    assert [note for note in report.notes if "kernels of f were not compared with" in note]
+    easy = Report()
+    compile_model(open_model("m.dlm", text=MODEL), Settings(verify_each=True), report=easy)
+    assert not easy.notes
 
 
 def share_memory(module: Op, context: Context) -> None:
