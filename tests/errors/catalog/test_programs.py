@@ -75,11 +75,12 @@ PREPARED = {
 }
 """What Python on the pages takes as given, by the word that needs it."""
 COUNTER = """dlc 1
-export fn f(inout total: f32[2]) -> f32[2] {
+export fn f(inout total: f32[20000]) -> f32[20000] {
   set total = total + 1
   return total
 }
 """
+"""A call takes long enough for threads to meet in it where other processes have the processors, too."""
 
 
 TRAINED = """dlc 1
