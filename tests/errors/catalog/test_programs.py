@@ -72,15 +72,18 @@ PREPARED = {
     "image": "image = np.zeros((2, 784), np.float32)",
     "weights": 'weights = {n: np.array(w) for n, w in dlc.load("mlp.dlc").weights.items()}',
     "counter": "counter = dlc.compile(text=COUNTER)",
+    "pool.map(lambda _: session": "counter = dlc.compile(text=COUNTER.replace('[2]', '[20000]'))",
 }
-"""What Python on the pages takes as given, by the word that needs it."""
+"""What Python on the pages takes as given, by the word that needs it.
+
+Calls in which threads are to meet take longer, as other processes may have the processors.
+"""
 COUNTER = """dlc 1
-export fn f(inout total: f32[20000]) -> f32[20000] {
+export fn f(inout total: f32[2]) -> f32[2] {
   set total = total + 1
   return total
 }
 """
-"""A call takes long enough for threads to meet in it where other processes have the processors, too."""
 
 
 TRAINED = """dlc 1
