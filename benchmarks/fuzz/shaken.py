@@ -46,8 +46,7 @@ class _Shaken(Evaluation):
         if op is None or op.name not in SUMS:
             return None
         magnitudes = op.evaluate(self, *[np.abs(self.value(operand)) for operand in op.operands])
-        assert isinstance(magnitudes, np.ndarray)
-        return magnitudes
+        return np.asarray(magnitudes)
 
 
 def evaluated(

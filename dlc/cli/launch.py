@@ -25,8 +25,8 @@ from dlc.cli.ranks import FACTS, FOLDER, PARENT, STOP, failure_of, missing
 from dlc.cli.report import INTERRUPTED, note, print_json
 from dlc.cli.started import started_by_mpi
 from dlc.errors import CallError, UsageError
+from dlc.runtime.ranks.lost_ranks import LIMIT, Lost, Watcher
 from dlc.runtime.ranks.pulse import ENDED, hold, is_held, path_of
-from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
 
 FINALIZING = 5.0
 """Seconds that MPI may take after all ranks have ended: it waits for ever for one that was killed then."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 from dlc.cli.report import errors_data, note, print_json
 from dlc.cli.started import RANK, started_by_mpi
 from dlc.errors import CallError, DlcError, Unsupported, UsageError
+from dlc.runtime.ranks.lost_ranks import LIMIT, Lost, Watcher
 from dlc.runtime.ranks.pulse import ENDED, FAILED, OwnPulse, exit_code, is_held
-from dlc.runtime.ranks.watching import LIMIT, Lost, Watcher
 from dlc.runtime.system.atomic_write import write_file
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from dlc.cli.launch import _Run  # pyright: ignore[reportPrivateUsage] - what watches one start
 from dlc.cli.ranks import FACTS
+from dlc.runtime.ranks.lost_ranks import Watcher
 from dlc.runtime.ranks.pulse import ENDED, OwnPulse
-from dlc.runtime.ranks.watching import Watcher
 
 
 @pytest.mark.parametrize(("code", "expected"), [(137, 0), (0, 0), (3, 3), (130, 130)])

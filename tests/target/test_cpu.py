@@ -19,7 +19,7 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F16, F32, F64, TensorType
 from dlc.lowering.kernel_code.expand import expansions_for
-from dlc.passes.kernel.panel_width import panel_columns
+from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.target import Target, cpu_of
 from dlc.target.cpu import HOST, TARGETS, CpuTarget
 from dlc.target.cpu_costs import CpuCosts

@@ -26,16 +26,16 @@ from dlc.runtime.calling.rank_work import RankWork, told
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Dataset
 from dlc.runtime.ranks.agreement import Agreement
+from dlc.runtime.ranks.lost_ranks import LIMIT
 from dlc.runtime.ranks.parts import Shard
-from dlc.runtime.ranks.watching import LIMIT
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.training.checkpoint import INDEX
+from dlc.runtime.training.early_stopping import best, best_path, measure
 from dlc.runtime.training.history import History, as_json
 from dlc.runtime.training.progress import Progress, ProgressLine
 from dlc.runtime.training.rank_memory import RankMemory
 from dlc.runtime.training.rank_parts import check_same_data
 from dlc.runtime.training.trainer import Trainer
-from dlc.runtime.training.watching import best, best_path, measure
 
 DIVERGED = "D0815"
 

@@ -13,10 +13,10 @@ from functools import cache
 
 from dlc.codegen.engine.decisions import FUNCTIONS
 from dlc.codegen.engine.pool import POOL
-from dlc.codegen.engine.sharing import SHARING
 from dlc.codegen.engine.steps import STEPS
 from dlc.codegen.engine.walk import WALK, call_tables
 from dlc.codegen.engine.waves import WAVES
+from dlc.codegen.engine.work_stealing import SHARING
 from dlc.codegen.integer_functions import internal_functions
 from dlc.codegen.kernels import cache_key, cached_object
 from dlc.codegen.link.image import Image, link

@@ -1,4 +1,4 @@
-"""`rate = plateau(loss, factor=0.5, patience=3)`: learning rates that fall once a measure gets no better.
+"""`rate = plateau(loss, factor=0.5, patience=3)`: the step of a training with such rates.
 
 The trainer knows the measures, so each step is passed what part of the rates is left (`$rate`). Whatever an
 optimizer calls `lr`, a number or a schedule, is multiplied by it.

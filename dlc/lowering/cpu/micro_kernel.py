@@ -3,8 +3,8 @@
 The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. Each step of k is
 a rank-1 update: the panel's row is loaded once and multiplied by one broadcast element of each row of the
 left operand. The shape is chosen so that sums, one panel row and one broadcast element fill the registers
-(`dlc.passes.kernel.panel_width`). Products of few rows take several panels at a time instead: they need
-enough independent additions to hide their latency, and four streams from memory are faster than one.
+(`dlc.passes.kernel.register_blocking`). Products of few rows take several panels at a time instead: they
+need enough independent additions to hide their latency, and four streams from memory are faster than one.
 
 Numbers of 16 bits, i16 and where the processor can bf16, are multiplied in pairs: an element is two of
 them, which fill a lane of i32, and a step is two steps of k.
@@ -20,7 +20,7 @@ from dlc.ir.core import Builder
 from dlc.ir.dims import Size
 from dlc.ir.types import I32, DType, VectorType
 from dlc.lowering.kernel_code.words import iterate
-from dlc.passes.kernel.panel_width import rows_of
+from dlc.passes.kernel.register_blocking import rows_of
 from dlc.target.cpu import LINE_BYTES, CpuTarget
 from dlc.target.products import ProductBlocking
 

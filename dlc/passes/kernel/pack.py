@@ -2,7 +2,8 @@
 
 Weights are packed into panels once, when they are loaded, as derived weights. Loop-invariant operands,
 kernels of convolutions, and the keys and values of attention are packed by a kernel before; all other
-products pack their right operand while they run. The kernel of a convolution in Winograd's form is
+products pack their right operand while they run (`dlc.lowering.cpu.product.inline_packing`). Panels of
+small integers and of bf16 hold pairs of steps of k. The kernel of a convolution in Winograd's form is
 transformed before it is packed (`dlc.passes.kernel.winograd`).
 """
 
@@ -34,7 +35,7 @@ from dlc.passes.graph.fold_weights import loop_weights, widened_by_products
 from dlc.passes.kernel.fold_bf16 import in_pairs
 from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
-from dlc.passes.kernel.panel_width import panel_columns
+from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.passes.kernel.winograd import winograd_columns, winograd_tile
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget

@@ -15,7 +15,7 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, count, names, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
-from dlc.passes.kernel.panel_width import panel_columns
+from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.cpu_costs import CpuCosts

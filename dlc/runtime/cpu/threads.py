@@ -1,7 +1,8 @@
 """The default number of threads of a call, and the state of the thread pool.
 
-The pool itself is compiled code in the engine (`dlc.codegen.engine.assemble`), which starts, wakes and
-parks threads. This module owns its memory, which outlives every artifact.
+The pool itself is compiled code in the engine (`dlc.codegen.engine.pool`), which starts, wakes and parks
+threads; they steal work as `dlc.codegen.engine.work_stealing` says. This module owns its memory, which
+outlives every artifact.
 """
 
 from __future__ import annotations

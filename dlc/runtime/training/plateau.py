@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 
 from dlc.runtime.artifact.manifest import Plateau, Watched
+from dlc.runtime.training.early_stopping import measure
 from dlc.runtime.training.history import Record
-from dlc.runtime.training.watching import measure
 
 
 def rate_after(history: Sequence[Record], plateau: Plateau) -> float:

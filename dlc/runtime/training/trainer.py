@@ -54,6 +54,7 @@ from dlc.runtime.training.divergence import (
     diverged_error,
     interval,
 )
+from dlc.runtime.training.early_stopping import best, best_path, is_over
 from dlc.runtime.training.history import TEST, History
 from dlc.runtime.training.progress import Progress
 from dlc.runtime.training.rank_memory import RankMemory, rank_memory
@@ -69,7 +70,6 @@ from dlc.runtime.training.trained_artifact import (
 )
 from dlc.runtime.training.trained_weights import TrainedWeights, averages, section
 from dlc.runtime.training.training_state import TrainingState
-from dlc.runtime.training.watching import best, best_path, is_over
 from dlc.runtime.weights.model_weights import WeightViews
 
 Array = NDArray[np.generic]

@@ -22,7 +22,7 @@ from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, produ
 from dlc.ir.passes import Context
 from dlc.ir.types import POINTER
 from dlc.lowering.cpu.micro_kernel import Shape, Sums, load, multiply, store, zeros
-from dlc.lowering.cpu.product.packing import Matrix, MicroPanels, pack
+from dlc.lowering.cpu.product.inline_packing import Matrix, MicroPanels, pack
 from dlc.lowering.cpu.product.single_row import add_lines
 from dlc.lowering.cpu.product.tiles import Corner, ProductTiles, TileBounds
 from dlc.lowering.cpu.register_epilogue import Target

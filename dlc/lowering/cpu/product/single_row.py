@@ -9,7 +9,7 @@ from __future__ import annotations
 from dlc.dialects.expr import Expr, Pointer, broadcast, constant, fma
 from dlc.dialects.expr import minimum as smaller
 from dlc.ir.types import VectorType
-from dlc.lowering.cpu.product.packing import Matrix
+from dlc.lowering.cpu.product.inline_packing import Matrix
 from dlc.lowering.kernel_code.register_rows import register_ranges
 from dlc.lowering.kernel_code.words import for_each
 from dlc.target.cpu import LINE_BYTES

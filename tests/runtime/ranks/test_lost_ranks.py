@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dlc.runtime.ranks.lost_ranks import Watcher
 from dlc.runtime.ranks.pulse import ENDED, FAILED, OwnPulse, exit_path
-from dlc.runtime.ranks.watching import Watcher
 
 
 class Clock:

@@ -1,4 +1,6 @@
-"""The width of panels: wide enough for the micro-kernel, with little padding, and within the cache.
+"""Register blocking (BLIS): MR rows and NR columns of the micro-kernel, NR being the width of panels.
+
+Panels are wide enough for the micro-kernel, with little padding, and stay within the cache.
 
 The micro-kernel (`dlc.lowering.cpu.micro_kernel`) keeps the sums of some rows times one panel in
 registers. For each k it loads a row of the panel and one element of each row, so large tiles load least

@@ -1,4 +1,4 @@
-"""Packing of matrix blocks into micro-panels, as in GotoBLAS (Goto & van de Geijn 2008) and BLIS.
+"""Packing while a product runs, into micro-panels, as in GotoBLAS (Goto & van de Geijn 2008) and BLIS.
 
 A *micro-panel* is `panel[k][width]`: for each k, `width` neighbouring rows of the left operand (MR), or
 columns of the right one (NR). Where these are contiguous in the matrix, too, they are copied a register at
