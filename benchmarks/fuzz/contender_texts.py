@@ -170,7 +170,7 @@ def answered(
 ) -> list[list[Array]]:
     """The value, and derivatives up to `order` by the first `floats` arguments.
 
-    With another `shake` than 0 each result is rounded at random by up to `eps` of itself.
+    With another `shake` than 0 each result is rounded at random, as `Rounding` does.
     """
     names: dict[str, Any] = {"p": p}
     exec(text, names)  # the text comes from our own generator

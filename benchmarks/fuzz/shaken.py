@@ -45,7 +45,8 @@ class _Shaken(Evaluation):
         op = value.op
         if op is None or op.name not in SUMS:
             return None
-        magnitudes = op.evaluate(self, *[np.abs(self.value(operand)) for operand in op.operands])
+        found = op.evaluate(self, *[np.abs(self.value(operand)) for operand in op.operands])
+        (magnitudes,) = found if isinstance(found, tuple) else (found,)
         return np.asarray(magnitudes)
 
 

@@ -48,3 +48,18 @@ def test_random_rounding_changes_a_sum_by_the_magnitudes_of_its_terms() -> None:
     terms = np.asarray([1e6, -1e6, 1.0])
     sums = [evaluated(function.body, [terms], {}, shake=k, eps=EPS)[0] for k in range(1, 7)]
     assert 0.01 < max(abs(float(one) - 1) for one in sums) < 2e6 * EPS
+
+
+def test_a_sum_that_decomposes_keeps_its_shape() -> None:
+    attributes = "lhs_batch=[], rhs_batch=[], lhs_contract=[1], rhs_contract=[0]"
+    text = (
+        "func @f(%x: f64[2, 3], %y: f64[3, 2]) {\n"
+        f"  %z = array.dot_general %x, %y {{{attributes}}}\n"
+        "  return %z\n"
+        "}\n"
+    )
+    (function,) = parse_short(text, "product.dlir")
+    assert isinstance(function, func.Func)
+    given = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
+    (found,) = evaluated(function.body, given, {}, shake=1, eps=EPS)
+    np.testing.assert_allclose(found, given[0] @ given[1], rtol=1e-5)

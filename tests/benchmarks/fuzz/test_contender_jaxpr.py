@@ -481,3 +481,31 @@ def test_programs_and_their_derivatives_are_those_of_jax(program, dtype: type) -
 
     for function in (program, jax.grad(loss, (0, 1, 2)), jax.grad(slope, (0, 1, 2))):
         compare(function, args, PROGRAM_ROUNDINGS)
+
+
+def rounded(function: Callable[..., Array], x: Array, monkeypatch: pytest.MonkeyPatch) -> Array:
+    """What six random roundings to f32 change at most, in f64."""
+    traced = jax.make_jaxpr(function)(x)
+    (exact,) = contender_jaxpr.evaluate(traced.jaxpr, traced.consts, [x])
+    monkeypatch.setattr(contender_jaxpr.Rounding, "eps", float(np.finfo(np.float32).eps))
+    changes = []
+    for shake in range(1, 7):
+        stream = np.random.default_rng(shake)
+        monkeypatch.setattr(contender_jaxpr.Rounding, "stream", stream)
+        (found,) = contender_jaxpr.evaluate(traced.jaxpr, traced.consts, [x])
+        changes.append(np.max(np.abs(found - exact)))
+    return np.max(changes)
+
+
+def test_random_rounding_changes_a_sum_by_the_magnitudes_of_its_terms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed = rounded(jnp.sum, np.asarray([1e6, -1e6, 1.0]), monkeypatch)
+    assert 0.01 < changed < 1
+
+
+def test_random_rounding_does_not_hide_the_derivative_of_a_maximum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slope = jax.grad(lambda x: jnp.sum(jnp.maximum(x, 0.25) ** 2) + jnp.max(x))
+    assert rounded(slope, np.asarray([-1.0, 0.5, 2.0]), monkeypatch) < 1e-5
