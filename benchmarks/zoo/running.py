@@ -20,6 +20,7 @@ from benchmarks.zoo import children
 from benchmarks.zoo.children import Limits
 from benchmarks.zoo.contender import read
 from benchmarks.zoo.refusals import Option, Refusal, named_sizes, options_named, refusal
+from benchmarks.zoo.row_order import in_order_of
 
 Array: TypeAlias = NDArray[Any]
 
@@ -273,6 +274,8 @@ def difference(one: str, other: str, path: Path, room: Path) -> tuple[float, str
             if (found.shape, found.dtype) != (peer.shape, peer.dtype):
                 got, wanted = (f"{each.dtype}{list(each.shape)}" for each in (found, peer))
                 return worst, f"result {place} at size {k} is {got} instead of {wanted}"
+        ours = in_order_of(ours, theirs, TOLERANCE)
+        for place, (found, peer) in enumerate(zip(ours, theirs, strict=True)):
             if peer.dtype.kind != "f":
                 if not np.array_equal(found, peer):
                     share = float((found != peer).mean())

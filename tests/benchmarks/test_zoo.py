@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from benchmarks.zoo import children, running
 from benchmarks.zoo.children import GIB, Limits
 from benchmarks.zoo.refusals import Option, Refusal, named_sizes, options_named, refusal
+from benchmarks.zoo.row_order import in_order_of
 from benchmarks.zoo.running import Row, Setting
 
 onnx: Any = importlib.import_module("onnx")  # its types are partial
@@ -146,3 +148,43 @@ def test_top_1_is_the_share_of_rows_with_the_same_largest_element(tmp_path: Path
     np.savez(tmp_path / "dlc.0.npz", rows, rows[:2])
     np.savez(tmp_path / "onnxruntime.0.npz", rows[[0, 1, 3, 3]], rows[:2])
     assert running.top_1("dlc", "onnxruntime", path, tmp_path) == 5 / 6
+
+
+SCORES = np.asarray([0.9, 0.5, 0.4999999, 0.1], np.float32)
+BOXES = np.arange(16, dtype=np.float32).reshape(4, 4)
+LABELS = np.asarray([3, 1, 2, 1])
+
+
+def exchanged(*order: int) -> list[NDArray[Any]]:
+    """The boxes, scores and labels of a detector whose rows come in another order."""
+    rows, rounding = list(order), 1e-7 * (order != (0, 1, 2, 3))
+    return [BOXES[rows], SCORES + np.float32(rounding), LABELS[rows]]
+
+
+def test_rows_with_equal_scores_may_come_in_another_order() -> None:
+    peer = exchanged(0, 1, 2, 3)
+    found = in_order_of(exchanged(0, 2, 1, 3), peer, 1e-4)
+    assert all(np.array_equal(one, other) for one, other in zip(found[::2], peer[::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("found", "peer"),
+    [
+        pytest.param(exchanged(1, 0, 2, 3), exchanged(0, 1, 2, 3), id="other scores"),
+        pytest.param([BOXES[[0, 2, 1, 3]], LABELS], [BOXES, LABELS], id="no scores"),
+        pytest.param([BOXES[[0, 2, 1, 3]], SCORES], [BOXES, SCORES], id="no rounding"),
+        pytest.param(
+            [BOXES[::-1], np.ones(4, np.float32)], [BOXES, np.ones(4, np.float32)], id="all equal"
+        ),
+    ],
+)
+def test_other_rows_are_not_exchanged(found: list[NDArray[Any]], peer: list[NDArray[Any]]) -> None:
+    after = in_order_of(found, peer, 1e-4)
+    assert not np.array_equal(after[0], peer[0])
+
+
+def test_a_row_is_exchanged_in_all_results_or_in_none() -> None:
+    peer = exchanged(0, 1, 2, 3)
+    found = [BOXES[[0, 2, 1, 3]], SCORES + np.float32(1e-7), LABELS]
+    after = in_order_of(found, peer, 1e-4)
+    assert not all(np.array_equal(a, b) for a, b in zip(after, peer, strict=True))
