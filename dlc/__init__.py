@@ -73,11 +73,12 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
         from dlc.first_use import imported
 
         try:
-            return imported(sys.modules[__name__], name)
+            value = globals()[name] = imported(sys.modules[__name__], name)
         except ModuleNotFoundError as error:
             from dlc.errors import not_installed
 
             raise not_installed(error) from error
+        return value
 
 
 def load_ipython_extension(shell: object) -> None:

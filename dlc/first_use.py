@@ -15,13 +15,13 @@ __all__ = ["imported", "names"]
 
 
 def imported(package: ModuleType, name: str) -> object:
-    """A name that the package declares, from then on its own. Raises AttributeError for other names."""
+    """What a package declares by this name. Raises AttributeError for other names."""
     statement = _statements(package).get(name)
     if statement is None:
         raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
-    exec(compile(ast.Module([statement], []), str(package.__file__), "exec"), vars(package))
-    value: object = vars(package)[name]
-    return value
+    scope: dict[str, object] = {}
+    exec(compile(ast.Module([statement], []), str(package.__file__), "exec"), scope)
+    return scope[name]
 
 
 def names(package: ModuleType) -> tuple[str, ...]:
@@ -31,9 +31,13 @@ def names(package: ModuleType) -> tuple[str, ...]:
 
 @cache
 def _statements(package: ModuleType) -> dict[str, ast.ImportFrom]:
-    """The statement that imports each name."""
+    """The import of each name alone, without those that stand beside it in the statement."""
     text = "".join(linecache.getlines(str(package.__file__), vars(package)))
     blocks = [node for node in ast.parse(text).body if isinstance(node, ast.If)]
     [declared] = [block.body for block in blocks if ast.unparse(block.test) == "TYPE_CHECKING"]
-    statements = [node for node in declared if isinstance(node, ast.ImportFrom)]
-    return {alias.asname or alias.name: node for node in statements for alias in node.names}
+    return {
+        alias.asname or alias.name: ast.copy_location(ast.ImportFrom(node.module, [alias], 0), node)
+        for node in declared
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }

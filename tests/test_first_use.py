@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import subprocess
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 
@@ -20,7 +22,7 @@ TEXT = """
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fractions import Fraction
-    from decimal import Decimal as Number, Context
+    from decimal import Decimal as Number, missing
 """
 
 
@@ -53,13 +55,24 @@ def test_what_is_published_is_what_is_declared() -> None:
     assert sorted(dlc.__all__) == sorted(names(dlc))
 
 
-def test_a_name_is_the_packages_own_after_its_first_use(tmp_path: Path) -> None:
+def test_a_name_is_imported_alone_and_what_was_not_asked_for_is_not(tmp_path: Path) -> None:
     (tmp_path / "lazy.py").write_text(TEXT, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("lazy", tmp_path / "lazy.py")
     assert spec is not None and spec.loader is not None
     package = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
-    assert names(package) == ("Fraction", "Number", "Context")
-    assert not vars(package).keys() & set(names(package))
-    assert imported(package, "Number") is vars(package)["Number"]
-    assert "Context" in vars(package) and "Fraction" not in vars(package)
+    assert names(package) == ("Fraction", "Number", "missing")
+    assert imported(package, "Number") is Decimal
+    with pytest.raises(ImportError, match="missing"):
+        imported(package, "missing")
+
+
+def test_a_verb_is_loaded_without_those_beside_it() -> None:
+    script = (
+        "from dlc.first_use import imported\nfrom dlc.cli.verbs import lookup\nimport sys\n"
+        "imported(lookup, 'ops')\n"
+        "print(*[name for name in sys.modules if name.startswith(lookup.__name__ + '.')])\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "dlc.cli.verbs.lookup.ops\n"

@@ -105,4 +105,5 @@ if TYPE_CHECKING:
 else:  # a checker knows the names, and that there are no others
 
     def __getattr__(name: str) -> object:
-        return imported(sys.modules[__name__], name)
+        value = globals()[name] = imported(sys.modules[__name__], name)
+        return value
