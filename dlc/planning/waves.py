@@ -2,10 +2,10 @@
 
 Kernels keep their order. A kernel starts a new wave if it depends on a kernel of the current one, if it
 updates an argument that a kernel of it reads (after those it can write in place), or if it is marked so.
-Waves are numbered in program order, through loops and branches; `lifetimes.py` says
-from which to which a value lives. For copying carried values each loop also
-has a wave before its first iteration and one at the end of each iteration; the function has one at its
-end, for copying results over the arguments that they update.
+Waves are numbered in program order, through loops and branches; `lifetimes.py` says from which to which a
+value lives. For copying carried values each loop also has a wave before its first iteration and one at the
+end of each iteration; the function has one at its end, for copying results over the arguments that they
+update.
 """
 
 from __future__ import annotations

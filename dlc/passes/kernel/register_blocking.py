@@ -4,10 +4,10 @@
 `rows_of`, when the product is lowered (`shape_for` in `dlc.lowering.cpu.micro_kernel`). Which pairs fill
 a processor's registers, and what each costs, is in `dlc.target.products`.
 
-The micro-kernel keeps the sums of some rows times one panel in
-registers. For each k it loads a row of the panel and one element of each row, so large tiles load least
-for each multiplication. But padding rows and columns are multiplied, too, and a panel is read again for
-the next rows, so it should stay in the second-level cache.
+The micro-kernel keeps the sums of some rows times one panel in registers. For each k it loads a row of the
+panel and one element of each row, so large tiles load least for each multiplication. But padding rows and
+columns are multiplied, too, and a panel is read again for the next rows, so it should stay in the
+second-level cache.
 """
 
 from __future__ import annotations
