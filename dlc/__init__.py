@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dlc.driver.api import compile, trainer, trainers
     from dlc.driver.jax.from_jax import from_jax
     from dlc.driver.jax.to_jax import to_jax
-    from dlc.driver.loading import Model, load
     from dlc.driver.memory.plan import plan
     from dlc.driver.torch.from_torch import from_torch
     from dlc.errors import (
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from dlc.runtime.cuda.memory_limit import gpu_memory, limit_gpu_memory
     from dlc.runtime.cuda.pinned import pinned
     from dlc.runtime.data.buckets import buckets
+    from dlc.runtime.model import Model, load
     from dlc.runtime.training.trainer import Trainer
 
 __all__ = [
@@ -71,7 +71,9 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 
     def __getattr__(name: str) -> object:
         from dlc.first_use import imported
+        from dlc.runtime.calling.observers import OBSERVERS
 
+        OBSERVERS[:] = [_observer]
         try:
             value = globals()[name] = imported(sys.modules[__name__], name)
         except ModuleNotFoundError as error:
@@ -79,6 +81,13 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 
             raise not_installed(error) from error
         return value
+
+
+def _observer():
+    """What gives the inner values of a call, by the compiler: it is loaded when they are asked for."""
+    from dlc.driver.run.entry_values import values_of
+
+    return values_of
 
 
 def load_ipython_extension(shell: object) -> None:

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[1]
 LINKS = ("dialects", "runtime", "cli")
 DEFERRED = {
     "dlc/__init__.py": "its names are imported on first use",
-    "dlc/driver/loading.py": "the compiler is loaded when inner values are asked for",
     "dlc/cli/__init__.py": "the plain run of an artifact does without the command line's library",
     "dlc/driver/source/open.py": "an importer is loaded when a file of its kind is opened",
     "dlc/driver/source/import_request.py": "an importer is loaded when a file of its kind is opened",

@@ -8,7 +8,6 @@ from typing import NamedTuple, cast, get_args
 
 from dlc.driver.compile.checks.own_kernels import read_kernels
 from dlc.driver.compile.settings import Settings
-from dlc.driver.loading import Model
 from dlc.driver.python_arguments import (
     CONV,
     Bounds,
@@ -31,6 +30,7 @@ from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import UsageError, memory_needed
 from dlc.errors.boundary import without_frames
 from dlc.errors.options import in_python
+from dlc.runtime.model import Model
 from dlc.runtime.ranks.agreement import made_by_all
 from dlc.runtime.ranks.links import ranks_of
 from dlc.runtime.ranks.parts import Shard
