@@ -50,25 +50,75 @@ class Assignment:
 
 def assign(block: Block, arguments: Sequence[Placement], ends: Wanted, costs: Costs) -> Assignment:
     """The placements of a block whose arguments are placed so."""
-    return min(
-        (_Search(block, arguments, ends, costs).run(keeps) for keeps in (False, True)),
-        key=lambda found: found.price,
-    )
+    return _Known(costs).assign(block, arguments, ends)
+
+
+class _Known:
+    """What the searches of a block and of those within it have found out.
+
+    The body of a loop is searched several times, often with the same placements around it, and asks for
+    each price thousands of times.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self._assignments: dict[object, Assignment] = {}
+        self._strategies: dict[Op, Mapping[Strategy, float]] = {}
+        self._conversions: dict[tuple[Value, Placement, Placement], float] = {}
+
+    def assign(self, block: Block, arguments: Sequence[Placement], ends: Wanted) -> Assignment:
+        """The cheaper of what is found from the two beginnings."""
+        key = block, tuple(arguments), tuple(ends)
+        if key not in self._assignments:
+            both = [_Search(block, arguments, ends, self).run(keeps) for keeps in (False, True)]
+            self._assignments[key] = min(both, key=lambda found: found.price)
+        return self._assignments[key]
+
+    def strategies(self, op: Op) -> Mapping[Strategy, float]:
+        """The strategies of an operation that its types allow, with the time of its work."""
+        if op not in self._strategies:
+            self._strategies[op] = dict(_strategies(op, self.costs))
+        return self._strategies[op]
+
+    def conversion(self, value: Value, have: Placement, want: Placement) -> float:
+        """The price of a conversion."""
+        key = value, have, want
+        found = self._conversions.get(key)
+        if found is None:
+            found = self._conversions[key] = self.costs.conversion(*key)
+        return found
+
+
+def _strategies(op: Op, costs: Costs) -> Iterator[tuple[Strategy, float]]:
+    if isinstance(op, weight.Get) and op.symbol.name in costs.splits:
+        yield Strategy((), (Shard(costs.splits[op.symbol.name]),), True), 0
+        return
+    rule, ranks = rule_of(op), costs.ranks
+    work = costs.work(op, rule)
+    for strategy in (*strategies(op, rule), *row_strategies(op)):
+        pairs = [
+            *zip(op.operands, strategy.operands, strict=True),
+            *zip(op.results, strategy.results, strict=True),
+        ]
+        if all(
+            place is REPLICATED
+            or (isinstance(value.type, TensorType) and allows(value.type, place, ranks))
+            for value, place in pairs
+        ):
+            yield strategy, work / ranks if strategy.is_divided else work
 
 
 class _Search:
     """The search for one block."""
 
     def __init__(
-        self, block: Block, arguments: Sequence[Placement], ends: Wanted, costs: Costs
+        self, block: Block, arguments: Sequence[Placement], ends: Wanted, known: _Known
     ) -> None:
-        self.block, self.costs, self.ends = block, costs, ends
+        self.block, self.known, self.ends = block, known, ends
         self.found = Assignment(tuple(arguments))
         self.placed: dict[Value, Placement] = dict(zip(block.arguments, arguments, strict=True))
         self.wanted: dict[Value, Counter[Placement]] = defaultdict(Counter)
-        self.known: dict[tuple[Value, Placement, Placement], float] = {}
-        """The conversions whose price was asked for."""
-        self.choices: dict[Op, list[tuple[Strategy, float]]] = {}
+        self.choices: dict[Op, Mapping[Strategy, float]] = {}
 
     def run(self, keeps: bool) -> Assignment:
         """The placements found from one beginning: with `keeps`, from that which converts least."""
@@ -86,34 +136,12 @@ class _Search:
             if op.regions:
                 self._take(op, self._through(op))
                 continue
-            choices = self._choices(op)
+            self.choices[op] = self.known.strategies(op)
+            choices = self.choices[op].items()
             if keeps:
                 choices = [each for each in choices if self._keeps(op, each[0])] or choices
             best = min(choices, key=lambda choice: self._price_ahead(op, *choice))
             self._take(op, best[0])
-
-    def _choices(self, op: Op) -> list[tuple[Strategy, float]]:
-        """The strategies of an operation that its types allow, with the time of its work."""
-        if isinstance(op, weight.Get) and op.symbol.name in self.costs.splits:
-            part = Shard(self.costs.splits[op.symbol.name])
-            self.choices[op] = [(Strategy((), (part,), True), 0)]
-            return self.choices[op]
-        rule, ranks = rule_of(op), self.costs.ranks
-        work = self.costs.work(op, rule)
-        found: list[tuple[Strategy, float]] = []
-        for strategy in (*strategies(op, rule), *row_strategies(op)):
-            pairs = [
-                *zip(op.operands, strategy.operands, strict=True),
-                *zip(op.results, strategy.results, strict=True),
-            ]
-            if all(
-                place is REPLICATED
-                or (isinstance(value.type, TensorType) and allows(value.type, place, ranks))
-                for value, place in pairs
-            ):
-                found.append((strategy, work / ranks if strategy.is_divided else work))
-        self.choices[op] = found
-        return found
 
     def _keeps(self, op: Op, strategy: Strategy) -> bool:
         """Whether a strategy takes operands as they are placed, or where they are partial their sums."""
@@ -130,12 +158,12 @@ class _Search:
         """
         price = work
         for value, place in set(zip(op.operands, strategy.operands, strict=True)):
-            price += self._conversion(value, self.placed[value], place)
+            price += self.known.conversion(value, self.placed[value], place)
         for value, place in zip(op.results, strategy.results, strict=True):
             begins_partial = place is PARTIAL and PARTIAL not in strategy.operands
             is_divided = any(isinstance(self.placed[operand], Shard) for operand in op.operands)
             if begins_partial or (isinstance(place, Shard) and not is_divided):
-                price += self._conversion(value, place, REPLICATED)
+                price += self.known.conversion(value, place, REPLICATED)
         return price
 
     def _take(self, op: Op, strategy: Strategy) -> None:
@@ -171,7 +199,7 @@ class _Search:
         """Give an operation the strategy that makes the whole cheapest; whether it is another one."""
         now = self.found.strategies[op]
         best, price = now, inf
-        for strategy, work in self.choices[op]:
+        for strategy, work in self.choices[op].items():
             self._switch(op, strategy)
             values = dict.fromkeys((*op.operands, *op.results))
             total = work + sum(map(self._conversions, values))
@@ -226,7 +254,7 @@ class _Search:
         if _way(self.found.strategies[group[0]]) is PARTIAL:
             # The sum may be needed behind any of them.
             for begin in range(min(len(group), STARTS)):
-                yield {op: self.choices[op][0][0] for op in group[begin:]}
+                yield {op: self._alone(op) for op in group[begin:]}
             return
         shapes = [array.tensor_type(value).shape for op in group for value in op.operands]
         axes = range(max(map(len, shapes), default=0))
@@ -238,13 +266,17 @@ class _Search:
         now = self.found.strategies[op]
         if to is REPLICATED:
             # Sums over ranks are added to others that are still partial.
-            return now if PARTIAL in now.results else self.choices[op][0][0]
+            return now if PARTIAL in now.results else self._alone(op)
         operands, results = (
             tuple([to if isinstance(place, Shard) else place for place in places])
             for places in (now.operands, now.results)
         )
         wanted = Strategy(operands, results, now.is_divided)
-        return next((one for one, _ in self.choices[op] if one == wanted), None)
+        return wanted if wanted in self.choices[op] else None
+
+    def _alone(self, op: Op) -> Strategy:
+        """The first strategy of an operation: every rank does all of it."""
+        return next(iter(self.choices[op]))
 
     def _switch_all(self, strategies: Mapping[Op, Strategy]) -> None:
         for op, strategy in strategies.items():
@@ -272,7 +304,7 @@ class _Search:
     def _all_take(self, readers: Sequence[Op], value: Value, place: Placement) -> bool:
         """Give each reader of a value the best strategy that takes it so; False where one has none."""
         for op in readers:
-            fitting = [choice for choice, _ in self.choices[op] if _takes(op, choice, value, place)]
+            fitting = [choice for choice in self.choices[op] if _takes(op, choice, value, place)]
             if not fitting:
                 return False
             self._switch(op, min(fitting, key=lambda choice: self._price_of(op, choice)))
@@ -286,7 +318,7 @@ class _Search:
     def _price_around(self, ops: Sequence[Op]) -> float:
         """The price of operations as they are now, with the conversions of what they read and give."""
         values = dict.fromkeys(value for op in ops for value in (*op.operands, *op.results))
-        work = sum(dict(self.choices[op])[self.found.strategies[op]] for op in ops)
+        work = sum(self.choices[op][self.found.strategies[op]] for op in ops)
         return work + sum(map(self._conversions, values))
 
     def _switch(self, op: Op, strategy: Strategy) -> None:
@@ -297,18 +329,10 @@ class _Search:
     def _conversions(self, value: Value) -> float:
         have = self.placed[value]
         return sum(
-            self._conversion(value, have, place)
+            self.known.conversion(value, have, place)
             for place, count in self.wanted[value].items()
             if count
         )
-
-    def _conversion(self, value: Value, have: Placement, want: Placement) -> float:
-        """The price of a conversion; the search asks for each of them thousands of times."""
-        key = value, have, want
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = self.costs.conversion(*key)
-        return found
 
     def finish(self) -> Assignment:
         """The placements, with those at the end."""
@@ -320,10 +344,10 @@ class _Search:
             ]
         )
         for op, regions in self.found.regions.items():
-            rounds = self.costs.size(op.length) if isinstance(op, flow.Scan) else 1
+            rounds = self.known.costs.size(op.length) if isinstance(op, flow.Scan) else 1
             self.found.price += rounds * sum(region.price for region in regions)
         for op, choices in self.choices.items():
-            self.found.price += dict(choices)[self.found.strategies[op]]
+            self.found.price += choices[self.found.strategies[op]]
         self.found.price += sum(map(self._conversions, self.placed))
         return self.found
 
@@ -348,7 +372,7 @@ class _Search:
 
     def _replicated(self, block: Block) -> Assignment:
         ends = [REPLICATED] * len(block.terminator.operands)
-        return assign(block, [REPLICATED] * len(block.arguments), ends, self.costs)
+        return self.known.assign(block, [REPLICATED] * len(block.arguments), ends)
 
     def _scan(self, op: flow.Scan) -> Strategy:
         carried = len(op.initial)
@@ -362,14 +386,14 @@ class _Search:
         stacks: list[None] = [None] * len(op.y_axes)
         for _ in range(TRIALS):
             arguments = [REPLICATED, *outer, *slices, *constants]
-            body = assign(op.body, arguments, [None] * carried + stacks, self.costs)
+            body = self.known.assign(op.body, arguments, [None] * carried + stacks)
             if list(body.ends[:carried]) == outer:
                 break
             outer = self._following(op.initial, body.ends[:carried])
         else:
             outer = [REPLICATED] * carried
         arguments = [REPLICATED, *outer, *slices, *constants]
-        body = assign(op.body, arguments, [*outer, *stacks], self.costs)
+        body = self.known.assign(op.body, arguments, [*outer, *stacks])
         self.found.regions[op] = (body,)
         ys = [_with(end, axis) for end, axis in zip(body.ends[carried:], op.y_axes, strict=True)]
         return Strategy((*outer, *xs, *constants), (*outer, *ys), True)
@@ -393,7 +417,7 @@ class _Search:
                     ends[carried + k] = _without(place, axis)
         (body,) = self.found.regions[op]
         if tuple(ends) != body.ends:
-            body = assign(op.body, body.arguments, ends, self.costs)
+            body = self.known.assign(op.body, body.arguments, ends)
             self.found.regions[op] = (body,)
             ys = [_with(end, axis) for end, axis in zip(ends[carried:], op.y_axes, strict=True)]
             self._switch(op, Strategy(strategy.operands, (*strategy.results[:carried], *ys), True))
@@ -403,7 +427,7 @@ class _Search:
         outer = [self._start(value) for value in op.initial]
         constants = [self.placed[value] for value in op.constants]
         for _ in range(TRIALS):
-            body = assign(op.body, [*outer, *constants], [None] * carried, self.costs)
+            body = self.known.assign(op.body, [*outer, *constants], [None] * carried)
             if list(body.ends) == outer:
                 break
             outer = self._following(op.initial, body.ends)
@@ -411,21 +435,21 @@ class _Search:
             outer = [REPLICATED] * carried
         arguments = (*outer, *constants)
         self.found.regions[op] = (
-            assign(op.condition, arguments, [REPLICATED], self.costs),
-            assign(op.body, arguments, outer, self.costs),
+            self.known.assign(op.condition, arguments, [REPLICATED]),
+            self.known.assign(op.body, arguments, outer),
         )
         return Strategy(arguments, tuple(outer), True)
 
     def _if(self, op: flow.If) -> Strategy:
         inputs = [self.placed[value] for value in op.inputs]
         free = [None] * len(op.results)
-        branches = [assign(block, inputs, free, self.costs) for block in op.regions]
+        branches = [self.known.assign(block, inputs, free) for block in op.regions]
         ends = [
             one if one == other else REPLICATED
             for one, other in zip(branches[0].ends, branches[1].ends, strict=True)
         ]
         self.found.regions[op] = tuple(
-            [assign(block, inputs, ends, self.costs) for block in op.regions]
+            [self.known.assign(block, inputs, ends) for block in op.regions]
         )
         return Strategy((REPLICATED, *inputs), tuple(ends), True)
 
@@ -437,7 +461,7 @@ class _Search:
     def _following(self, initial: Sequence[Value], ends: Sequence[Placement]) -> list[Placement]:
         """The next guess for carried values: as the body gives them, where they can begin so."""
         return [
-            end if self.costs.conversion(value, self.placed[value], end) < inf else REPLICATED
+            end if self.known.conversion(value, self.placed[value], end) < inf else REPLICATED
             for value, end in zip(initial, ends, strict=True)
         ]
 

@@ -15,12 +15,20 @@ SECONDS = 1800
 """Far more than it takes, also where four ranks share a processor."""
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("ranks", "trainings"), [(2, 22), (4, 18)])
-def test_the_losses_are_those_of_one_process(ranks: int, trainings: int) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "which", "trainings"),
+    [
+        (2, "small", 24),
+        (4, "share", 9),
+        pytest.param(4, "small", 24, marks=pytest.mark.long),
+        pytest.param(2, "examples", 15, marks=pytest.mark.long),
+        pytest.param(4, "examples", 12, marks=pytest.mark.long),
+    ],
+)
+def test_the_losses_are_those_of_one_process(ranks: int, which: str, trainings: int) -> None:
     pytest.importorskip("mpi4py")
     done = subprocess.run(
-        ranked(ranks, "tests.runtime.ranks.by_mpi"),
+        ranked(ranks, "tests.runtime.ranks.by_mpi", which),
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         cwd=ROOT,
         capture_output=True,
