@@ -6,13 +6,12 @@ points are its methods. Names load on first use: `dlc.load` brings in nothing of
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, cast
 
 from dlc.version import VERSION
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from dlc.driver.api import compile, trainer, trainers
     from dlc.driver.jax.from_jax import from_jax
     from dlc.driver.jax.to_jax import to_jax
@@ -71,64 +70,24 @@ __version__ = VERSION
 if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module 'dlc' has no attribute {name!r}")
-        import dlc.errors as errors
+        from dlc.first_use import imported
+        from dlc.runtime.calling.observers import OBSERVERS
 
+        OBSERVERS[:] = [_observer]
         try:
-            value: object = getattr(_home(name), name)
+            value = globals()[name] = imported(sys.modules[__name__], name)
         except ModuleNotFoundError as error:
-            raise errors.not_installed(error) from error
-        globals()[name] = value
+            from dlc.errors import not_installed
+
+            raise not_installed(error) from error
         return value
 
 
-def _home(name: str) -> ModuleType:
-    """The module that defines a public name."""
-    match name:
-        case "compile" | "trainer" | "trainers":
-            import dlc.driver.api as home
+def _observer():
+    """What gives the inner values of a call, by the compiler: it is loaded when they are asked for."""
+    from dlc.driver.run.entry_values import values_of
 
-            _offer_inner_values()
-        case "from_jax":
-            import dlc.driver.jax.from_jax as home
-        case "from_torch":
-            import dlc.driver.torch.from_torch as home
-        case "to_jax":
-            import dlc.driver.jax.to_jax as home
-        case "plan":
-            import dlc.driver.memory.plan as home
-        case "Model" | "load":
-            import dlc.runtime.model as home
-
-            _offer_inner_values()
-        case "Tensor":
-            import dlc.runtime.arrays.tensor as home
-        case "Trainer":
-            import dlc.runtime.training.trainer as home
-        case "buckets":
-            import dlc.runtime.data.buckets as home
-        case "gpu_memory" | "limit_gpu_memory":
-            import dlc.runtime.cuda.memory_limit as home
-        case "pin_threads":
-            import dlc.runtime.cpu.pinning as home
-        case "pinned":
-            import dlc.runtime.cuda.pinned as home
-        case _:
-            import dlc.errors as home
-    return home
-
-
-def _offer_inner_values() -> None:
-    """Let entry points give inner values, by the compiler, which is loaded when they are asked for."""
-    from dlc.runtime.calling.entry import EntryPoint
-
-    def observer():
-        from dlc.driver.run.entry_values import values_of
-
-        return values_of
-
-    EntryPoint.observers[:] = [observer]
+    return values_of
 
 
 def load_ipython_extension(shell: object) -> None:

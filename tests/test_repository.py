@@ -21,12 +21,10 @@ ROOT = Path(__file__).parents[1]
 LINKS = ("dialects", "runtime", "cli")
 DEFERRED = {
     "dlc/__init__.py": "its names are imported on first use",
-    "dlc/driver/__init__.py": "its names are imported on first use",
     "dlc/cli/__init__.py": "the plain run of an artifact does without the command line's library",
     "dlc/driver/source/open.py": "an importer is loaded when a file of its kind is opened",
     "dlc/driver/source/import_request.py": "an importer is loaded when a file of its kind is opened",
     "dlc/driver/torch/backend.py": "PyTorch looks it up where the compiler may not be installed",
-    "dlc/cli/app.py": "only the verb that runs is imported",
     "dlc/runtime/machines.py": "a model without code for a GPU does without the modules for GPUs",
 }
 """Files whose functions import our own modules, with the reason."""

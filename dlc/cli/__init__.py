@@ -1,4 +1,4 @@
-"""The command line: `dlc VERB ...`, one module for each verb in `dlc.cli.verbs`.
+"""The command line: `dlc VERB ...`, one module for each verb below `dlc.cli.verbs`.
 
 Two answers come before the command line's library is loaded: the version, and the plain run of an
 artifact, so that small models answer at once.

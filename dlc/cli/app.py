@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
-from itertools import chain
 from typing import Annotated
 
 import typer
 
 from dlc.cli.report import Interrupted, print_json, say_version
 from dlc.cli.verb import UNREADABLE, Verb, misread, refused
+from dlc.cli.verbs import debugging, lookup, measuring, running, showing, writing
 from dlc.errors.suggest import did_you_mean
+from dlc.first_use import imported, names
 from dlc.version import VERSION
 
 GROUPS = {
-    "Compile and run": ("compile", "run", "train", "inspect"),
-    "Write models": ("new", "check", "fmt", "import", "stubs", "lsp"),
-    "See what the compiler does": ("show", "why", "memory", "probe", "opt"),
-    "Measure": ("bench", "profile", "scale", "tune"),
-    "Find faults": ("gradcheck", "diff", "reduce"),
-    "Look things up": ("doc", "ops", "explain", "doctor", "cache"),
+    "Compile and run": running,
+    "Write models": writing,
+    "See what the compiler does": showing,
+    "Measure": measuring,
+    "Find faults": debugging,
+    "Look things up": lookup,
 }
-"""The verbs under the headings of the help, in its order."""
-VERBS = tuple(chain.from_iterable(GROUPS.values()))
+"""The headings of the help, each with the folder of its verbs, which says their order."""
+VERBS = {name.rstrip("_"): (group, name) for group in GROUPS.values() for name in names(group)}
+"""The folder of each verb and its name there, which has a `_` where Python has the word, too: `import`."""
 
 
 def dlc(
@@ -56,63 +58,8 @@ def _summaries() -> dict[str, str]:
 
 def _command(verb: str) -> Callable[..., int | None]:
     """The function of a verb. Its module is imported here, so that only the verb that runs is loaded."""
-    match verb:
-        case "compile":
-            from dlc.cli.verbs.compile import command
-        case "run":
-            from dlc.cli.verbs.run import command
-        case "train":
-            from dlc.cli.verbs.train import command
-        case "show":
-            from dlc.cli.verbs.show import command
-        case "opt":
-            from dlc.cli.verbs.opt import command
-        case "bench":
-            from dlc.cli.verbs.bench import command
-        case "profile":
-            from dlc.cli.verbs.profile import command
-        case "probe":
-            from dlc.cli.verbs.probe import command
-        case "scale":
-            from dlc.cli.verbs.scale import command
-        case "check":
-            from dlc.cli.verbs.check import command
-        case "gradcheck":
-            from dlc.cli.verbs.gradcheck import command
-        case "diff":
-            from dlc.cli.verbs.diff import command
-        case "reduce":
-            from dlc.cli.verbs.reduce import command
-        case "fmt":
-            from dlc.cli.verbs.fmt import command
-        case "import":
-            from dlc.cli.verbs.importing import command
-        case "inspect":
-            from dlc.cli.verbs.inspect import command
-        case "memory":
-            from dlc.cli.verbs.memory import command
-        case "why":
-            from dlc.cli.verbs.why import command
-        case "stubs":
-            from dlc.cli.verbs.stubs import command
-        case "ops":
-            from dlc.cli.verbs.ops import command
-        case "doc":
-            from dlc.cli.verbs.doc import command
-        case "cache":
-            from dlc.cli.verbs.cache import command
-        case "tune":
-            from dlc.cli.verbs.tune import command
-        case "lsp":
-            from dlc.cli.verbs.lsp import command
-        case "new":
-            from dlc.cli.verbs.new import command
-        case "doctor":
-            from dlc.cli.verbs.doctor import command
-        case "explain":
-            from dlc.cli.verbs.explain import command
-        case _:
-            raise AssertionError(verb)
+    module = imported(*VERBS[verb])
+    command: Callable[..., int | None] = vars(module)["command"]
     return command
 
 
@@ -139,10 +86,11 @@ def _parser(verbs: tuple[str, ...]) -> Callable[..., object]:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     parser.callback(invoke_without_command=True)(dlc)
-    headings = {verb: heading for heading, group in GROUPS.items() for verb in group}
+    headings = {group: heading for heading, group in GROUPS.items()}
     for verb in verbs:
+        group, _ = VERBS[verb]
         command = _interruptible(_command(verb))
-        parser.command(verb, cls=Verb, rich_help_panel=headings[verb])(command)
+        parser.command(verb, cls=Verb, rich_help_panel=headings[group])(command)
     return typer.main.get_command(parser)
 
 
@@ -161,7 +109,7 @@ def _invoked(arguments: Sequence[str]) -> int:
         raise refused(
             f"there is no verb {verb}", did_you_mean(verb, VERBS) or "dlc --help lists the verbs"
         )
-    verbs = tuple(arguments[:1]) if arguments and arguments[0] == verb else VERBS
+    verbs = tuple(arguments[:1]) if arguments and arguments[0] == verb else tuple(VERBS)
     try:
         result = _parser(verbs)(
             args=list(arguments), prog_name="dlc", standalone_mode=False, obj=tuple(arguments)

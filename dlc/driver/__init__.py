@@ -9,11 +9,12 @@ artifact loads nothing of the compiler.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from types import ModuleType
+from dlc.first_use import imported
 
+if TYPE_CHECKING:
     from dlc.driver.compile.checks.own_kernels import read_kernels
     from dlc.driver.compile.cost_table import cost_table
     from dlc.driver.compile.op_counts import OpCounts
@@ -101,141 +102,8 @@ if TYPE_CHECKING:
     from dlc.driver.source.new import new_model
     from dlc.driver.tune.tune import tune_costs
 
-
-if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
+else:  # a checker knows the names, and that there are no others
 
     def __getattr__(name: str) -> object:
-        home = _home(name)
-        if home is None:
-            raise AttributeError(f"module 'dlc.driver' has no attribute {name!r}")
-        value: object = getattr(home, name)
-        globals()[name] = value
+        value = globals()[name] = imported(sys.modules[__name__], name)
         return value
-
-
-def _home(name: str) -> ModuleType | None:
-    """The module that defines a name of this package; None for other names."""
-    match name:
-        case "cost_table":
-            import dlc.driver.compile.cost_table as home
-        case "OpCounts":
-            import dlc.driver.compile.op_counts as home
-        case "read_kernels":
-            import dlc.driver.compile.checks.own_kernels as home
-        case "optimise_file":
-            import dlc.driver.compile.run_passes as home
-        case "Settings":
-            import dlc.driver.compile.settings as home
-        case "Comparison" | "compare_with" | "with_file":
-            import dlc.driver.diff.against as home
-        case "Departed" | "compare_levels" | "data_of_departed" | "text_of_departed":
-            import dlc.driver.diff.report as home
-        case "Reduced" | "reduce_file":
-            import dlc.driver.diff.reduce_file as home
-        case "make_server":
-            import dlc.driver.editor.server as home
-        case "GradientRow" | "Gradients" | "check_gradients":
-            import dlc.driver.gradcheck.check as home
-        case "MemoryRequest" | "ModelMemory" | "memory_of":
-            import dlc.driver.memory.asked as home
-        case "comparison_data" | "comparison_text":
-            import dlc.driver.memory.compare as home
-        case "write_memory":
-            import dlc.driver.memory.files as home
-        case "fits_data" | "fits_text" | "largest_fits":
-            import dlc.driver.memory.largest as home
-        case "memory_data" | "memory_text":
-            import dlc.driver.memory.report as home
-        case "profile_comparison_data" | "profile_comparison_text":
-            import dlc.driver.profile.compare as home
-        case "profile_data" | "read_profile":
-            import dlc.driver.profile.data as home
-        case "trace_text":
-            import dlc.driver.profile.events as home
-        case "flame_svg":
-            import dlc.driver.profile.flame as home
-        case "ProfileRequest" | "profile_model":
-            import dlc.driver.profile.measured as home
-        case "Entry" | "documentation" | "list_entries":
-            import dlc.driver.reference as home
-        case "Timing" | "measure":
-            import dlc.driver.report.bench as home
-        case (
-            "CacheEntry" | "cache_text" | "entries_text" | "entry_of" | "list_cache" | "prune_cache"
-        ):
-            import dlc.driver.report.cached as home
-        case "Checked" | "check_model":
-            import dlc.driver.report.check as home
-        case "Finding" | "examine":
-            import dlc.driver.report.doctor as home
-        case "format_path":
-            import dlc.driver.report.format as home
-        case "Inspection" | "inspect_file":
-            import dlc.driver.report.inspect as home
-        case "PlacedInstance" | "place_instance":
-            import dlc.driver.report.instances as home
-        case "write_curve":
-            import dlc.driver.report.loss_curve as home
-        case "Asked" | "Question" | "answer_question" | "check_is_no_question" | "question_of":
-            import dlc.driver.report.questions.registry as home
-        case "write_page":
-            import dlc.driver.report.page.page as home
-        case "Shown" | "show_stage":
-            import dlc.driver.report.show as home
-        case "stubs":
-            import dlc.driver.report.stubs as home
-        case "Decided" | "decisions_data" | "decisions_of" | "decisions_text":
-            import dlc.driver.report.why as home
-        case "automatic":
-            import dlc.driver.run.auto_device as home
-        case "CallRequest" | "call" | "load_model" | "random_indices_told":
-            import dlc.driver.run.calls as home
-        case (
-            "Ranking"
-            | "as_data"
-            | "as_text"
-            | "ranking_text"
-            | "read_labels"
-            | "save_results"
-            | "save_values"
-            | "seen_text"
-            | "top_labels"
-            | "write_text"
-        ):
-            import dlc.driver.run.outputs as home
-        case (
-            "CompileRequest"
-            | "CompileResult"
-            | "evaluate_model"
-            | "make_artifact"
-            | "make_model"
-            | "run_model"
-        ):
-            import dlc.driver.run.request as home
-        case "Results" | "named_values":
-            import dlc.driver.run.results as home
-        case "probe_data" | "probe_text":
-            import dlc.driver.run.statistics as home
-        case "check_last_step" | "make_trained" | "plan_training":
-            import dlc.driver.run.train as home
-        case "run_watched":
-            import dlc.driver.run.inner_values as home
-        case "Seen":
-            import dlc.driver.run.seen as home
-        case "Watch" | "beside":
-            import dlc.driver.run.watch as home
-        case "Scaling" | "predict_scaling":
-            import dlc.driver.scale.predict as home
-        case "ScaleRequest":
-            import dlc.driver.scale.programs as home
-        case "scaling_data" | "scaling_text":
-            import dlc.driver.scale.report as home
-        case "Imported" | "import_model":
-            import dlc.driver.source.importing as home
-        case "new_model":
-            import dlc.driver.source.new as home
-        case "tune_costs":
-            import dlc.driver.tune.tune as home
-        case _:
-            return None
-    return home

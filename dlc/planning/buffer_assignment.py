@@ -25,8 +25,9 @@ from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
 from dlc.planning.aliases import reshaped_strides, whole_of
 from dlc.planning.failures import NEVER, LastFailure
+from dlc.planning.lifetimes import Lifetimes
 from dlc.planning.overwriting import overwritable_operands
-from dlc.planning.waves import Choice, Item, Lifetimes, Loop, Origins, Wave
+from dlc.planning.waves import Choice, Item, Loop, Origins, Wave
 
 
 @dataclass(slots=True)

@@ -27,8 +27,9 @@ from dlc.planning.arena_offsets import ArenaOffsets, LiveBuffer, assign_offsets,
 from dlc.planning.buffer_assignment import FIXED, Buffer, BufferAssignment, assign_buffers
 from dlc.planning.copy_insertion import copy, insert_copies
 from dlc.planning.failures import NEVER, last_failure
+from dlc.planning.lifetimes import lifetimes
 from dlc.planning.measured_sizes import Reads, refuse_unplanned
-from dlc.planning.waves import NEW_WAVE, Choice, Item, Loop, Scheduler, Wave, lifetimes
+from dlc.planning.waves import NEW_WAVE, Choice, Item, Loop, Scheduler, Wave
 
 
 @define_pass("plan_memory", required=True)

@@ -1,9 +1,9 @@
 """Liveness: the arrays that are live while the kernels of a function run, estimated before the plan.
 
-Time is counted in operations of the function's body. An array is live from the operation that computes it
-to the last one that reads it, whole or through a view; a join of pieces from its first piece on. Results
-and updates of arguments do not count: their memory is outside of the arena. A loop or a branch is one
-operation, with the peak of its regions.
+Time is counted in operations of the function's body (in the plan it is counted in waves: `lifetimes.py`).
+An array is live from the operation that computes it to the last one that reads it, whole or through a
+view; a join of pieces from its first piece on. Results and updates of arguments do not count: their
+memory is outside of the arena. A loop or a branch is one operation, with the peak of its regions.
 """
 
 from __future__ import annotations

@@ -290,15 +290,6 @@ def test_a_new_model_compiles_runs_and_is_laid_out(dlc: Command, folder: Path) -
     assert dlc("run", "first_model.dlm", "--random-inputs", "0").code == 0
 
 
-def test_bench_gives_its_figures(dlc: Command) -> None:
-    done = dlc("bench", "rows.dlm", "--threads", "1", "--seconds", "0", "--json")
-    data = cast("dict[str, float]", done.data)
-    assert data["threads"] == 1
-    assert 0 < data["best_ms"] <= data["median_ms"] <= data["p99_ms"]
-    assert data["compile_s"] > 0
-    assert data["load_ms"] > 0
-
-
 def test_doctor_warns_of_a_forced_blas_core(dlc: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     assert "OPENBLAS_CORETYPE" not in dlc("doctor").out

@@ -1,4 +1,4 @@
-"""`kernel.generic` as loops over registers.
+"""`kernel.generic` as loops over registers (vectors), and over the remainder, element by element.
 
 A register holds neighbouring elements of the last axis of the domain or, for kernels that reduce
 along contiguous memory, of the last inner index of the reductions. Loop invariants are computed

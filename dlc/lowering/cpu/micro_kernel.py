@@ -1,10 +1,12 @@
 """The micro-kernel of every generated product (BLIS): MR rows times some panels, sums in registers.
 
-The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. Each step of k is
-a rank-1 update: the panel's row is loaded once and multiplied by one broadcast element of each row of the
-left operand. The shape is chosen so that sums, one panel row and one broadcast element fill the registers
-(`dlc.passes.kernel.register_blocking`). Products of few rows take several panels at a time instead: they
-need enough independent additions to hide their latency, and four streams from memory are faster than one.
+The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. Each step of k
+is a rank-1 update: the panel's row is loaded once and multiplied by one broadcast element of each row of
+the left operand. The sums, one panel row and one broadcast element fill the registers: NR, the width of
+panels, is chosen by `dlc.passes.kernel.register_blocking`, and so is MR, which `shape_for` asks it for;
+what fits a processor's registers is in `dlc.target.products`. Products of few rows take several panels at
+a time instead: they need enough independent additions to hide their latency, and four streams from memory
+are faster than one.
 
 Numbers of 16 bits, i16 and where the processor can bf16, are multiplied in pairs: an element is two of
 them, which fill a lane of i32, and a step is two steps of k.

@@ -1,11 +1,13 @@
-"""Register blocking (BLIS): MR rows and NR columns of the micro-kernel, NR being the width of panels.
+"""Register blocking (BLIS): chooses MR rows and NR columns of the micro-kernel.
 
-Panels are wide enough for the micro-kernel, with little padding, and stay within the cache.
+`panel_columns` chooses NR, the width of panels, when operands are packed. MR follows from it by
+`rows_of`, when the product is lowered (`shape_for` in `dlc.lowering.cpu.micro_kernel`). Which pairs fill
+a processor's registers, and what each costs, is in `dlc.target.products`.
 
-The micro-kernel (`dlc.lowering.cpu.micro_kernel`) keeps the sums of some rows times one panel in
-registers. For each k it loads a row of the panel and one element of each row, so large tiles load least
-for each multiplication. But padding rows and columns are multiplied, too, and a panel is read again for
-the next rows, so it should stay in the second-level cache.
+The micro-kernel keeps the sums of some rows times one panel in registers. For each k it loads a row of the
+panel and one element of each row, so large tiles load least for each multiplication. But padding rows and
+columns are multiplied, too, and a panel is read again for the next rows, so it should stay in the
+second-level cache.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import Shape
 from dlc.runtime.calling.external_arena import give_back, lend, lent_address
 from dlc.runtime.calling.frames import CallFrame, Frame, Words, working_bytes
+from dlc.runtime.calling.observers import OBSERVERS
 from dlc.runtime.calling.profiled_rows import Subject
 from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.calling.results import Out, Results
@@ -58,12 +59,6 @@ class TraceRecord(NamedTuple):
     end: int
 
 
-Observe: TypeAlias = Callable[
-    [Artifact, Sequence[str], str, Mapping[str, object], int], dict[str, NDArray[np.generic]]
-]
-"""Inner values of a call: from the artifact, names, the entry point, its arguments, and threads."""
-
-
 @methods_without_frames
 class EntryPoint:
     """A function of a loaded model. Call it with arrays, by position or by name.
@@ -78,9 +73,6 @@ class EntryPoint:
     Raises CallError before anything runs if the arguments do not fit, or with the line of the model that
     failed.
     """
-
-    observers: ClassVar[list[Callable[[], Observe]]] = []
-    """One that gives what `values` asks, or none: the compiler stands above, so the package sets it."""
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
         self._entry = entry
@@ -418,14 +410,14 @@ class EntryPoint:
         }
         if len(args) > len(self.inputs) or given.keys() & named.keys():
             self._reader.read(args, named)  # says what is wrong
-        if not self.observers:
+        if not OBSERVERS:
             raise CallError(
                 f"{self.name}: inner values need the compiler, and the runtime was imported alone",
                 code="D0811",
                 help="load the model with dlc.load",
             )
         values = {**given, **named}
-        observe = self.observers[0]()
+        observe = OBSERVERS[0]()
         return observe(self.artifact, names, self.name, values, self.threads)
 
     def preparing(self) -> AbstractContextManager[None]:

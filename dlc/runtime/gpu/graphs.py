@@ -18,8 +18,8 @@ from dlc.runtime.abi import MOST_NUMBERED, Root
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.gpu.conditions import condition_kernels_of
 from dlc.runtime.gpu.errors import attributed_to
+from dlc.runtime.gpu.segments import IfNode, Item, Launch, WhileNode
 from dlc.runtime.gpu.steps import IMMEDIATE, Word
-from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 
 MOST_COPIES = 3
 """The most further graphs of a segment, for calls whose arrays lie elsewhere: each takes memory."""

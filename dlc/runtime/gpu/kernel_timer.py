@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.gpu.errors import attributed_to, with_wait_hint
 from dlc.runtime.gpu.graphs import arguments_of
-from dlc.runtime.gpu.walk import Launch
+from dlc.runtime.gpu.segments import Launch
 
 TOGETHER = 1024
 """The most kernels of a graph."""

@@ -17,7 +17,7 @@ from dlc.runtime.gpu.fitting import Key
 from dlc.runtime.gpu.graphs import Graph, GraphMaker, arguments_of
 from dlc.runtime.gpu.ranges import annotate
 from dlc.runtime.gpu.ready import MOST_PLANS, Plan, ReadyCall
-from dlc.runtime.gpu.walk import Launch, Segment
+from dlc.runtime.gpu.segments import Launch, Segment
 
 MAX_KEPT = 8
 """The most tuples of sizes whose graphs are cached."""

@@ -27,8 +27,8 @@ from dlc.runtime.gpu.launching import (
     SizeSegments,
 )
 from dlc.runtime.gpu.ready import ReadyCall
+from dlc.runtime.gpu.segments import Launch, Walk
 from dlc.runtime.gpu.steps import IMMEDIATE, EndWord, StepTable
-from dlc.runtime.gpu.walk import Launch, Walk
 
 
 class _Word(IntEnum):

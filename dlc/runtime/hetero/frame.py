@@ -42,8 +42,8 @@ from dlc.runtime.gpu.errors import (
 from dlc.runtime.gpu.frame import CallTimes
 from dlc.runtime.gpu.graphs import arguments_of
 from dlc.runtime.gpu.kernel_timer import KernelTimer
+from dlc.runtime.gpu.segments import Walk
 from dlc.runtime.gpu.steps import IMMEDIATE, StepTable
-from dlc.runtime.gpu.walk import Walk
 from dlc.runtime.hetero.code import HeteroCode, HeteroRoots
 from dlc.runtime.hetero.host_segments import HostSegment, HostSegments
 from dlc.runtime.hetero.in_flight_copies import AddressRange, InFlightCopies

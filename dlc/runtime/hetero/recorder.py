@@ -11,7 +11,7 @@ import numpy as np
 from dlc.runtime.abi import TraceWord
 from dlc.runtime.calling.frames import Frame, Words
 from dlc.runtime.gpu.kernel_timer import KernelTime, KernelTimer
-from dlc.runtime.gpu.walk import Launch
+from dlc.runtime.gpu.segments import Launch
 
 
 class Traced(NamedTuple):

@@ -22,7 +22,7 @@ from dlc.runtime.ranks.pulse import OwnPulse
 from dlc.runtime.system.buffers import Bytes, aligned_bytes
 from dlc.runtime.training.epoch_sums import WEIGHT, EpochSums
 from dlc.runtime.training.history import History
-from dlc.runtime.training.plateau import rate_after
+from dlc.runtime.training.learning_rate import rate_after
 from dlc.runtime.training.started_step import StartedStep
 from dlc.runtime.training.step_call import StepCall, share_of
 from dlc.runtime.training.trained_artifact import progress_of, training_of

@@ -28,7 +28,9 @@ from dlc.lowering.graph_to_kernel.arrays import LOWERINGS
 from dlc.lowering.math.term import Term
 from dlc.passes.kernel import fold_operands, fuse, inlining
 from dlc.planning import buffer_assignment, kernel_to_plan
-from dlc.planning.waves import Item, Lifetimes, Origins, Reads
+from dlc.planning.lifetimes import Lifetimes
+from dlc.planning.measured_sizes import Reads
+from dlc.planning.waves import Item, Origins
 
 Patch = pytest.MonkeyPatch
 Lower: TypeAlias = Callable[[Op, Builder], Sequence[Value]]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.runtime.artifact.manifest import Plateau
 from dlc.runtime.training.history import Record
-from dlc.runtime.training.plateau import rate_after
+from dlc.runtime.training.learning_rate import rate_after
 from tests.suites import every
 
 ROOT = Path(__file__).parents[3]

@@ -23,8 +23,8 @@ from dlc.runtime.cuda.driver import ConditionKernels, Driver, Kernel
 from dlc.runtime.gpu.conditions import PTX
 from dlc.runtime.gpu.errors import WAIT
 from dlc.runtime.gpu.graphs import GraphMaker
+from dlc.runtime.gpu.segments import IfNode, Item, Launch, WhileNode
 from dlc.runtime.gpu.steps import IMMEDIATE, StepTable
-from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, Graph, Modules, fake_gpu
 from tests.suites import every

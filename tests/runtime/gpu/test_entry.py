@@ -21,8 +21,8 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
+from dlc.runtime.gpu.segments import Launch, Walk
 from dlc.runtime.gpu.steps import StepTable
-from dlc.runtime.gpu.walk import Launch, Walk
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 

@@ -18,8 +18,8 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.gpu.errors import WAIT
 from dlc.runtime.gpu.launching import MAX_KEPT, CachedSegment, Launcher
+from dlc.runtime.gpu.segments import Launch, Segment
 from dlc.runtime.gpu.steps import IMMEDIATE
-from dlc.runtime.gpu.walk import Launch, Segment
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 

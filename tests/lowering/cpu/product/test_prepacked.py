@@ -22,7 +22,7 @@ from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.cpu.micro_kernel import Shape, shape_for, streamed
-from dlc.lowering.cpu.product.prepacked import depth_block, shared_rows, tile_panels, tile_rows
+from dlc.lowering.cpu.product.cache_blocking import depth_block, shared_rows, tile_panels, tile_rows
 from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.target import Target
 from dlc.target.cpu import CpuTarget

@@ -1,4 +1,4 @@
-"""A loop that runs while a condition holds."""
+"""`flow.while`: a loop that runs while a condition holds, and its derivative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning rates that fall once a measure gets no better, by the rules of PyTorch's ReduceLROnPlateau.
+"""The learning rate of an epoch: it falls once a measure gets no better, as by PyTorch's ReduceLROnPlateau.
 
 The rate after an epoch follows from the measures of all epochs so far. So it is nothing that a checkpoint
 would have to keep beside its history.

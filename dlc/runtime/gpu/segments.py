@@ -1,4 +1,4 @@
-"""The host's walk through a step table (`dlc.runtime.abi`) for a GPU.
+"""Segments of a program for a GPU: what the walk through its step table (`dlc.runtime.abi`) gathers.
 
 Launches that need nothing back from the device are gathered into *segments*. A segment ends where the host
 has to read what a kernel computed (a condition, a measured length, an address), or compares a count of

@@ -1,0 +1,9 @@
+"""Verbs that show what the compiler does."""
+
+# `dlc.cli.app` imports the verb that runs; this is the order of the help.
+# pyright: reportUnusedImport=false
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlc.cli.verbs.showing import show, why, memory, probe, opt
