@@ -48,7 +48,7 @@ def dlc(path: Path, threads: int) -> Run:
     return run
 
 
-def onnxruntime_session(path: Path, threads: int, *, plain: bool = False) -> Session:
+def onnxruntime_session(model: Path | bytes, threads: int, *, plain: bool = False) -> Session:
     """A session that says nothing, with everything else as it comes, or (`plain`) without optimisations."""
     peer: Any = importlib.import_module("onnxruntime")
     options: Any = peer.SessionOptions()
@@ -56,7 +56,8 @@ def onnxruntime_session(path: Path, threads: int, *, plain: bool = False) -> Ses
         options.graph_optimization_level = peer.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    return peer.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    given = model if isinstance(model, bytes) else str(model)
+    return peer.InferenceSession(given, options, providers=["CPUExecutionProvider"])
 
 
 def onnxruntime(path: Path, threads: int) -> Run:
@@ -82,6 +83,45 @@ def onnxruntime_last_bit(path: Path, threads: int) -> Run:
         return max(found, key=lambda each: _distance(each, usual))
 
     return run
+
+
+def onnxruntime_in_f32(path: Path, threads: int) -> Run:
+    """The same network with f32 in place of f16: where the two differ, 16 bits round."""
+    onnx: Any = importlib.import_module("onnx")
+    network = onnx.load(str(path))
+    half = onnx.TensorProto.FLOAT16
+    results = [each.type.tensor_type.elem_type == half for each in network.graph.output]
+    _widen(network.graph)
+    session = onnxruntime_session(network.SerializeToString(), threads)
+
+    def run(given: Mapping[str, Array]) -> Sequence[Array]:
+        wide = {
+            name: each.astype(np.float32) if each.dtype == np.float16 else each
+            for name, each in given.items()
+        }
+        found = zip(session.run(None, wide), results, strict=True)
+        return [each.astype(np.float16) if narrow else each for each, narrow in found]
+
+    return run
+
+
+def _widen(graph: Peer) -> None:
+    """Give every array in f16 of an ONNX graph f32."""
+    onnx: Any = importlib.import_module("onnx")
+    half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    attributes = [each for node in graph.node for each in node.attribute]
+    for tensor in (*graph.initializer, *[each.t for each in attributes if each.HasField("t")]):
+        if tensor.data_type == half:
+            wide = onnx.numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(wide, tensor.name))
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.tensor_type.elem_type == half:
+            value.type.tensor_type.elem_type = single
+    for each in attributes:
+        if each.name in {"to", "dtype"} and each.i == half:
+            each.i = single
+        if each.HasField("g"):
+            _widen(each.g)
 
 
 MOVES = 16
@@ -168,6 +208,7 @@ KINDS = {
     "onnxruntime": onnxruntime,
     "onnxruntime_plain": onnxruntime_plain,
     "onnxruntime_last_bit": onnxruntime_last_bit,
+    "onnxruntime_in_f32": onnxruntime_in_f32,
     "torch": torch,
     "jax": jax,
 }

@@ -35,7 +35,13 @@ TIMES_PEER = 8
 many times that difference."""
 TIMES_LAST_BIT = 2
 """And where its results change with the last bit of its inputs, as those of quantised networks do."""
-OF_ITSELF = {"onnxruntime_plain": TIMES_PEER, "onnxruntime_last_bit": TIMES_LAST_BIT}
+TIMES_IN_F32 = 4
+"""And where the network computes in f16: up to so many times what f32 in its place changes."""
+OF_ITSELF = {
+    "onnxruntime_plain": TIMES_PEER,
+    "onnxruntime_last_bit": TIMES_LAST_BIT,
+    "onnxruntime_in_f32": TIMES_IN_F32,
+}
 """What ONNX Runtime is compared with to learn how far it is from itself."""
 TOP_1_RANKS = (2, 3)
 """Of batch and classes, perhaps with places between them."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.zoo import children, running
 from benchmarks.zoo.children import GIB, Limits
+from benchmarks.zoo.contender import onnxruntime_in_f32
 from benchmarks.zoo.refusals import Option, Refusal, named_sizes, options_named, refusal
 from benchmarks.zoo.row_order import in_order_of
 from benchmarks.zoo.running import Row, Setting
@@ -188,3 +189,21 @@ def test_a_row_is_exchanged_in_all_results_or_in_none() -> None:
     found = [BOXES[[0, 2, 1, 3]], SCORES + np.float32(1e-7), LABELS]
     after = in_order_of(found, peer, 1e-4)
     assert not all(np.array_equal(a, b) for a, b in zip(after, peer, strict=True))
+
+
+def test_a_network_in_f16_is_run_in_f32(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    half = onnx.TensorProto.FLOAT16
+    factor = onnx.numpy_helper.from_array(np.float16([1000]), "k")
+    nodes = [
+        node("Mul", ["x", "k"], ["large"]),
+        node("Cast", ["large"], ["rounded"], to=half),
+        node("Div", ["rounded", "k"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, half, [1]) for name in "xy")
+    graph, path = helper.make_graph(nodes, "half", [x], [y], [factor]), tmp_path / "half.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    (found,) = onnxruntime_in_f32(path, 1)({"x": np.float16([100])})
+    assert found.dtype == np.float16
+    assert found == 100, "100,000 is beyond f16"
