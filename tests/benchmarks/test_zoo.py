@@ -194,7 +194,7 @@ def test_a_row_is_exchanged_in_all_results_or_in_none() -> None:
 def test_a_network_in_f16_is_run_in_f32(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     half = onnx.TensorProto.FLOAT16
-    factor = onnx.numpy_helper.from_array(np.float16([1000]), "k")
+    factor = onnx.numpy_helper.from_array(np.asarray([1000], np.float16), "k")
     nodes = [
         node("Mul", ["x", "k"], ["large"]),
         node("Cast", ["large"], ["rounded"], to=half),
@@ -204,6 +204,6 @@ def test_a_network_in_f16_is_run_in_f32(tmp_path: Path) -> None:
     graph, path = helper.make_graph(nodes, "half", [x], [y], [factor]), tmp_path / "half.onnx"
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
-    (found,) = onnxruntime_in_f32(path, 1)({"x": np.float16([100])})
+    (found,) = onnxruntime_in_f32(path, 1)({"x": np.asarray([100], np.float16)})
     assert found.dtype == np.float16
     assert found == 100, "100,000 is beyond f16"
