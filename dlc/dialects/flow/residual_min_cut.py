@@ -1,4 +1,4 @@
-"""Rematerialization: which values of a forward half to keep, and which to recompute in the backward half.
+"""Rematerialization while differentiating: what of a loop or branch to keep, and what to recompute.
 
 A value that is cheap to compute is not worth memory for every step of a loop: of `0.5 * x * (1 + erf(x))` x
 is kept and the rest is recomputed. The choice is a minimum cut between the forward half and the values that
@@ -8,15 +8,14 @@ minimum cuts it is the one that recomputes least.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 from dlc.dialects import array
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import evaluate
+from dlc.ir.min_cut import Cut, smallest_cut
 from dlc.ir.types import TensorType
 
 REARRANGING = (array.Broadcast, array.Reshape, array.Transpose)
@@ -46,7 +45,7 @@ def repeated_ops(needed: Collection[Value], at_hand: Collection[Value]) -> set[O
     cheap = _reached(needed, available, CHEAP)
     if len(cheap) > MOST_VALUES:
         return _behind(needed, available, frozenset(), REARRANGING)
-    kept = _Network(needed, available, cheap).cut()
+    kept = _kept(needed, cheap)
     return _behind(needed, available, kept, CHEAP)
 
 
@@ -84,89 +83,27 @@ def _behind(
     return {value.op for value in values if value.op is not None and _may_repeat(value, kinds)}
 
 
-_Node = tuple[Value | None, bool]
-"""The in-node (False) or out-node (True) of a value, or the source or target of the network."""
+def _kept(needed: Collection[Value], values: Mapping[Value, None]) -> frozenset[Value]:
+    """The values of a minimum cut, the one nearest to the needed values.
 
-_SOURCE: _Node = (None, False)
-_TARGET: _Node = (None, True)
-
-
-@dataclass(slots=True)
-class _Network:
-    """A flow network in which the capacity of a value is what it costs to keep, in bytes."""
-
-    needed: Collection[Value]
-    available: frozenset[Value]
-    values: Mapping[Value, None]
-    capacity: dict[_Node, dict[_Node, int]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(int))
+    Each value is two nodes, computed and kept, and what it costs to keep is its size in bytes.
+    """
+    cut: Cut[tuple[Value, bool]] = Cut()
+    for value in values:
+        cut.follows((value, False), (value, True), _bytes(value))
+        if not _may_repeat(value, CHEAP):
+            cut.apart((value, False), first=0, second=_INFINITE)
+            continue
+        for operand in value.op.operands if value.op is not None else ():
+            if operand in values:
+                cut.follows((operand, True), (value, False), _INFINITE)
+    for value in needed:
+        if value in values:
+            cut.apart((value, True), first=_INFINITE, second=0)
+    behind, _ = smallest_cut(cut)
+    return frozenset(
+        value for value in values if (value, True) in behind and (value, False) not in behind
     )
-
-    def cut(self) -> frozenset[Value]:
-        """The values of a minimum cut, the one nearest to the needed values."""
-        for value in self.values:
-            self.capacity[value, False][value, True] += _bytes(value)
-            if not _may_repeat(value, CHEAP):
-                self.capacity[_SOURCE][value, False] = _INFINITE
-                continue
-            for operand in value.op.operands if value.op is not None else ():
-                if operand in self.values:
-                    self.capacity[operand, True][value, False] = _INFINITE
-        for value in self.needed:
-            if value in self.values:
-                self.capacity[value, True][_TARGET] = _INFINITE
-        while (path := self._path()) is not None:
-            self._fill(path)
-        behind = self._behind()
-        return frozenset(
-            value
-            for value in self.values
-            if (value, True) in behind and (value, False) not in behind
-        )
-
-    def _path(self) -> list[_Node] | None:
-        """A shortest augmenting path from the source to the target (Edmonds & Karp 1972)."""
-        before: dict[_Node, _Node] = {}
-        pending = deque([_SOURCE])
-        while pending:
-            node = pending.popleft()
-            for other, capacity in self.capacity[node].items():
-                if capacity > 0 and other not in before and other != _SOURCE:
-                    before[other] = node
-                    if other == _TARGET:
-                        return _traced(before)
-                    pending.append(other)
-        return None
-
-    def _fill(self, path: list[_Node]) -> None:
-        steps = list(pairwise(path))
-        amount = min(self.capacity[one][other] for one, other in steps)
-        for one, other in steps:
-            self.capacity[one][other] -= amount
-            self.capacity[other][one] += amount
-
-    def _behind(self) -> set[_Node]:
-        """The nodes from which the target can still be reached."""
-        towards: dict[_Node, list[_Node]] = defaultdict(list)
-        for one, others in self.capacity.items():
-            for other, capacity in others.items():
-                if capacity > 0:
-                    towards[other].append(one)
-        nodes = {_TARGET}
-        pending = [_TARGET]
-        while pending:
-            for node in towards[pending.pop()]:
-                if node not in nodes:
-                    nodes.add(node)
-                    pending.append(node)
-        return nodes
-
-
-def _traced(before: Mapping[_Node, _Node]) -> list[_Node]:
-    path = [_TARGET]
-    while path[-1] != _SOURCE:
-        path.append(before[path[-1]])
-    return path[::-1]
 
 
 def _bytes(value: Value) -> int:

@@ -26,9 +26,9 @@ from dlc.driver.source.source_model import SourceModel
 from dlc.ir.core import Block
 from dlc.ir.dims import evaluate
 from dlc.ir.log import Decision
+from dlc.ir.min_cut import Cut, smallest_cut
 from dlc.ir.types import TensorType
 from dlc.passes.graph.device_placement import devices_of
-from dlc.passes.graph.min_cut import Cut, smallest_cut
 from dlc.runtime.cpu.threads import default_threads
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.system.device_names import CPU
@@ -282,7 +282,7 @@ def _chosen(request: CompileRequest, estimate: Estimate, architecture: str) -> C
 
 def _best_cut(estimate: Estimate) -> tuple[set[str], int]:
     """The submodules that are best on the GPU, by a minimum cut, and the estimated time of the model."""
-    graph = Cut()
+    graph = Cut[str]()
     endless = (
         1
         + sum(part.cpu + part.gpu for part in estimate.parts.values())

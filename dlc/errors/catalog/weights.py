@@ -161,7 +161,7 @@ PAGES: dict[str, Page] = {
     "D0535": Page(
         "a missing or unknown optimizer",
         "An optimizer is a module with `fn update(p, g, step)`, which gives the next value of a weight: "
-        "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own. "
+        "one of the library, such as sgd, adamw or lion, or your own. "
         "There is a warning if its update leaves the weight as it is, or does not use the gradient.",
         TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
         TRAIN.format(""),

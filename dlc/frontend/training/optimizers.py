@@ -1,4 +1,7 @@
-"""Optimizers of a `train` block: which one updates which weights, and the updates themselves."""
+"""Optimizers of a `train` block: which one updates which weights, and the calls of their `update`.
+
+The optimizers themselves (SGD, Adam, Lion ...) are modules of `dlc/frontend/library/optimizers.dlm`.
+"""
 
 from __future__ import annotations
 

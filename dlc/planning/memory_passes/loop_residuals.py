@@ -17,7 +17,7 @@ from dlc.dialects.flow.regions import yielded
 from dlc.dialects.kernel.attention import Attention
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import evaluate
-from dlc.passes.graph.min_cut import Cut, smallest_cut
+from dlc.ir.min_cut import Cut, smallest_cut
 from dlc.planning.aliases import origin, readers
 from dlc.planning.liveness import Timeline, updates_of
 from dlc.target.cpu_costs import CpuCosts
@@ -150,9 +150,9 @@ class _Search:
                     pending += value.op.operands
         return indices
 
-    def _cut(self, needed: Sequence[Value], values: dict[Value, int]) -> Cut:
+    def _cut(self, needed: Sequence[Value], values: dict[Value, int]) -> Cut[str]:
         """The cut whose second side has the values and the repeated kernels of the backward loop."""
-        cut = Cut()
+        cut = Cut[str]()
         for value in needed:
             cut.apart(_node_of(values, value), first=_ENDLESS, second=0)
         producer_nodes: dict[Op | None, str | None] = {value.op: None for value in values}

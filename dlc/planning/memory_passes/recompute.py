@@ -1,4 +1,4 @@
-"""Rematerialization: values are recomputed instead of kept, where the peak is and where it costs little.
+"""Rematerialization outside of loops: values that cost little are recomputed where the memory peak is.
 
 The forward half of a training step keeps values for the backward half (gradient checkpointing, Chen et al.
 2016). A value that is cheap to compute from others that are live anyway is freed after its last use before

@@ -15,7 +15,7 @@ from dlc.driver.report.why import decisions_of, decisions_text
 from dlc.driver.run.auto_device import Machine, automatic, estimated, machine_here, submodules
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import UsageError
-from dlc.passes.graph.min_cut import Cut, smallest_cut
+from dlc.ir.min_cut import Cut, smallest_cut
 from tests.runtime.gpu.fake_gpu import no_gpu
 
 AUTO = Settings(target="auto")
@@ -135,7 +135,7 @@ def test_the_smallest_cut_is_the_best_of_all_ways() -> None:
         costs = {name: (draw.randrange(9), draw.randrange(9)) for name in names}
         pairs = {pair: draw.randrange(5) for pair in itertools.combinations(names, 2)}
         follow = {pair: draw.randrange(5) for pair in itertools.permutations(names, 2)}
-        cut = Cut()
+        cut = Cut[str]()
         for name, (first, second) in costs.items():
             cut.apart(name, first=first, second=second)
         for (one, other), cost in pairs.items():
