@@ -125,6 +125,20 @@ def test_sizes_stay_symbols() -> None:
     assert got.shape == (2, 12)
 
 
+def test_rows_of_a_weight_from_a_size_on_are_read_by_the_call() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["end"], start=0, end=1),
+        helper.make_node("Sub", ["end", "one"], ["begin"]),
+        helper.make_node("Slice", ["w", "begin", "end", "axis"], ["row"]),
+        helper.make_node("Exp", ["row"], ["y"]),
+    ]
+    x, w = np.ones((3, 4), np.float32), np.linspace(-1, 1, 64, dtype=np.float32).reshape(16, 4)
+    more = {"w": w, "one": np.asarray([1]), "axis": np.asarray([0])}
+    model = model_of(nodes, {"x": x}, ["y"], more, shapes={"x": ["S", 4]})
+    (found,) = meant(written(imported(model)), {"x": x}, {"S": 3})
+    np.testing.assert_array_equal(found, np.exp(w[2:3]))
+
+
 @pytest.mark.parametrize("parts", [[2, 3, 2], [4, 1, 3], [1, 4, 3], [2, 2, 3]])
 def test_rows_that_are_scaled_and_shifted_in_another_shape_are_no_group_norm(
     parts: list[int],

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from dlc.dialects import numeric, scalar
+from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import INLINE_BYTES, Dense
 from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
@@ -104,7 +105,8 @@ def folded(op: Op) -> Dense | None:
         if not isinstance(source, Constant | Fill) or not _is_small(value):
             return None
         arrays.append(np.asarray(source.evaluate(at)))
-    if not _is_small(op.result):
+    # A part of a table may begin at a size that only a call knows.
+    if not _is_small(op.result) or dims_of(op):
         return None
     result = op.evaluate(at, *arrays)
     assert not isinstance(result, tuple)

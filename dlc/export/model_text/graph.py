@@ -10,6 +10,7 @@ import numpy as np
 
 from dlc.dialects import array, nn, weight
 from dlc.dialects.array import tensor_type
+from dlc.dialects.measured import dims_of
 from dlc.export.model_text.terms import Code, Index, Item, Weight
 from dlc.importers.onnx.facts import Array
 from dlc.ir.attributes import decode
@@ -66,7 +67,7 @@ class Graph:
         None also for one that makes far more than they have: it is computed by the call.
         """
         types = [result.type for result in op.results]
-        if op.regions or not op.pure or isinstance(op, PADDED):
+        if op.regions or not op.pure or isinstance(op, PADDED) or dims_of(op):
             return None
         if not all(isinstance(type, TensorType) and type.is_static for type in types):
             return None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
+from dlc.dialects.measured import dims_of
 from dlc.importers.stablehlo.facts import Array
 from dlc.ir.attributes import decode
 from dlc.ir.bounded import larger, never_negative, smaller
@@ -159,6 +160,7 @@ def _is_computable(value: Value) -> bool:
         or op.regions
         or not op.name.startswith("array.")
         or not type.is_static
+        or dims_of(op)
     ):
         return False
     return math.prod(int(size) for size in type.shape) <= MOST  # pyright: ignore[reportArgumentType]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import dlc
 from dlc.dialects import array
 from dlc.ir.attributes import Dense
 from dlc.ir.core import Block, Builder, Op, Value
@@ -148,3 +149,21 @@ def test_functions_whose_last_bit_may_differ_say_so() -> None:
     assert array.Power.approximate
     assert not array.Sqrt.approximate
     assert not array.Add.approximate
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(
+    ("result", "body"),
+    [
+        ("f32[1]", "[1.0, 2.0, 3.0, 4.0][S - 1 : S]"),
+        ("f32[7]", "pad([1.0, 2.0, 3.0], [(S, 4 - S)])"),
+        ("f32", "[1.0, 2.0, 3.0, 4.0][S - 1]"),
+    ],
+)
+def test_a_table_read_from_a_size_on_is_left_to_the_call(
+    result: str, body: str, level: int
+) -> None:
+    text = f"dlc 1\ndim S = 1..4\nexport fn f(x: f32[S]) -> {result} = {body}\n"
+    found = dlc.compile(text=text, level=level).f(np.ones(2, np.float32))
+    wanted = {"f32[1]": [2], "f32[7]": [0, 0, 1, 2, 3, 0, 0], "f32": 2}
+    np.testing.assert_array_equal(found, wanted[result])

@@ -1,7 +1,7 @@
 """No pass changes what programs and imported networks compute: each is evaluated after every pass.
 
-The examples are among the tests of `--verify-each`, random views and random programs among those of the
-lowerings, which verify each pass too.
+The examples are among the tests of `--verify-each`, random views among those of the lowerings, which
+verify each pass too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fuzz.texts import random_case
 from dlc.driver.compile.compile import lower
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
@@ -33,6 +34,14 @@ def test_no_pass_changes_what_an_imported_network_computes(
     path = tmp_path / "network.onnx"
     path.write_bytes(network.model().SerializeToString())
     lower(open_model(path), Settings(verify_each=True), "loop")
+
+
+@pytest.mark.parametrize("start", every(50, range(0, 1000, 10)))
+def test_no_pass_changes_what_random_models_compute(start: int) -> None:
+    for seed in range(start, start + 10):
+        case = random_case(500_000 + seed)
+        opened = open_model("m.dlm", text=case.text(case.dtype))
+        lower(opened, Settings(1 + seed % 3, verify_each=True), "loop")
 
 
 def test_numbers_beyond_a_dtype_are_no_warning() -> None:
