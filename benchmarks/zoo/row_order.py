@@ -25,9 +25,12 @@ def in_order_of(found: Sequence[Array], peer: Sequence[Array], tolerance: float)
             continue
         same = [k for k, each in enumerate(peer) if each.ndim and len(each) == len(other)]
         ours, theirs = (_rows([results[k] for k in same]) for results in (ordered, peer))
-        order = np.arange(len(other))
-        for tied in _ties(other, 2 * float(np.abs(one - other).max())):
-            order[tied] = _nearest(ours, theirs, tied)
+        order, gap = np.arange(len(other)), 2 * float(np.abs(one - other).max())
+        for tied in _ties(other, gap):
+            nearest = _nearest(ours, theirs, tied)
+            # Neighbours may be near, and the ends of several apart.
+            if np.all(np.abs(other[nearest] - other[tied]) <= gap):
+                order[tied] = nearest
         for k in same:
             ordered[k] = ordered[k][order]
         return ordered

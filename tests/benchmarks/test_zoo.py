@@ -207,3 +207,9 @@ def test_a_network_in_f16_is_run_in_f32(tmp_path: Path) -> None:
     (found,) = onnxruntime_in_f32(path, 1)({"x": np.asarray([100], np.float16)})
     assert found.dtype == np.float16
     assert found == 100, "100,000 is beyond f16"
+
+
+def test_rows_that_only_others_in_between_connect_are_not_exchanged() -> None:
+    scores = np.asarray([0.9, 0.5, 0.4999998, 0.4999996], np.float32)
+    peer, found = [BOXES, scores], [BOXES[[0, 3, 2, 1]], scores + np.float32(1.2e-7)]
+    assert not np.array_equal(in_order_of(found, peer, 1e-4)[0], BOXES)
