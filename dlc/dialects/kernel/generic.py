@@ -434,8 +434,8 @@ class Generic(Kernel):
         )
 
 
-FEW_COLUMNS = 16
-"""Registers of neighbouring results are worth nothing where fewer columns than this are known."""
+FEW = 16
+"""Registers are worth nothing along an axis that is known to be shorter."""
 
 
 def reduces_along_memory(op: Generic) -> bool:
@@ -456,10 +456,14 @@ def _is_along_memory(op: Generic, reduce: Reduce) -> bool:
     step = reduce.body.arguments[-1]
     if not any(counts_up(load.indices[-1], step) for load in loads):
         return False
-    columns = op.domain[-1] if op.domain else 1
-    if isinstance(columns, int) and columns < FEW_COLUMNS:
+    if not op.domain or _is_short(op.domain[-1]):
         return True
-    return _jumps(loads, step) <= _jumps(loads, op.indices[-1])
+    along, across = _jumps(loads, step), _jumps(loads, op.indices[-1])
+    return along < across or (along == across and not _is_short(reduce.extents[-1]))
+
+
+def _is_short(extent: Size) -> bool:
+    return isinstance(extent, int) and extent < FEW
 
 
 def _jumps(loads: Sequence[Load], index: Value) -> int:
