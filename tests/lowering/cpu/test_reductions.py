@@ -129,7 +129,7 @@ def test_columns_of_weighted_rows_are_summed(width: int) -> None:
 
 @pytest.mark.parametrize(("width", "gathers"), [(256, False), (3, True)])
 def test_weighted_rows_are_read_as_they_lie(width: int, gathers: bool) -> None:
-    """The gradient of a normalisation's scale is such a sum; few columns are gathered along their length."""
+    """The gradient of a normalisation's scale is such a sum; a few columns are gathered instead."""
     types = [TensorType(F32, (90, width)), TensorType(F32, (90,))]
     module, _ = function_of(weighted_columns, types, {})
     Manager(Context()).run(module, pipeline("graph", "loop", 2))
