@@ -165,6 +165,36 @@ def test_a_table_bounds_how_many_rows_are_taken_from_it(
     assert "note[D0522]: S is 16 at most" in heads(tmp_path / "net.onnx", capsys)[1]
 
 
+def test_the_row_of_a_table_for_the_last_place_bounds_the_places(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`x + w[S - 1:S]`: it does not say that S is 1, but that w has a row S - 1."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Sub", ["n", "one"], ["last"]),
+        helper.make_node("Slice", ["w", "last", "n", "zero"], ["row"]),
+        helper.make_node("Add", ["x", "row"], ["sum"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Expand", ["row", "shape"], ["rows"]),
+        helper.make_node("Mul", ["sum", "rows"], ["y"]),
+    ]
+    tensors = {
+        "w": np.arange(64, dtype=np.float32).reshape(16, 4),
+        "one": np.asarray([1]),
+        "zero": np.asarray([0]),
+    }
+    stream = np.random.default_rng(1)
+    many = [stream.random((2, length, 4), np.float32) for length in (1, 2, 15, 16)]
+    net = model_of(nodes, {"x": many[0]}, ["y"], tensors, shapes={"x": ["B", "S", 4]})
+    model = opened(net, tmp_path)
+    for x in many:
+        (wanted,) = expected(net, {"x": x})
+        np.testing.assert_array_equal(np.asarray(model["run"](x))[0], wanted)
+    with pytest.raises(CallError, match=r"S is 17 in x, outside its bounds 1\.\.16"):
+        model["run"](np.ones((1, 17, 4), np.float32))
+    assert "note[D0522]: S is 16 at most" in heads(tmp_path / "net.onnx", capsys)[1]
+
+
 def test_a_reshape_says_that_a_part_of_a_table_has_as_many_rows_as_a_text(tmp_path: Path) -> None:
     """`tile(table[:S, :T], 4)` as `[4, S, -1]`: 4 rows of 16 at most are S, and not the columns."""
     nodes = [

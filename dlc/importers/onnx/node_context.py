@@ -436,18 +436,38 @@ def broadcast(context: NodeContext, *values: Value) -> list[Value]:
     """Values in one shape, each stretched as NumPy does."""
     shapes = [array.tensor_type(value).shape for value in values]
     shape = common_shape(context, shapes)
-    return [stretched(context.emit, value, shape) for value in values]
+    return [stretched(context.emit, narrowed(context, value, shape), shape) for value in values]
+
+
+def narrowed(context: NodeContext, value: Value, shape: Shape) -> Value:
+    """A value that is to be stretched to a shape: what is 1 at most, and not that of the shape, is 1."""
+    own = array.tensor_type(value).shape
+    wide = shape[len(shape) - len(own) :]
+    return with_sizes(
+        context.emit,
+        value,
+        [
+            1 if size != other and _is_narrow(context, size) else size
+            for size, other in zip(own, wide, strict=True)
+        ],
+    )
+
+
+def _is_narrow(context: NodeContext, size: Size) -> bool:
+    """Whether a size is surely 1 at most, as that of `w[S - 1:S]`, which is 0 where w is shorter."""
+    return never_negative(1 - size, context.regions.bounds)
 
 
 def common_shape(context: NodeContext, shapes: Sequence[Shape]) -> Shape:
     """The shape that shapes are stretched to; of sizes that only a call can compare, the simplest.
 
-    Raises ModelError (D0521) where two sizes surely differ.
+    One that is 1 at most is taken for 1 beside others. Raises ModelError (D0521) where two sizes surely
+    differ.
     """
-    rank = max(map(len, shapes))
-    return tuple(
-        [
-            context.common_size({shape[axis] for shape in shapes if len(shape) >= -axis} - {1})
-            for axis in range(-rank, 0)
-        ]
-    )
+    found: list[Size] = []
+    for axis in range(-max(map(len, shapes)), 0):
+        sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(sizes) > 1:
+            sizes = {size for size in sizes if not _is_narrow(context, size)} or sizes
+        found.append(context.common_size(sizes))
+    return tuple(found)

@@ -19,6 +19,7 @@ from dlc.importers.onnx.node_context import (
     NodeContext,
     NodeResults,
     common_shape,
+    narrowed,
     stretched,
 )
 from dlc.importers.solved_sizes import with_sizes
@@ -256,7 +257,7 @@ def _backwards(
 
 def _expand(context: NodeContext) -> NodeResults:
     shape = common_shape(context, [context.type(0).shape, tuple(context.sizes(1))])
-    return stretched(context.emit, context.value(0), shape)
+    return stretched(context.emit, narrowed(context, context.value(0), shape), shape)
 
 
 def _tile(context: NodeContext) -> NodeResults:
