@@ -16,6 +16,7 @@ from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.importers.broadcasting import stretched
+from dlc.importers.onnx.delayed_tensor import DelayedTensor
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.importers.solved_sizes import agreed_size, with_sizes
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
@@ -83,7 +84,7 @@ class Absent:
     """An optional value that is not there; one that is there is the value itself."""
 
 
-AnyValue: TypeAlias = Operand | TensorSequence | Absent
+AnyValue: TypeAlias = Operand | TensorSequence | Absent | DelayedTensor
 """What a name of a graph may stand for: a tensor, which most operators take, or one of the others."""
 
 
@@ -98,6 +99,10 @@ class Regions(Protocol):
     @property
     def conditions(self) -> list[Value]:
         """The computed conditions of the choices that the node is in, the outermost first."""
+        ...
+
+    def known(self, name: str) -> AnyValue | None:
+        """What a name stands for where the node is; None for one that was not imported."""
         ...
 
     def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
@@ -153,9 +158,9 @@ class NodeContext:
         self.regions = regions
         self._weights = weights
 
-    def emitting(self, emit: Builder) -> NodeContext:
-        """The same node, imported to another place."""
-        return NodeContext(self.node, self.operands, emit, self._weights, self.regions)
+    def emitting(self, emit: Builder, operands: Sequence[AnyValue | None] = ()) -> NodeContext:
+        """The same node, imported to another place, perhaps of other operands."""
+        return NodeContext(self.node, operands or self.operands, emit, self._weights, self.regions)
 
     @property
     def opset(self) -> int:
@@ -171,6 +176,8 @@ class NodeContext:
     def operand(self, index: int) -> Operand | None:
         """A tensor as it is; None where it is left out."""
         found = self.any_value(index)
+        if isinstance(found, DelayedTensor):
+            raise found.undecided()
         if isinstance(found, TensorSequence | Absent):
             kind = "a sequence" if isinstance(found, TensorSequence) else "nothing"
             raise self.wrong(f"takes a tensor as its input {index}, found {kind}")
@@ -244,9 +251,7 @@ class NodeContext:
         operand = self.needed(index)
         if isinstance(operand, Constant):
             return operand
-        raise self.unknown(
-            f"decides a shape by its input {index}, which is computed when the model runs", operand
-        )
+        raise self.undecided(index)
 
     def _listed(self, index: int) -> Constant:
         """The same, few enough to be listed; a file of some bytes may hold any number of equal ones."""
@@ -422,6 +427,11 @@ class NodeContext:
             code="D0711",
             help=f"{fixed} takes one value for good" if names else None,
         )
+
+    def undecided(self, index: int) -> DlcError:
+        """The error for a shape that an operand decides in a call."""
+        told = f"decides a shape by its input {index}, which is computed when the model runs"
+        return self.unknown(told, self.value(index))
 
     def _attribute(self, name: str, kind: str) -> ModelError:
         problem = "is missing" if name not in self.node.attributes else f"is not {kind}"
