@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
+from dlc.errors import DlcError
+from dlc.importers.onnx.facts import Node
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import DType
-
-if TYPE_CHECKING:
-    from dlc.importers.onnx.node_context import NodeContext
 
 Extent: TypeAlias = Size | Value
 """The size of an axis: known before the call, or a scalar of i64 that is computed in it."""
@@ -26,10 +25,23 @@ MOST = 64
 """So often the elements of one tensor are computed, each time at other indices."""
 
 
+class Maker(Protocol):
+    """The context of a node that has a computed size as an operand."""
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        ...
+
+    def undecided(self, index: int) -> DlcError:
+        """The error for a shape that an operand decides in a call."""
+        ...
+
+
 class Undecided(Exception):
     """An operand of a node decides a shape, is computed when the model runs, and that is not imported."""
 
-    def __init__(self, context: NodeContext, index: int) -> None:
+    def __init__(self, context: Maker, index: int) -> None:
         self.context, self.index = context, index
 
 
@@ -44,8 +56,8 @@ class DelayedTensor:
     dtype: DType
     sizes: tuple[Extent, ...]
     formula: Formula
-    maker: NodeContext
-    """The node that has such a size as an operand; it is refused where the tensor is needed as a whole."""
+    maker: Maker
+    """Where such a size is an operand: that node is refused where the tensor is needed as a whole."""
     index: int
     """Which of its operands that is."""
     depth: int = 0

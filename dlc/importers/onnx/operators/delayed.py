@@ -14,7 +14,7 @@ import numpy as np
 
 from dlc.dialects import array
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.onnx.delayed_tensor import DelayedTensor, Extent, Formula, Undecided
+from dlc.importers.onnx.delayed_tensor import DelayedTensor, Extent, Formula, Maker, Undecided
 from dlc.importers.onnx.facts import Tensor
 from dlc.importers.onnx.node_context import AnyValue, Constant, Importer, NodeContext, NodeResults
 from dlc.importers.onnx.operators import delayed_reductions, elementwise
@@ -103,7 +103,7 @@ def _as_delayed(context: NodeContext, index: int) -> DelayedTensor:
     return DelayedTensor(type.dtype, type.shape, element, maker, which)
 
 
-def _maker(context: NodeContext) -> tuple[NodeContext, int]:
+def _maker(context: NodeContext) -> tuple[Maker, int]:
     """The node that has a computed size as an operand, and which one."""
     for each in context.operands:
         if isinstance(each, DelayedTensor):
