@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, ParamSpec, TypeVar
+from dataclasses import replace
+from typing import ClassVar, ParamSpec, Self, TypeVar
 
 from dlc.errors.diagnostic import (
     Diagnostic,
@@ -49,7 +50,8 @@ R = TypeVar("R")
 class DlcError(Exception):
     """Any error that dlc reports. `diagnostics` has at least one entry; `sources` maps file to text.
 
-    It can be raised with diagnostics, or with a code, a message and perhaps a help and a place.
+    It can be raised with diagnostics, or with a code, a message and perhaps a help and a place. A help that
+    takes time to find is a function, called when somebody looks at the diagnostics.
     """
 
     exit_code: ClassVar[int] = 1
@@ -61,14 +63,34 @@ class DlcError(Exception):
         *,
         code: str | None = None,
         place: SourceLocation | None = None,
-        help: str | None = None,
+        help: str | Callable[[], str | None] | None = None,
         sources: Mapping[str, str] | None = None,
     ) -> None:
+        self._find_help = None if isinstance(help, str) else help
         if isinstance(message, str):
-            message = [Diagnostic(code or self.default_code, message, place, help=help)]
-        self.diagnostics: tuple[Diagnostic, ...] = tuple(message)
+            told = help if isinstance(help, str) else None
+            message = [Diagnostic(code or self.default_code, message, place, help=told)]
+        self._told = tuple(message)
         self.sources: dict[str, str] = dict(sources or {})
-        super().__init__(self.diagnostics)  # so that it can be pickled
+        super().__init__(self._told)  # so that it can be pickled
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What is told."""
+        if self._find_help is not None:
+            help, self._find_help = self._find_help(), None
+            self._told = tuple([replace(each, help=each.help or help) for each in self._told])
+            self.args = (self._told,)
+        return self._told
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """What is pickled: the diagnostics, with their help."""
+        assert self.diagnostics
+        return super().__reduce__()
+
+    def anew(self) -> Self:
+        """The same error without the traceback, which holds what callers have in their hands."""
+        return type(self)(self._told, help=self._find_help, sources=self.sources)
 
     def __str__(self) -> str:
         """The whole report, as people see it where nothing catches the error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import product
 from math import gcd
 
 from dlc.ir.dims import (
@@ -100,12 +101,18 @@ def _only_branch(difference: Dim) -> Size | None:
 def not_negative(one: Size, other: Size) -> Size | None:
     """The size that is 0 or more just where two sizes are equal, one of them an extreme of the other.
 
+    Or one of them is what is left of a slice in an axis, and the other its length.
+
     >>> t = symbol("T")
     >>> not_negative(t, minimum(t, 16)), not_negative(t, 16)
     (<Dim -T + 16>, None)
+    >>> not_negative(minimum(t, 16) - minimum(t - 3, 16), 3)
+    <Dim -T + 16>
     """
     difference = one - other
-    for monomial, factor in difference.terms if isinstance(difference, Dim) else ():
+    if not isinstance(difference, Dim):
+        return None
+    for monomial, factor in difference.terms:
         match monomial:
             case ((Extreme(which, sizes), 1),):
                 for own, foreign in (sizes, sizes[::-1]):
@@ -113,6 +120,27 @@ def not_negative(one: Size, other: Size) -> Size | None:
                         return foreign - own if which == "min" else own - foreign
             case _:
                 pass
+    room = _room(difference)
+    return _room(-difference) if room is None else room
+
+
+def _room(difference: Size) -> Size | None:
+    """`c - b`, where a difference is `min(b, c) - min(a, c) - (b - a)`, with b the larger: 0 just there.
+
+    That is how far an axis of size c goes beyond a slice from a to b.
+    """
+    pairs = {1: list[tuple[Size, Size]](), -1: list[tuple[Size, Size]]()}
+    for monomial, factor in difference.terms if isinstance(difference, Dim) else ():
+        match monomial:
+            case ((Extreme("min", (a, b)), 1),) if factor in pairs:
+                pairs[factor] += [(a, b), (b, a)]
+            case _:
+                pass
+    for (end, size), (start, same) in product(pairs[1], pairs[-1]):
+        length = end - start
+        cut = minimum(end, size) - minimum(start, size)
+        if same == size and isinstance(length, int) and length > 0 and difference == cut - length:
+            return size - end
     return None
 
 

@@ -15,6 +15,7 @@ from dlc.cli.app import VERBS
 from dlc.driver.api import compile
 from dlc.driver.source.importing import import_model
 from dlc.errors import CallError, ModelError
+from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.model import Model
 from tests.importers.onnx.models import Array, expected, model_of
 
@@ -162,6 +163,63 @@ def test_a_table_bounds_how_many_rows_are_taken_from_it(
     np.testing.assert_array_equal(result(model, X), X + np.arange(4))
     with pytest.raises(CallError, match=r"S is 17 in x, outside its bounds 1\.\.16"):
         model["run"](np.ones((1, 17), np.float32))
+    assert "note[D0522]: S is 16 at most" in heads(tmp_path / "net.onnx", capsys)[1]
+
+
+def test_a_refused_call_looks_for_a_possible_size_when_its_message_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sizes, each rounded up, that must be equal: searching takes longer than all the rest."""
+    nodes = [
+        helper.make_node("MaxPool", [name], [f"h{name}"], kernel_shape=[1, 1], strides=[2, 1])
+        for name in "xz"
+    ]
+    nodes.append(helper.make_node("Add", ["hx", "hz"], ["y"]))
+    shapes = {"x": [1, 1, "H", 4], "z": [1, 1, "W", 4]}
+    net = model_of(nodes, {"x": picture(8), "z": picture(7)}, ["y"], shapes=shapes)
+    model, asked = opened(net, tmp_path), list[object]()
+
+    def nearest(*about: object) -> str:
+        asked.append(about)
+        return "it is possible where H is 4"
+
+    monkeypatch.setattr(DimBinder, "_nearest", nearest)
+    with pytest.raises(CallError):
+        model["run"](picture(8), picture(3))
+    with pytest.raises(CallError) as caught:
+        model["run"](picture(8), picture(3))
+    assert not asked
+    assert "= help: it is possible where H is 4" in str(caught.value)
+    assert len(asked) == 1
+
+
+def test_the_row_of_a_table_for_the_last_place_bounds_the_places(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`x + w[S - 1:S]`: it does not say that S is 1, but that w has a row S - 1."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+        helper.make_node("Sub", ["n", "one"], ["last"]),
+        helper.make_node("Slice", ["w", "last", "n", "zero"], ["row"]),
+        helper.make_node("Add", ["x", "row"], ["sum"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Expand", ["row", "shape"], ["rows"]),
+        helper.make_node("Mul", ["sum", "rows"], ["y"]),
+    ]
+    tensors = {
+        "w": np.arange(64, dtype=np.float32).reshape(16, 4),
+        "one": np.asarray([1]),
+        "zero": np.asarray([0]),
+    }
+    stream = np.random.default_rng(1)
+    many = [stream.random((2, length, 4), np.float32) for length in (1, 2, 15, 16)]
+    net = model_of(nodes, {"x": many[0]}, ["y"], tensors, shapes={"x": ["B", "S", 4]})
+    model = opened(net, tmp_path)
+    for x in many:
+        (wanted,) = expected(net, {"x": x})
+        np.testing.assert_array_equal(np.asarray(model["run"](x))[0], wanted)
+    with pytest.raises(CallError, match=r"S is 17 in x, outside its bounds 1\.\.16"):
+        model["run"](np.ones((1, 17, 4), np.float32))
     assert "note[D0522]: S is 16 at most" in heads(tmp_path / "net.onnx", capsys)[1]
 
 

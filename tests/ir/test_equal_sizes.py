@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dlc.ir.bounded import larger, never_negative, smaller
-from dlc.ir.dims import Bounds, Size, evaluate, floor_divide, names, substitute, symbol
+from dlc.ir.dims import Bounds, Size, evaluate, floor_divide, minimum, names, substitute, symbol
 from dlc.ir.equal_sizes import (
     always_equal,
     highest_value,
@@ -126,6 +126,20 @@ def test_an_extreme_that_equals_its_part_is_a_bound() -> None:
     assert not_negative(cut + 3, N + 3) == 16 - N
     assert not_negative(larger(N, 16, {}), N) == N - 16
     assert not_negative(N, H) is None
+    assert highest_value(16 - N) == 16
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_slice_that_keeps_its_length_has_room_in_its_axis(length: int) -> None:
+    left = minimum(N + 1, 16) - minimum(N + 1 - length, 16)
+    assert not_negative(left, length) == not_negative(length, left) == 15 - N
+    for n in range(length, 40):
+        assert (evaluate(left, {"N": n}) == length) == (n <= 15)
+    assert not_negative(left, length + 1) is None
+    assert not_negative(minimum(N + 1, 16) - minimum(N, 15), 1) is None
+
+
+def test_the_ends_of_the_bounds_of_a_size() -> None:
     assert highest_value(16 - N) == 16
     assert least_value((N - 10) // 5 + 1, "N", 1, None) == 5
     assert least_value((N - 10) // 5 + 1, "N", 1, 4) is None

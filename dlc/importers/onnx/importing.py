@@ -14,6 +14,7 @@ from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.imported import counted, node_location
 from dlc.importers.onnx import microsoft, ml
+from dlc.importers.onnx.delayed_tensor import DelayedTensor, Undecided
 from dlc.importers.onnx.facts import Array, Graph, Node, Operator, Output
 from dlc.importers.onnx.folding import evaluated
 from dlc.importers.onnx.interface import (
@@ -36,6 +37,7 @@ from dlc.importers.onnx.node_context import (
 )
 from dlc.importers.onnx.operators import (
     control,
+    delayed,
     elementwise,
     grid_sampling,
     ngrams,
@@ -238,6 +240,9 @@ class GraphImport:
                     f"{self._graph.file}: the output {output.name} is an optional value that is not there",
                     code="D0710",
                 )
+            if isinstance(found, DelayedTensor):
+                self._refuse_undecided(found.undecided())
+                raise self._unsupported()
             if not isinstance(found, TensorSequence):
                 declared.append(output)
                 continue
@@ -300,6 +305,10 @@ class GraphImport:
         except _Lost:
             self._lost.update(filter(None, node.outputs))
             return
+        except Undecided as problem:
+            self._refuse_undecided(problem)
+            self._lost.update(filter(None, node.outputs))
+            return
         except Unsupported as error:
             for problem in error.diagnostics:
                 self._refused[problem.code, problem.message, problem.help].append(node)
@@ -316,6 +325,14 @@ class GraphImport:
                 result.name = name
         if len(results) < len(list(filter(None, node.outputs))):
             raise self._located(context.wrong(f"has only {len(results)} results"), node)
+
+    def _refuse_undecided(self, undecided: Undecided) -> None:
+        """Report the node that has a computed size, once, whichever nodes cannot do with it."""
+        node = undecided.context.node
+        for problem in undecided.context.undecided(undecided.index).diagnostics:
+            nodes = self._refused[problem.code, problem.message, problem.help]
+            if node not in nodes:
+                nodes.append(node)
 
     def _refuse_unknown(self, nodes: Sequence[Node]) -> None:
         """Report those of the nodes, and of the graphs inside them, that have no importer."""
@@ -345,6 +362,10 @@ class GraphImport:
         return [self._arguments[value] for value in origins]
 
     # Graphs inside nodes.
+
+    def known(self, name: str) -> AnyValue | None:
+        """What a name stands for where a node is; None for one that was not imported."""
+        return self._known.get(name)
 
     def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
         """The results of a graph whose nodes are imported where its node stands."""
@@ -382,8 +403,11 @@ class GraphImport:
             )
             tensors = [end.as_value(tensor) for tensor in sequences.elements(results)]
             return self._block, sequences.rebuilt(sequences.structure(results), tensors)
-        except (DlcError, _Lost):
+        except (DlcError, _Lost, Undecided) as error:
             self._block.clear()
+            if isinstance(error, Undecided):
+                self._refuse_undecided(error)
+                raise _Lost from None
             raise
         finally:
             self._block, self._known = outer, outer_operands
@@ -439,7 +463,8 @@ class GraphImport:
                 folded = evaluated(IMPORTERS[node.operator], context)
                 if folded is not None:
                     return folded
-        return IMPORTERS[node.operator](context)
+        found = delayed.imported(context)
+        return IMPORTERS[node.operator](context) if found is None else found
 
     def _weight(self, emit: Builder, constant: Constant) -> Value:
         """The value of a weight symbol, made at its first use."""

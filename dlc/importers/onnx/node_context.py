@@ -16,6 +16,7 @@ from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.importers.broadcasting import stretched
+from dlc.importers.onnx.delayed_tensor import DelayedTensor
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.importers.solved_sizes import agreed_size, with_sizes
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
@@ -83,7 +84,7 @@ class Absent:
     """An optional value that is not there; one that is there is the value itself."""
 
 
-AnyValue: TypeAlias = Operand | TensorSequence | Absent
+AnyValue: TypeAlias = Operand | TensorSequence | Absent | DelayedTensor
 """What a name of a graph may stand for: a tensor, which most operators take, or one of the others."""
 
 
@@ -98,6 +99,10 @@ class Regions(Protocol):
     @property
     def conditions(self) -> list[Value]:
         """The computed conditions of the choices that the node is in, the outermost first."""
+        ...
+
+    def known(self, name: str) -> AnyValue | None:
+        """What a name stands for where the node is; None for one that was not imported."""
         ...
 
     def inline(self, graph: Graph, operands: Sequence[AnyValue] = ()) -> list[AnyValue]:
@@ -153,9 +158,9 @@ class NodeContext:
         self.regions = regions
         self._weights = weights
 
-    def emitting(self, emit: Builder) -> NodeContext:
-        """The same node, imported to another place."""
-        return NodeContext(self.node, self.operands, emit, self._weights, self.regions)
+    def emitting(self, emit: Builder, operands: Sequence[AnyValue | None] = ()) -> NodeContext:
+        """The same node, imported to another place, perhaps of other operands."""
+        return NodeContext(self.node, operands or self.operands, emit, self._weights, self.regions)
 
     @property
     def opset(self) -> int:
@@ -171,6 +176,8 @@ class NodeContext:
     def operand(self, index: int) -> Operand | None:
         """A tensor as it is; None where it is left out."""
         found = self.any_value(index)
+        if isinstance(found, DelayedTensor):
+            raise found.undecided()
         if isinstance(found, TensorSequence | Absent):
             kind = "a sequence" if isinstance(found, TensorSequence) else "nothing"
             raise self.wrong(f"takes a tensor as its input {index}, found {kind}")
@@ -244,9 +251,7 @@ class NodeContext:
         operand = self.needed(index)
         if isinstance(operand, Constant):
             return operand
-        raise self.unknown(
-            f"decides a shape by its input {index}, which is computed when the model runs", operand
-        )
+        raise self.undecided(index)
 
     def _listed(self, index: int) -> Constant:
         """The same, few enough to be listed; a file of some bytes may hold any number of equal ones."""
@@ -423,6 +428,11 @@ class NodeContext:
             help=f"{fixed} takes one value for good" if names else None,
         )
 
+    def undecided(self, index: int) -> DlcError:
+        """The error for a shape that an operand decides in a call."""
+        told = f"decides a shape by its input {index}, which is computed when the model runs"
+        return self.unknown(told, self.value(index))
+
     def _attribute(self, name: str, kind: str) -> ModelError:
         problem = "is missing" if name not in self.node.attributes else f"is not {kind}"
         return self.wrong(f"has an attribute {name} that {problem}")
@@ -436,18 +446,38 @@ def broadcast(context: NodeContext, *values: Value) -> list[Value]:
     """Values in one shape, each stretched as NumPy does."""
     shapes = [array.tensor_type(value).shape for value in values]
     shape = common_shape(context, shapes)
-    return [stretched(context.emit, value, shape) for value in values]
+    return [stretched(context.emit, narrowed(context, value, shape), shape) for value in values]
+
+
+def narrowed(context: NodeContext, value: Value, shape: Shape) -> Value:
+    """A value that is to be stretched to a shape: what is 1 at most, and not that of the shape, is 1."""
+    own = array.tensor_type(value).shape
+    wide = shape[len(shape) - len(own) :]
+    return with_sizes(
+        context.emit,
+        value,
+        [
+            1 if size != other and _is_narrow(context, size) else size
+            for size, other in zip(own, wide, strict=True)
+        ],
+    )
+
+
+def _is_narrow(context: NodeContext, size: Size) -> bool:
+    """Whether a size is surely 1 at most, as that of `w[S - 1:S]`, which is 0 where w is shorter."""
+    return never_negative(1 - size, context.regions.bounds)
 
 
 def common_shape(context: NodeContext, shapes: Sequence[Shape]) -> Shape:
     """The shape that shapes are stretched to; of sizes that only a call can compare, the simplest.
 
-    Raises ModelError (D0521) where two sizes surely differ.
+    One that is 1 at most is taken for 1 beside others. Raises ModelError (D0521) where two sizes surely
+    differ.
     """
-    rank = max(map(len, shapes))
-    return tuple(
-        [
-            context.common_size({shape[axis] for shape in shapes if len(shape) >= -axis} - {1})
-            for axis in range(-rank, 0)
-        ]
-    )
+    found: list[Size] = []
+    for axis in range(-max(map(len, shapes)), 0):
+        sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(sizes) > 1:
+            sizes = {size for size in sizes if not _is_narrow(context, size)} or sizes
+        found.append(context.common_size(sizes))
+    return tuple(found)

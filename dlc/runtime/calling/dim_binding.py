@@ -19,7 +19,7 @@ dlc.errors.CallError: error[D0804]: f: B is 3 in x but 4 in y
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,7 @@ class DimBinder:
         ]
         self._dims = {dim.name: dim for dim in entry.dims if dim.measured is None}
         self._plain = [_plain_axes(sizes, self._dims.keys()) for _, sizes in self._inputs]
+        self._formulas = [_formulas(sizes, self._dims.keys()) for _, sizes in self._inputs]
         self.free = _untold(
             tuple(self._dims), [size for _, sizes in self._inputs for size in sizes]
         )
@@ -120,7 +121,7 @@ class DimBinder:
                 parsed = [size_expressions.parse(size) for size in need.sizes]
                 names = frozenset[str]().union(*[each.names for each in parsed])
                 dims = {name: values[name] for name in sorted(names)}
-                way_out = self._nearest(need, dims, values) if need.equals else None
+                way_out = partial(self._nearest, need, dims, values) if need.equals else None
                 raise need_error(self.entry.name, need, sizes, dims, self._texts, way_out)
 
     def _sizes(self, need: Need, values: Mapping[str, int]) -> list[int]:
@@ -187,9 +188,10 @@ class DimBinder:
                             values[name] = solution
 
     def _check_sizes(self, shapes: Sequence[Shape], values: Mapping[str, int]) -> None:
-        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
-            for size, have in zip(sizes, shape, strict=True):
-                want = self.evaluate(size, values)
+        """Check the sizes that are neither numbers nor names, which were compared before."""
+        for item, sizes, shape in zip(self.entry.inputs, self._formulas, shapes, strict=True):
+            for axis, size in sizes:
+                want, have = self.evaluate(size, values), shape[axis]
                 if want != have:
                     at = ", ".join(f"{name} = {values[name]}" for name in sorted(size.names))
                     message = f"{item.name} is {_typed(item, shape)}, where {size} is {want} ({at})"
@@ -233,6 +235,15 @@ def _plain_axes(
     texts = [(axis, size.text) for axis, size in enumerate(sizes)]
     fixed = [(axis, int(text)) for axis, text in texts if text.isdecimal()]
     return fixed, [(axis, text) for axis, text in texts if text in dims]
+
+
+def _formulas(sizes: Sequence[Expression], dims: Container[str]) -> list[tuple[int, Expression]]:
+    """The axes whose size is neither a number nor the bare name of a dim, with their sizes."""
+    return [
+        (axis, size)
+        for axis, size in enumerate(sizes)
+        if not size.text.isdecimal() and size.text not in dims
+    ]
 
 
 def _holds(sizes: Sequence[int]) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError, Diagnostic
+from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import DTYPES, byte_count
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.manifest import Entry, Input, Output
@@ -39,13 +39,6 @@ class Specialization(NamedTuple):
     """The sum over the outputs that are new arrays: not those that update one of the caller's."""
 
 
-class Refusal(NamedTuple):
-    """What a call of impossible sizes is told."""
-
-    diagnostics: tuple[Diagnostic, ...]
-    sources: Mapping[str, str]
-
-
 class Specializations:
     """The cached specializations of one entry point."""
 
@@ -62,7 +55,7 @@ class Specializations:
         self._kept: OrderedDict[tuple[object, ...], Specialization] = OrderedDict()
         self._latest: tuple[tuple[Shape, ...], Specialization] | None = None
         """What `known` found last, by its shapes."""
-        self._refused: OrderedDict[tuple[object, ...], Refusal] = OrderedDict()
+        self._refused: OrderedDict[tuple[object, ...], CallError] = OrderedDict()
         """Why calls of some sizes are not possible: a caller that goes on is told at once."""
         self._measured = {dim.name: dim.measured for dim in entry.dims if dim.measured is not None}
 
@@ -103,12 +96,12 @@ class Specializations:
         """The dims of a call. Raises CallError, of the same sizes without looking for the reason again."""
         refusal = self._refused.get(key)
         if refusal is not None:
-            raise CallError(refusal.diagnostics, sources=refusal.sources)
+            raise refusal.anew()
         try:
             return self._binder.bind(shapes, given)
         except CallError as error:
             # Not the error itself, whose traceback holds the caller's arrays.
-            self._refused[key] = Refusal(error.diagnostics, error.sources)
+            self._refused[key] = error.anew()
             if len(self._refused) > MAX_KEPT:
                 self._refused.popitem(last=False)
             raise

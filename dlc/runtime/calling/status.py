@@ -152,9 +152,9 @@ def need_error(
     sizes: Sequence[int],
     dims: Mapping[str, int],
     texts: Callable[[], Mapping[str, str]],
-    way_out: str | None = None,
+    way_out: Callable[[], str | None] | None = None,
 ) -> CallError:
-    """The error for a call of the entry point `what` that does not meet a need.
+    """The error for a call of the entry point `what` that does not meet a need; `way_out` finds its help.
 
     `sizes` are the values of the sizes that it compares, and `dims` has those of the dims they depend on.
     """

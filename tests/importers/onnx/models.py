@@ -98,10 +98,15 @@ def evaluated(
 
 def compiled(model: ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
     """What our code for a model computes."""
+    return results(machine_code(model), list(inputs.values()))
+
+
+def machine_code(model: ModelProto) -> Model:
+    """Our code for a model."""
     made = imported(model)
     texts = {"test.onnx": made.listing}
     opened = SourceModel(made.module, Context(), "test", texts, Path(), arrays=made.arrays)
-    return results(Model(compile_model(opened, Settings())), list(inputs.values()))
+    return Model(compile_model(opened, Settings()))
 
 
 def results(model: Model, inputs: Sequence[Array]) -> list[Array]:

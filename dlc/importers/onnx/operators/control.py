@@ -22,6 +22,8 @@ from dlc.importers.onnx.node_context import (
     NodeResults,
 )
 from dlc.importers.onnx.operators import sequences
+from dlc.importers.onnx.operators.appending import appended
+from dlc.importers.onnx.operators.selection import is_calculated
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size, names, product
@@ -199,7 +201,7 @@ def _loop(context: NodeContext) -> NodeResults:
     goes_on = context.operand(1)
     known_start = goes_on is None or (isinstance(goes_on, Constant) and bool(goes_on.array.item()))
     rounds = context.operand(0)
-    if known_start and isinstance(rounds, Constant) and _never_stops(body):
+    if known_start and isinstance(rounds, Constant) and _never_stops(context, body):
         found = _counted(context, body, rounds.sizes[0], initial)
         return _unrolled(context, body, carried) if found is None else found
     if len(body.outputs) - 1 > len(initial):
@@ -231,7 +233,7 @@ def _unrolled(context: NodeContext, body: Graph, carried: Sequence[AnyValue]) ->
     return [*carried, *[sequences.stacked(context, stack, 0) for stack in stacks]]
 
 
-def _never_stops(body: Graph) -> bool:
+def _never_stops(context: NodeContext, body: Graph) -> bool:
     """Whether the condition that the body hands over is the one that it got, or always true."""
     name = body.outputs[0]
     makers = {output: node for node in body.nodes for output in node.outputs}
@@ -243,6 +245,9 @@ def _never_stops(body: Graph) -> bool:
     if held is None and name in makers and makers[name].kind == "Constant":
         value = makers[name].attributes.get("value")
         held = value if not isinstance(value, int | float | str | tuple | Graph) else None
+    if held is None and name not in makers:
+        around = context.regions.known(name)
+        held = around if isinstance(around, Constant) and not around.is_symbolic else None
     return held is not None and bool(np.all(held.array))
 
 
@@ -250,25 +255,83 @@ def _counted(
     context: NodeContext, body: Graph, rounds: Size, initial: Sequence[Value]
 ) -> NodeResults | None:
     """A scan; None where the body is not a block, but may be written out."""
-    types = [flow.COUNTER, *[value.type for value in initial]]
+    emit, grown = context.emit, appended(body, initial)
+    carried = [grown[k].none if k in grown else value.type for k, value in enumerate(initial)]
+    types = [flow.COUNTER, *carried]
     arguments = [0, len(types), *range(1, len(types))]
     found = context.regions.attempted(body, [*types, FLAG], arguments)
     if found is None and isinstance(rounds, int):
         return None
     found = found or context.regions.block(body, [*types, FLAG], arguments)
     block, results = found[0], _tensors(context, found[1])
-    # The condition is true in every round: it takes no part in the loop.
-    flag = block.arguments[len(types)]
-    true = array.Fill(True, FLAG)
-    true.location = context.emit.location
-    block.insert(true, block.first)
-    flag.replace_by(true.result)
-    block.remove_argument(len(types))
-    _yield(context, block, results[1:])
-    used = capture([block])
-    stacked = len(results) - 1 - len(initial)
-    scan = flow.Scan(tuple(initial), (), tuple(used), block, rounds, (), (0,) * stacked)
-    return context.emit.all(scan)
+    kept = [k for k in range(len(initial)) if k not in grown]
+    if isinstance(rounds, int) and any(results[1 + k].type is not carried[k] for k in kept):
+        block.clear()  # each round has another size
+        return None
+    # The condition is true in every round, and nothing was appended yet: these take no part in the loop.
+    _replace(emit, block, len(types), True)
+    for k in reversed(grown):
+        _replace(emit, block, 1 + k, 0)
+    handed = [*[results[1 + k] for k in kept], *[results[1 + k] for k in grown]]
+    axes = (*[each.axis for each in grown.values()], *[0] * (len(results) - 1 - len(initial)))
+    start = tuple([initial[k] for k in kept])
+    looped = _stepping if is_calculated(rounds, context.regions.bounds) else _scanned
+    ends = looped(context, block, start, [*handed, *results[1 + len(initial) :]], rounds, axes)
+    last = dict(zip([*kept, *grown], ends, strict=False))
+    for k, each in grown.items():
+        last[k] = each.after(emit, last[k])
+    return [*[last[k] for k in range(len(initial))], *ends[len(initial) :]]
+
+
+def _scanned(
+    context: NodeContext,
+    block: Block,
+    start: tuple[Value, ...],
+    handed: Sequence[Value],
+    rounds: Size,
+    axes: tuple[int, ...],
+) -> Sequence[Value]:
+    """The last carried values, of those that begin with `start`, and stacks along these axes."""
+    _yield(context, block, handed)
+    return context.emit.all(flow.Scan(start, (), tuple(capture([block])), block, rounds, (), axes))
+
+
+def _stepping(
+    context: NodeContext,
+    block: Block,
+    start: tuple[Value, ...],
+    handed: Sequence[Value],
+    rounds: Size,
+    axes: tuple[int, ...],
+) -> Sequence[Value]:
+    """The same for rounds that are calculated from what is counted, which no scan makes: one by one."""
+    emit, at = context.emit, Builder(block, context.emit.location)
+    step = block.arguments[0]
+    following = [plus(at, step, 1), *handed[: len(start)]]
+    stacks: list[Value] = []
+    for item, axis in zip(handed[len(start) :], axes, strict=True):
+        type = array.tensor_type(item)
+        shape = (*type.shape[:axis], rounds, *type.shape[axis:])
+        stacks.append(array.fill(emit, 0, type.with_shape(shape)))
+        stack = block.add_argument(stacks[-1].type)
+        following.append(at(array.Scatter(stack, item, (step,), (axis,), "set", True)))
+    _yield(context, block, following)
+    carried = (array.fill(emit, 0, flow.COUNTER), *start, *stacks)
+    test = Block([value.type for value in carried])
+    at = Builder(test, emit.location)
+    _yield(context, test, [at(array.Compare(test.arguments[0], at(array.Extent(rounds)), "lt"))])
+    used = tuple(capture([test, block]))
+    return emit.all(flow.While(carried, used, test, block))[1:]
+
+
+def _replace(emit: Builder, block: Block, place: int, number: float) -> None:
+    """Let an argument of a block be this number everywhere."""
+    argument = block.arguments[place]
+    fill = array.Fill(number, array.tensor_type(argument))
+    fill.location = emit.location
+    block.insert(fill, block.first)
+    argument.replace_by(fill.result)
+    block.remove_argument(place)
 
 
 def _conditional(context: NodeContext, body: Graph, initial: Sequence[Value]) -> NodeResults:

@@ -90,9 +90,13 @@ def _walked(size: Size, bounds: Bounds) -> Size:
     A loop goes over counted elements themselves, or over a size that is known before they are counted.
     """
     highest = interval(size, bounds)[1]
-    is_calculated = isinstance(size, Dim) and size != symbol(min(names(size)))
+    return size if highest is None or not is_calculated(size, bounds) else highest
+
+
+def is_calculated(size: Size, bounds: Bounds) -> bool:
+    """Whether a size is calculated from what is counted in a call, which no scan goes over."""
     is_counted = not names(size) <= bounds.keys()
-    return size if highest is None or not (is_calculated and is_counted) else highest
+    return is_counted and isinstance(size, Dim) and size != symbol(min(names(size)))
 
 
 def _padded(emit: Builder, part: Value, size: Size) -> Value:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
+from dlc.importers.onnx.delayed_tensor import DelayedTensor
 from dlc.importers.onnx.node_context import (
     Absent,
     AnyValue,
@@ -161,9 +162,11 @@ def is_tensor(value: AnyValue) -> bool:
 
 
 def elements(values: Sequence[AnyValue]) -> list[Operand]:
-    """The tensors that values consist of, in order."""
+    """The tensors that values consist of, in order. Raises Undecided for one whose sizes are computed."""
     found: list[Operand] = []
     for value in values:
+        if isinstance(value, DelayedTensor):
+            raise value.undecided()
         if isinstance(value, TensorSequence):
             found += value.items
         elif not isinstance(value, Absent):

@@ -19,6 +19,7 @@ from dlc.importers.onnx.node_context import (
     NodeContext,
     NodeResults,
     common_shape,
+    narrowed,
     stretched,
 )
 from dlc.importers.solved_sizes import with_sizes
@@ -142,6 +143,9 @@ def _concat(context: NodeContext) -> NodeResults:
     for other in range(array.tensor_type(values[0]).rank):
         if other != axis:
             values = context.with_common_axis(*[(value, other) for value in values])
+    some = [value for value in values if array.tensor_type(value).shape[axis] != 0]
+    if len(some) == 1 < len(values):
+        return some[0]
     return context.emit(array.Concatenate(tuple(values), axis))
 
 
@@ -177,7 +181,7 @@ def _slice(context: NodeContext) -> NodeResults:
     strides = [1] * len(shape)
     backwards: list[int] = []
     for axis, start, end, stride in _sliced_axes(context, len(shape)):
-        part = _backwards if stride < 0 else _forwards
+        part = _backwards if stride < 0 else forwards
         lows[axis], highs[axis] = part(context, start, end, abs(stride), shape[axis])
         strides[axis] = abs(stride)
         if stride < 0:
@@ -189,24 +193,34 @@ def _slice(context: NodeContext) -> NodeResults:
 
 def _sliced_axes(context: NodeContext, rank: int) -> Iterable[tuple[int, Size, Size, int]]:
     """The axis, start, end and stride of each axis that a Slice names: attributes before opset 10."""
-    axes: Sequence[int] | None = None
-    strides: Sequence[int] | None = None
     if context.opset < 10:
         starts: Sequence[Size] = context.list("starts") or ()
         ends: Sequence[Size] = context.list("ends") or ()
-        axes = context.list("axes")
     else:
         starts, ends = context.sizes(1), context.sizes(2)
-        axes = None if context.operand(3) is None else context.integers(3)
-        strides = None if context.operand(4) is None else context.integers(4)
-    axes = range(len(starts)) if axes is None else [context.axis(axis, rank) for axis in axes]
-    strides = strides or [1] * len(starts)
-    if not len(starts) == len(ends) == len(axes) == len(strides) or 0 in strides:
-        raise context.wrong("needs a start, an end and a context other than 0 for each axis")
+    axes, strides = slice_axes(context, rank, (len(starts), len(ends)))
     return zip(axes, starts, ends, strides, strict=True)
 
 
-def _forwards(
+def slice_axes(
+    context: NodeContext, rank: int, counts: Sequence[int]
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The axes that a Slice names, and their strides; `counts` says how many starts and ends there are."""
+    axes: Sequence[int] | None = None
+    strides: Sequence[int] | None = None
+    if context.opset < 10:
+        axes = context.list("axes")
+    else:
+        axes = None if context.operand(3) is None else context.integers(3)
+        strides = None if context.operand(4) is None else context.integers(4)
+    axes = range(counts[0]) if axes is None else [context.axis(axis, rank) for axis in axes]
+    strides = strides or [1] * counts[0]
+    if {*counts, len(axes), len(strides)} != {counts[0]} or 0 in strides:
+        raise context.wrong("needs a start, an end and a context other than 0 for each axis")
+    return axes, strides
+
+
+def forwards(
     context: NodeContext, start: Size, end: Size, stride: int, size: Size
 ) -> tuple[Size, Size]:
     """The part of an axis from `start` up to before `end`, whatever the stride."""
@@ -256,7 +270,7 @@ def _backwards(
 
 def _expand(context: NodeContext) -> NodeResults:
     shape = common_shape(context, [context.type(0).shape, tuple(context.sizes(1))])
-    return stretched(context.emit, context.value(0), shape)
+    return stretched(context.emit, narrowed(context, context.value(0), shape), shape)
 
 
 def _tile(context: NodeContext) -> NodeResults:
