@@ -89,6 +89,8 @@ class RankEntryPoint(EntryPoint):
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
+        *,
+        alone: bool = False,
     ) -> int:
         checks = self._program.program.checks
         if checks >= 0:
@@ -97,7 +99,7 @@ class RankEntryPoint(EntryPoint):
         self._begin(specialization)
         own = self._sampler.records() if records is None else None
         if own is None:
-            return super()._enter(inputs, outputs, specialization, arena, records)
+            return super()._enter(inputs, outputs, specialization, arena, records, alone=alone)
         began = time.perf_counter()
         count = super()._enter(inputs, outputs, specialization, arena, own)
         self._sampler.note(own, count, time.perf_counter() - began)

@@ -105,6 +105,10 @@ class Entering:
             self._combined(self._ranks - self._rank, _LEAST, _LEAST)
             self._told(why)
 
+    def told(self, own: str) -> list[str]:
+        """What each rank tells all of them, by rank, within a call."""
+        return self._gather(own)
+
     def _told(self, own: str) -> list[str]:
         """What all ranks say."""
         texts = self._gather(own)
