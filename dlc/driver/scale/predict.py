@@ -11,6 +11,8 @@ from dlc.errors import UsageError
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.system.counts import counted
 
+ROUNDS = 20
+"""In which the factor of a measured step is approached; without waiting it is right after the first."""
 GAIN = 1.25
 """Scaling stops where twice as many ranks are not at least this many times as fast."""
 
@@ -34,8 +36,15 @@ class Scaled:
 
     @property
     def share(self) -> float:
-        """The part of the time that ranks do nothing but wait for collectives."""
+        """The part of the time that ranks do nothing but wait for each other, and for what is sent."""
         return self.spent.exposed / self.spent.total if self.spent.total else 0.0
+
+    @property
+    def bubble(self) -> float | None:
+        """The part that stages wait for values of each other; None where there are no stages."""
+        if not self.spent.stages:
+            return None
+        return self.spent.bubble / self.spent.total if self.spent.total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,14 @@ class Scaling:
     """Why scaling stops; empty where it goes on to the last row."""
     best: int
     """The number of ranks from which on more are not worth it, or the last one."""
+    microbatches: int = 1
+    """How many a call goes through."""
+
+    @property
+    def equal_bubble(self) -> float:
+        """The bubble of stages with equal work that send in no time: (p - 1) / (m + p - 1)."""
+        stages = len(self.rows[0].spent.stages)
+        return (stages - 1) / (self.microbatches + stages - 1)
 
 
 def predict_scaling(asked: ScaleRequest) -> Scaling:
@@ -69,7 +86,7 @@ def predict_scaling(asked: ScaleRequest) -> Scaling:
     for ranks in programs.numbers:
         spent = programs.time(ranks, threads, factor)
         if not rows and asked.step is not None:
-            factor = asked.step * 1e9 / max(spent.total, 1.0)
+            factor = _factor(programs, ranks, threads, asked.step * 1e9)
             spent = programs.time(ranks, threads, factor)
         rate = programs.examples(ranks) * programs.parts(ranks) / spent.total * 1e9
         speedup = rate / rows[0].rate if rows else 1.0
@@ -81,7 +98,14 @@ def predict_scaling(asked: ScaleRequest) -> Scaling:
     reason = reason or programs.end
     asked = replace(asked, threads=threads)
     return Scaling(
-        asked, programs.entry.name, programs.sizes(rows[0].ranks), factor, tuple(rows), reason, best
+        asked,
+        programs.entry.name,
+        programs.sizes(rows[0].ranks),
+        factor,
+        tuple(rows),
+        reason,
+        best,
+        programs.microbatches,
     )
 
 
@@ -102,6 +126,14 @@ def _check(asked: ScaleRequest) -> None:
         )
 
 
+def _factor(programs: RankPrograms, ranks: int, threads: int, wanted: float) -> float:
+    """What work is multiplied by to take so many nanoseconds, besides what is waited."""
+    factor = 1.0
+    for _ in range(ROUNDS):
+        factor *= wanted / max(programs.time(ranks, threads, factor).total, 1.0)
+    return factor
+
+
 def _reason(rows: list[Scaled]) -> str:
     """Why the last row is not worth it; empty where it is."""
     if len(rows) < 2:
@@ -112,9 +144,18 @@ def _reason(rows: list[Scaled]) -> str:
         return ""
     spent = last.spent
     gain = f"{last.ranks} are {last.rate / before.rate:.3g} times as fast as {before.ranks}"
-    if spent.exposed < spent.compute / 2:
+    if spent.exposed - spent.idle < spent.compute / 2:
         return f"{gain}, since what each rank computes does not become less"
     time = max(spent.latency, spent.transfer)
-    count, size = counted(round(spent.collectives), "collective"), spent.bytes / (1 << 20)
+    size = spent.bytes / (1 << 20)
     what = "the latency" if spent.latency > spent.transfer else "sending"
-    return f"{gain}, since {what} of {count} ({size:.3g} MiB) takes {time / 1e6:.3g} ms"
+    return f"{gain}, since {what} of {_sent(spent)} ({size:.3g} MiB) takes {time / 1e6:.3g} ms"
+
+
+def _sent(spent: Spent) -> str:
+    """How many collectives there are, and how many values go to other stages."""
+    collectives, messages = round(spent.collectives), round(spent.messages)
+    found = [counted(collectives, "collective")] if collectives or not messages else []
+    if messages:
+        found.append(counted(messages, "value"))
+    return " and ".join(found) + (" between stages" if messages else "")

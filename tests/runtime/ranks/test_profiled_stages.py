@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_each_stage_runs_its_parts_in_the_order_of_the_schedule() -> None:
         titles = ["forward and backward"] if last else ["forward", "backward"]
         order = schedule(stage, STAGES, 4, len(titles))
         assert each == [(titles[part], k) for part, k in order]
-        assert all(a.end <= b.start for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a.end <= b.start for a, b in pairwise(spans))
 
 
 def test_kernels_lie_within_the_parts_and_rows_add_up_to_the_call() -> None:
@@ -107,7 +108,9 @@ def test_all_ranks_have_the_shares_of_all_and_they_are_printed() -> None:
     assert first.equal_bubble == pytest.approx(2 / 6)
     lines = profiles()[1].table().splitlines()
     assert any(line.startswith("rank 2, stage 2: ") for line in lines)
-    assert any(f"bubble: {first.bubble:.1%} of 4 microbatches on 3 stages" in line for line in lines)
+    assert any(
+        f"bubble: {first.bubble:.1%} of 4 microbatches on 3 stages" in line for line in lines
+    )
     assert max(map(len, lines)) <= 80
     data: Any = profile_data(profiles()[0])["stages"]
     assert [each["stage"] for each in data["ranks"]] == [0, 1, 2]
