@@ -194,9 +194,9 @@ class StagedProgram(NamedTuple):
                 own.transfer += messages[name].transfer
             works.append(own.compute)
             spent.add(own, share)
-        own = spent.total  # the mean of what parts take, collectives included
-        spent.bubble = max(stage.end for stage in played) - own
-        spent.idle = max(stage.end for stage in at_once) - own
+        busy = spent.total  # the mean of what parts take, collectives included
+        spent.bubble = max(stage.end for stage in played) - busy
+        spent.idle = max(stage.end for stage in at_once) - busy
         spent.exposed += spent.bubble
         spent.stages = tuple(works)
         return spent
