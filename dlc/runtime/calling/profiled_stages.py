@@ -35,7 +35,7 @@ from dlc.runtime.calling.stage_call import Passed, Plan, StageCall, copied
 from dlc.runtime.calling.traced_stages import PartCall, Recording, TracedStageCall
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.profiling.rows import Floor, Interval, Row
-from dlc.runtime.profiling.stages import Share, Span, StageTimes
+from dlc.runtime.profiling.stages import Share, Span, StageTimes, until_the_last
 from dlc.runtime.profiling.timeline import timeline
 from dlc.runtime.ranks.entering import Entering
 from dlc.runtime.ranks.links import Channel
@@ -312,7 +312,7 @@ class _Found:
                 for part in (whole, *[_sum(spans, kind) for kind in ("part", "wait", "send")])
             ],
         )
-        told = self.calls.entering.told(json.dumps(own))
+        told = [Share(*json.loads(each)) for each in self.calls.entering.told(json.dumps(own))]
         return StageTimes(
             plan.stage,
             plan.staged.stages,
@@ -320,7 +320,7 @@ class _Found:
             platform.node(),
             began,
             tuple(best.recording.spans),
-            tuple([Share(*json.loads(each)) for each in told]),
+            until_the_last(told),
         )
 
 

@@ -25,13 +25,31 @@ class Span(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a rank does in a call, in milliseconds: the whole, its parts, waiting for others, sending."""
+    """What a rank does in a call, in milliseconds: the whole, its parts, waiting for others, sending.
+
+    The call is over when the last rank has ended it.
+    """
 
     stage: int
     call_ms: float
     busy_ms: float
     waits_ms: float
     sends_ms: float
+
+
+def until_the_last(shares: Sequence[Share]) -> tuple[Share, ...]:
+    """The shares of ranks, of which each waits at its end for the one that takes longest.
+
+    >>> until_the_last([Share(0, 5.0, 4.0, 1.0, 0.0), Share(1, 4.0, 3.0, 1.0, 0.0)])[1]
+    Share(stage=1, call_ms=5.0, busy_ms=3.0, waits_ms=2.0, sends_ms=0.0)
+    """
+    longest = max(share.call_ms for share in shares)
+    return tuple(
+        [
+            share._replace(call_ms=longest, waits_ms=share.waits_ms + longest - share.call_ms)
+            for share in shares
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
