@@ -6,7 +6,7 @@
 Trains a network of equal stages with m microbatches, each rank of one thread. *Waited* is the share of a
 step in which a rank waits for others, the mean over the ranks. *Played* is that share if the parts took
 nothing but their processor time and sending took none: the schedule with the measured times of the parts.
-Predicted are the time of a step and the bubble, with the work of one process as it was measured.
+Predicted are the time of a step and what ranks wait, with the work of one process as it was measured.
 
 With `--network` values go by a stand-in of a line, which takes time and no processor, and a rank's time is
 its processor time and what it waits (`benchmarks/ranks/slow_network.py`): so there may be more ranks than
@@ -118,7 +118,7 @@ def main() -> None:
                 f"one process {one.milliseconds:7.2f} ms  "
                 f"measured {found.milliseconds:7.2f} ms, waited {found.waited:6.1%}, "
                 f"played {found.played:6.1%}  "
-                f"predicted {spent.total / 1e6:7.2f} ms, bubble {spent.bubble / spent.total:6.1%}  "
+                f"predicted {spent.total / 1e6:7.2f} ms, waits {spent.exposed / spent.total:6.1%}  "
                 f"(p - 1) / (m + p - 1) {bubble:6.1%}",
                 flush=True,
             )

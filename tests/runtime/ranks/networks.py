@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-# In the CNN some gradients are nearly 0. Where `eps` is smaller than what rounds them, Adam divides rounding by
-# rounding: with its usual 1e-8, two microbatches of one example each end 9e-5 from one process.
+# In the CNN some gradients are nearly 0. Where `eps` is below what they are rounded by, Adam divides
+# rounding by rounding: with the usual 1e-8, microbatches of one example on a rank end 9e-5 off.
 MLP = """\
 dlc 1
 dim B = 1..64
