@@ -5,8 +5,8 @@
 
 The first rank prints, as JSON, the milliseconds of a step, the share of it that a rank waits for others,
 the mean over the ranks, and that share if the parts took nothing but their processor time and sending took
-no time; medians over the steps. With LIBRARY, made of `ranks/network.c`, values go by NETWORK, and times
-are those of its clock.
+no time. The quickest quarter of the steps counts. With LIBRARY, made of `ranks/network.c`, values go by
+NETWORK, and times are those of its clock.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dlc.driver.run.train import plan_training
 from dlc.driver.scale.stages import play
 from dlc.runtime.artifact.manifest import OF_RANK, STEP
 from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.profiled import QUARTER, quiet
 from dlc.runtime.calling.stage_call import plan_of
 from dlc.runtime.calling.staged_entry import StagedEntryPoint
 from dlc.runtime.training.trainer import Trainer
@@ -102,14 +103,15 @@ def by_stages(
             found.append((network.since_begin, network.counted().waited))
     own = [own[2:] for own in comm.allgather(found)]
     # A step is over when the last rank has ended it.
-    spent = np.max([[each[0] for each in steps] for steps in own], axis=0)
-    busy = np.mean([[each[0] - each[1] for each in steps] for steps in own], axis=0)
+    spent = np.max([[each[0] for each in rank] for rank in own], axis=0)
+    busy = np.mean([[each[0] - each[1] for each in rank] for rank in own], axis=0)
+    quickest = np.argsort(spent)[: max(1, steps // QUARTER)]
     costs = {name: float(np.median(part.seconds)) for name, part in parts.items()}
     together: dict[str, float] = {}
     for each in comm.allgather(costs):
         together.update(each)
-    waited = float(np.median(1 - busy / spent))
-    return Times(float(np.median(spent)), waited, idle(entry, together))
+    waited = 1 - busy[quickest].sum() / spent[quickest].sum()
+    return Times(float(spent[quickest].mean()), float(waited), idle(entry, together))
 
 
 def alone(trainer: Trainer, x: np.ndarray, steps: int) -> Times:
@@ -119,7 +121,7 @@ def alone(trainer: Trainer, x: np.ndarray, steps: int) -> Times:
         began = time.thread_time()
         trainer.step(x=x, y=x)
         found.append(time.thread_time() - began)
-    return Times(float(np.median(found[2:])) * 1e3, 0.0, 0.0)
+    return Times(float(quiet(np.array(found[2:]))) * 1e3, 0.0, 0.0)
 
 
 def main(model: str, numbers: Sequence[int], line: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from dlc.runtime.artifact.manifest import MICROBATCH, Entry, Input, Output, Stag
 from dlc.runtime.calling.stage_call import Own, Plan, Step, plan_of, steps_of
 from dlc.target.network import Sending
 
-CALL = 60_000.0
+CALL = 20_000.0
 """Nanoseconds of a call of a part besides its compiled code: Python takes arguments, allocates results and
 sends them. Measured on Zen 5 (the gaps between the kernels of parts in a trace of `dlc profile`)."""
 
