@@ -88,30 +88,52 @@ def idle(entry: StagedEntryPoint, costs: Mapping[str, float]) -> float:
 def by_stages(
     trainer: Trainer, x: np.ndarray, steps: int, comm: MPI.Intracomm, network: SlowNetwork | None
 ) -> Times:
-    """The times of steps of the ranks, after two that do not count."""
+    """The times of steps of the ranks."""
+    spent, waited = (
+        by_mpi(trainer, x, steps)
+        if network is None
+        else by_network(trainer, x, steps, comm, network)
+    )
     entry = entry_of(trainer)
     parts = timed(entry)
-    found: list[tuple[float, float]] = []
-    for _ in range(steps + 2):
-        before = entry.seconds, entry.waited
-        if network is not None:
-            network.counted()
+    for _ in range(steps):
         trainer.step(x=x, y=x)
-        if network is None:
-            found.append(((entry.seconds - before[0]) * 1e3, (entry.waited - before[1]) * 1e3))
-        else:
-            found.append((network.since_begin, network.counted().waited))
-    own = [own[2:] for own in comm.allgather(found)]
-    # A step is over when the last rank has ended it.
-    spent = np.max([[each[0] for each in rank] for rank in own], axis=0)
-    busy = np.mean([[each[0] - each[1] for each in rank] for rank in own], axis=0)
+    costs: dict[str, float] = {}
+    for own in comm.allgather({name: quiet_of(part) for name, part in parts.items()}):
+        costs.update(own)
+    return Times(spent, waited, idle(entry, costs))
+
+
+def by_mpi(trainer: Trainer, x: np.ndarray, steps: int) -> tuple[float, float]:
+    """The milliseconds of a step, and the share that ranks wait, as `dlc profile` says."""
+    profile = trainer.profile(rounds=steps, x=x, y=x)
+    assert profile.stages is not None
+    return profile.call_ms, profile.stages.bubble
+
+
+def by_network(
+    trainer: Trainer, x: np.ndarray, steps: int, comm: MPI.Intracomm, network: SlowNetwork
+) -> tuple[float, float]:
+    """The same by the clock of a network.
+
+    A step is over when the last rank has ended it, and the others wait for it.
+    """
+    own: list[tuple[float, float]] = []
+    for _ in range(steps + 2):
+        network.counted()
+        trainer.step(x=x, y=x)
+        own.append((network.since_begin, network.counted().waited))
+    found = np.array(comm.allgather(own[2:]))
+    spent = found[:, :, 0].max(axis=0)
+    busy = (found[:, :, 0] - found[:, :, 1]).mean(axis=0)
     quickest = np.argsort(spent)[: max(1, steps // QUARTER)]
-    costs = {name: float(np.median(part.seconds)) for name, part in parts.items()}
-    together: dict[str, float] = {}
-    for each in comm.allgather(costs):
-        together.update(each)
     waited = 1 - busy[quickest].sum() / spent[quickest].sum()
-    return Times(float(spent[quickest].mean()), float(waited), idle(entry, together))
+    return float(spent[quickest].mean()), float(waited)
+
+
+def quiet_of(part: Timed) -> float:
+    """Seconds of a call of a part."""
+    return float(quiet(np.array(part.seconds)))
 
 
 def alone(trainer: Trainer, x: np.ndarray, steps: int) -> Times:
