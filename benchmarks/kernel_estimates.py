@@ -30,6 +30,7 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import STEP
 from dlc.runtime.profiling.profile import Profile
 from dlc.target.cpu import CpuTarget
+from dlc.target.cpu_costs import CpuCosts
 from dlc.target.estimates import picoseconds
 from dlc.text.ir.parser import parse_op
 
@@ -71,11 +72,31 @@ class Found(NamedTuple):
     family: str
     title: str
     measured: float
-    estimated: float
+    op: kernel.Kernel
+    sizes: Mapping[str, int]
+    costs: CpuCosts
+
+    def with_costs(self, costs: CpuCosts) -> Found:
+        """The same, estimated by another table."""
+        return self._replace(costs=costs)
+
+    @property
+    def estimated(self) -> float:
+        return picoseconds(self.op, self.sizes, self.costs) / 1e6
+
+    @property
+    def ratio(self) -> float:
+        """The estimate, where the measured time is 1."""
+        return self.estimated / self.measured
 
     @property
     def error(self) -> float:
-        return abs(self.estimated / self.measured - 1)
+        return abs(self.ratio - 1)
+
+    def facts(self) -> dict[str, str | float]:
+        """What is written as JSON."""
+        names = ("network", "family", "title", "measured", "estimated")
+        return {name: getattr(self, name) for name in names}
 
 
 class Measured(NamedTuple):
@@ -100,7 +121,9 @@ def measured(case: Case, rounds: int) -> Measured:
             _family(row.what, op),
             row.title,
             1000 * row.busy_ms / row.runs,
-            picoseconds(op, profile.dims, cpu.costs) / 1e6,
+            op,
+            profile.dims,
+            cpu.costs,
         )
         for number, op in kernels
         if (row := profile.ops.get(number)) is not None
@@ -139,7 +162,7 @@ def lines(rows: Sequence[Found], label: str) -> str:
         return f"| {label} | 0 | | | |"
     return (
         f"| {label} | {len(rows)} | {median(row.error for row in rows):.0%} | "
-        f"{median(row.estimated / row.measured for row in rows):.2f} | "
+        f"{median(row.ratio for row in rows):.2f} | "
         f"{sum(row.measured for row in rows) / 1000:.1f} |"
     )
 
@@ -172,7 +195,7 @@ def main() -> None:
         kernels, agreements[case.name] = measured(case, options.rounds)
         found += [row for row in kernels if row.measured >= options.least]
     if options.json:
-        print(json.dumps({"kernels": [row._asdict() for row in found], "agrees": agreements}))
+        print(json.dumps({"kernels": [row.facts() for row in found], "agrees": agreements}))
         return
     print("\n".join(table(found)))
     told = ", ".join(f"{name} {agreement:.2f}" for name, agreement in agreements.items())

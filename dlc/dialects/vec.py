@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.dialects.loop.memory import as_int, machine
+from dlc.dialects.loop.memory import machine
 from dlc.dialects.scalar import COMBINERS, element
 from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.types import F32, I32, INDEX, Type, VectorType
+from dlc.ir.types import F32, I32, Type, VectorType
 
 
 @op("vec.broadcast")
@@ -28,17 +28,17 @@ class Broadcast(Op):
 
 @op("vec.ramp")
 class Ramp(Op):
-    """`start, start + 1, ...`: one index in each lane."""
+    """`start, start + 1, ...`: one index, or other integer, in each lane."""
 
     start: Value = operand()
     lanes: int = attribute()
 
     def infer(self) -> Type:
-        return VectorType(INDEX, self.lanes)
+        return VectorType(element(self.start.type), self.lanes)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        start = as_int(inputs[0])
-        return np.arange(start, start + self.lanes, dtype=np.int64)
+        (start,) = inputs
+        return np.arange(self.lanes, dtype=start.dtype) + start
 
 
 @op("vec.load")

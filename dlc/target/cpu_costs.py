@@ -30,6 +30,9 @@ class CpuCosts(ElementCosts):
     nonzero_element: int = cost(1000, "ps/element", "finding the elements that are not 0")
     kernel_product: int = cost(20, "ps", "a product of a whole kernel, packing and edges included")
     kernel_depthwise: int = cost(36, "ps", "a product of a whole depthwise convolution")
+    kernel_winograd: int = cost(
+        100, "ps/element", "a channel of a Winograd place in a whole kernel, both ways"
+    )
     kernel_operation: int = cost(30, "ps", "an operation on an element, in a whole kernel")
     kernel_step: int = cost(80, "ps", "an element of a sum that neighbours take beside each other")
     strided_element: int = cost(250, "ps/element", "an element far from the one that is next to it")
@@ -38,7 +41,8 @@ class CpuCosts(ElementCosts):
     near_bytes: int = cost(1 << 20, "bytes", "what near caches hold of a kernel's arrays")
     cached_byte: int = cost(12, "ps/byte", "a byte from or to any cache, in a whole kernel")
     cached_bytes: int = cost(32 << 20, "bytes", "what all caches hold of a kernel's arrays")
-    memory_byte: int = cost(60, "ps/byte", "a byte from or to memory")
+    uncached_byte: int = cost(60, "ps/byte", "a byte from or to memory, in a whole kernel")
+    memory_byte: int = cost(60, "ps/byte", "a byte from or to memory between other work")
     other_element: int = cost(2000, "ps/element", "a result of any other kernel")
     barrier: int = cost(
         4_000_000, "ps", "a barrier, twice what it takes where threads wait for each other"
@@ -49,6 +53,16 @@ class CpuCosts(ElementCosts):
 USUAL_COSTS = CpuCosts()
 """Those of x86-64 processors. What decides how work is shared is the same for all of them."""
 AVX512_COSTS = replace(
-    USUAL_COSTS, kernel_product=9, kernel_depthwise=21, kernel_operation=20, kernel_step=40
+    USUAL_COSTS,
+    kernel_product=8,
+    kernel_depthwise=9,
+    kernel_winograd=84,
+    kernel_operation=13,
+    kernel_step=1,
+    kernel_start=680_000,
+    strided_element=175,
+    near_byte=6,
+    cached_byte=9,
+    uncached_byte=25,
 )
-"""Those with registers of 64 bytes: estimates of whole kernels are for twice as many lanes."""
+"""Those with registers of 64 bytes: `python -m benchmarks cost_fit` on a processor of the Zen 5 kind."""

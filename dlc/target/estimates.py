@@ -16,8 +16,8 @@ from dlc.dialects.kernel.winograd import WINDOW
 from dlc.dialects.kernel.winograd_gradient import WinogradGradient
 from dlc.dialects.kernel.winograd_kernel import WinogradKernel
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Size, count, evaluate, product
-from dlc.target.amounts import block_operations
+from dlc.ir.dims import Size, count, evaluate
+from dlc.target.amounts import block_operations, bytes_moved
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.gpu import GpuTarget
 from dlc.target.gpu_costs import GpuCosts
@@ -51,7 +51,7 @@ def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int
             return _product_work(op, sizes, costs) + _epilogue_work(op, sizes, costs)
         case WinogradGradient(grid=grid, channels=(channels, outputs)):
             products = costs.kernel_product * channels * outputs
-            transforms = costs.winograd_element * (channels + outputs)
+            transforms = costs.kernel_winograd * (channels + outputs)
             return (op.tile + WINDOW - 1) ** 2 * count(grid, sizes) * (products + transforms)
         case WinogradKernel(places=places, channels=channels):
             return transform_picoseconds(costs) * places * count(channels, sizes)
@@ -86,7 +86,7 @@ def _product_work(op: Product, sizes: Mapping[str, int], costs: CpuCosts) -> int
             channels, columns = kernel.array_type(op.lhs).shape[-1], domain[-1]
             places = (m + WINDOW - 1) ** 2 * count(domain[:-1], sizes) // m**2
             products = costs.kernel_product * count((channels, columns), sizes)
-            transforms = costs.winograd_element * evaluate(channels + columns, sizes)
+            transforms = costs.kernel_winograd * evaluate(channels + columns, sizes)
             return places * (products + transforms)
         case Conv(domain=domain, window=window, schedule=schedule):
             channels = kernel.array_type(op.lhs).shape[-1] // op.groups
@@ -116,16 +116,15 @@ def _step_work(op: kernel.Generic, sizes: Mapping[str, int], costs: CpuCosts) ->
 
 def _strided_work(op: kernel.Generic, sizes: Mapping[str, int], costs: CpuCosts) -> int:
     """What an element costs more whose neighbours are read from places far from each other."""
-    if evaluate(product(op.domain[-1:]), sizes) < _ROW:
+    if not op.domain or evaluate(op.domain[-1], sizes) < _ROW:
         return 0
-    far = [
-        load
-        for load in op.body
-        if isinstance(load, kernel.Load)
-        and any(index in op.indices for index in load.indices[:-1])
-        and not _is_next(op, load)
-    ]
+    far = [load for load in op.body if isinstance(load, kernel.Load) and _is_far(op, load)]
     return costs.strided_element * len(far)
+
+
+def _is_far(op: kernel.Generic, load: kernel.Load) -> bool:
+    """Whether neighbouring elements of a kernel load elements of other rows."""
+    return op.indices[-1] in load.indices[:-1]
 
 
 def _is_next(op: kernel.Generic, load: kernel.Load) -> bool:
@@ -137,7 +136,7 @@ def _traffic(moved: int, costs: CpuCosts) -> int:
     """Picoseconds of reading and writing `moved` bytes."""
     if moved <= costs.near_bytes:
         return moved * costs.near_byte
-    return moved * (costs.cached_byte if moved <= costs.cached_bytes else costs.memory_byte)
+    return moved * (costs.cached_byte if moved <= costs.cached_bytes else costs.uncached_byte)
 
 
 def _scores(op: Attention | AttentionGradient, keys: Size, sizes: Mapping[str, int]) -> int:
@@ -154,9 +153,8 @@ def _scores(op: Attention | AttentionGradient, keys: Size, sizes: Mapping[str, i
 
 
 def bytes_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
-    """What it reads and writes, each array once."""
-    arrays = {*op.operands, *op.results}
-    return sum(kernel.array_type(a).dtype.bytes * _size(a, sizes) for a in arrays)
+    """What it reads and writes, each element that it can touch once."""
+    return evaluate(bytes_moved(op), sizes)
 
 
 def _size(value: Value, sizes: Mapping[str, int]) -> int:

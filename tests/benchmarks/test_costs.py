@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from benchmarks import costs
+from benchmarks.cost_fit import FITTED, error, fitted
+from benchmarks.kernel_estimates import Found
+from dlc.dialects import kernel
+from dlc.driver.compile.pipelines import pipeline
 from dlc.driver.tune.measure import Effort, MeasuredRow, measured
 from dlc.driver.tune.probes import PROBES
+from dlc.frontend.elaborate import elaborate
+from dlc.ir.passes import Context, Manager
 from dlc.target.cpu_costs import USUAL_COSTS
+from dlc.target.estimates import picoseconds
 from dlc.target.table import rows
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
 CHOSEN = {"other_element", "tile"}
-FITTED = {
-    "cached_bytes", "kernel_operation", "kernel_start", "kernel_step", "near_bytes", "strided_element",
-}  # fmt: skip
-"""Rows of whole kernels, which `benchmarks costs --networks` compares with the kernels of networks."""
+CACHES = {"cached_bytes", "near_bytes"}
+"""Sizes of caches, which the model assumes."""
 
 
 @pytest.fixture
@@ -27,7 +33,8 @@ def fake() -> Iterator[FakeGpu]:
 
 
 def test_every_row_is_measured_or_chosen() -> None:
-    assert {row.name for row in rows(USUAL_COSTS)} == {*PROBES, "barrier"} | CHOSEN | FITTED
+    known = {*PROBES, *FITTED, "barrier"} | CHOSEN | CACHES
+    assert {row.name for row in rows(USUAL_COSTS)} == known
 
 
 def test_a_slower_machine_has_a_ratio_above_1() -> None:
@@ -48,3 +55,16 @@ def test_rows_of_a_gpu_are_measured(fake: FakeGpu, monkeypatch: pytest.MonkeyPat
     now = costs.measured_on_gpu(["launch", "transfer", "memory_byte", "scanned_element"])
     assert now.keys() == {"launch", "transfer", "memory_byte"}
     assert min(now["launch"], now["memory_byte"]) > 0
+
+
+def test_a_row_is_fitted_to_kernels() -> None:
+    sizes = {"N": 4096}
+    text = "dlc 1\ndim N = 1..8192\nexport fn f(x: f32[N, 64]) -> f32[N, 64] = x * 2 + 1\n"
+    module = elaborate("model.dlm", text=text).module
+    Manager(Context()).run(module, pipeline("graph", "kernel", 2))
+    (op,) = [op for op in module.walk() if isinstance(op, kernel.Generic)]
+    twice = replace(USUAL_COSTS, kernel_operation=2 * USUAL_COSTS.kernel_operation)
+    wrong = Found("net", "generic", "", picoseconds(op, sizes, twice) / 1e6, op, sizes, USUAL_COSTS)
+    found = fitted([wrong], USUAL_COSTS, ["kernel_operation"])
+    assert error([wrong], USUAL_COSTS) > 0.5
+    assert error([wrong], found) < 0.03

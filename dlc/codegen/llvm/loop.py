@@ -320,7 +320,8 @@ def _splat(text: FunctionText, one: str, type: Type) -> str:
 @writes(vec.Ramp)
 def _ramp(op: vec.Ramp, text: FunctionText) -> tuple[str, ...]:
     start = _splat(text, text.name(op.start), op.result.type)
-    steps = ", ".join(f"i64 {lane}" for lane in range(op.lanes))
+    number = llvm_type(op.start.type)
+    steps = ", ".join(f"{number} {lane}" for lane in range(op.lanes))
     return (text.assign(f"add {llvm_type(op.result.type)} {start}, <{steps}>"),)
 
 

@@ -434,15 +434,52 @@ class Generic(Kernel):
         )
 
 
+FEW = 16
+"""Registers are worth nothing along an axis that is known to be shorter."""
+
+
 def reduces_along_memory(op: Generic) -> bool:
-    """Whether a reduction runs over neighbouring elements of an array (loop index on the last axis)."""
-    for inner in op.walk():
-        if isinstance(inner, Reduce) and inner.extents:
-            last = inner.body.arguments[-1]
-            loads = (load for load in inner.body if isinstance(load, Load) and load.indices)
-            if any(counts_up(load.indices[-1], last) for load in loads):
-                return True
-    return False
+    """Whether a reduction is best made along memory: over neighbouring elements of an array (loop index on
+    the last axis), rather than for neighbouring results together.
+
+    A sum of each column of a matrix times a number for each row reads neighbours along the vector of
+    numbers; but along the columns the matrix is contiguous, and the numbers are the same for all of them.
+    """
+    return any(
+        isinstance(inner, Reduce) and inner.extents and _is_along_memory(op, inner)
+        for inner in op.walk()
+    )
+
+
+def _is_along_memory(op: Generic, reduce: Reduce) -> bool:
+    loads = [load for load in reduce.body if isinstance(load, Load) and load.indices]
+    step = reduce.body.arguments[-1]
+    if not any(counts_up(load.indices[-1], step) for load in loads):
+        return False
+    if not op.domain or _is_short(op.domain[-1]):
+        return True
+    along, across = _jumps(loads, step), _jumps(loads, op.indices[-1])
+    return along < across or (along == across and not _is_short(reduce.extents[-1]))
+
+
+def _is_short(extent: Size) -> bool:
+    return isinstance(extent, int) and extent < FEW
+
+
+def _jumps(loads: Sequence[Load], index: Value) -> int:
+    """How many loads read elements far from each other as an index counts up."""
+    moving = [[place for place in load.indices if _follows(place, index)] for load in loads]
+    return sum(
+        bool(places) and not (places == [load.indices[-1]] and counts_up(places[0], index))
+        for load, places in zip(loads, moving, strict=True)
+    )
+
+
+def _follows(position: Value, index: Value) -> bool:
+    """Whether a position is computed from an index."""
+    return position is index or (
+        position.op is not None and any(_follows(value, index) for value in position.op.operands)
+    )
 
 
 def counts_up(position: Value, index: Value) -> bool:

@@ -30,6 +30,7 @@ from dlc.passes.graph.fold_scales import fold_scales
 from dlc.passes.graph.fold_weights import fold_weights
 from dlc.passes.graph.layout import layout
 from dlc.passes.graph.mixed_precision import mixed_precision
+from dlc.passes.graph.pad_windows import pad_windows
 from dlc.passes.graph.products_to_float import products_to_float
 from dlc.passes.graph.sink_weight_gradients import sink_weight_gradients
 from dlc.passes.kernel.collapse import collapse
@@ -134,6 +135,7 @@ PIPELINE = {
         Step(winograd_gradient, on=Device.CPU | Device.HETERO),
         # Transposes of the pictures cancel those of the derivative.
         Step(canonicalize, level=2, on=Device.CPU | Device.HETERO),
+        Step(pad_windows, level=1, on=Device.CPU),
         Step(lower_to_kernels),
         Step(fold_operands, level=2, on=Device.CUDA),
         Step(fold_operands.using(gpu_only=True), level=2, on=Device.HETERO),
@@ -227,6 +229,7 @@ REASONS = (
     Order(
         decompose, check_first, "decompose writes the gathers and loops whose indices are checked"
     ),
+    Order(pad_windows, lower_to_kernels, "lower_to_kernels makes formulas of windows"),
     Order(check_first, lower_to_kernels, "lower_to_kernels would hide which index a kernel checks"),
     Order(
         check_first, plan_memory, "plan_memory puts the checks before the function that they are of"

@@ -87,13 +87,14 @@ def _added(elements: int) -> Probe:
     return Probe("x + y", types, types["x"], 12 * elements)
 
 
-_DEPTHWISE = Probe(
-    "conv(x, w, padding=1, groups=64)",
-    {"x": "f32[1, 56, 56, 64]", "w": "f32[3, 3, 1, 64]"},
-    "f32[1, 56, 56, 64]",
-    56 * 56 * 64 * 9,
-)
+def _depthwise(extent: int) -> Probe:
+    """A depthwise convolution of a square picture; a unit is a product."""
+    types = {"x": f"f32[1, {extent}, {extent}, 64]", "w": "f32[3, 3, 1, 64]"}
+    products = extent * extent * 64 * 9
+    return Probe("conv(x, w, padding=1, groups=64)", types, types["x"], products)
 
+
+_READ = Probe("sum(x)", {"x": f"f32[{LARGE}]"}, "f32", 4 * LARGE)
 EMPTY = Probe("x + 1", {"x": "f32"}, "f32", 1)
 """A call of next to nothing."""
 NARROW = _winograd(16)
@@ -110,7 +111,7 @@ PROBES: Mapping[str, Probe] = {
     "blas_element": _products(512, 2, 512, 512 * 512, "blas"),
     "attention_product": _attended(128),
     "attention_exp": _attended(64),
-    "depthwise_product": _DEPTHWISE,
+    "depthwise_product": _depthwise(56),
     "winograd_element": _winograd(64),
     "copied_byte": Probe(
         "concat([x, y], axis=1)",
@@ -133,10 +134,11 @@ PROBES: Mapping[str, Probe] = {
     "scanned_element": Probe("cumsum(x)", {"x": "f32[32, 4096]"}, "f32[32, 4096]", 32 * 4096),
     "sorted_element": Probe("sort(x)", {"x": "f32[32, 1024]"}, "f32[32, 1024]", 32 * 1024 * 7),
     "nonzero_element": Probe("nonzero(x > 0).1", {"x": f"f32[{LENGTH}]"}, "i64", LENGTH),
-    "kernel_product": _products(100, 100, 100, 100**3),
-    "kernel_depthwise": _DEPTHWISE,
+    "kernel_product": _products(384, 512, 768, 384 * 512 * 768),
+    "kernel_depthwise": _depthwise(28),
     "near_byte": _added(1 << 15),
     "cached_byte": _added(1 << 20),
-    "memory_byte": Probe("sum(x)", {"x": f"f32[{LARGE}]"}, "f32", 4 * LARGE),
+    "uncached_byte": _READ,
+    "memory_byte": _READ,
 }
 """The probe of each row that is measured by a kernel."""

@@ -239,7 +239,8 @@ def _broadcast(warp: WarpMemory, op: vec.Broadcast, *inputs: Array) -> Array:
 
 
 def _ramp(warp: WarpMemory, op: vec.Ramp, *inputs: Array) -> Array:
-    return inputs[0].astype(np.int64)[:, None] + np.arange(op.lanes, dtype=np.int64)
+    (start,) = inputs
+    return start[:, None] + np.arange(op.lanes, dtype=start.dtype)
 
 
 def _reduce(warp: WarpMemory, op: vec.Reduce, *inputs: Array) -> Array:

@@ -14,6 +14,7 @@ from dlc.dialects import scalar
 from dlc.dialects.expr import Expr, all_of, broadcast, maximum, minimum, ramp
 from dlc.ir.clone import clone
 from dlc.ir.core import Builder, Op
+from dlc.ir.types import I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,11 @@ def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
         ):
             before = index.bounds if isinstance(index, Clamped) else ()
             return Clamped(index.base, (*before, Bound(value, isinstance(op, scalar.Maximum))))
+        case [Linear(base), Uniform(value)] if isinstance(op, scalar.Compare):
+            # The number of a lane needs 32 bits, where an index has 64: half the registers.
+            bound = minimum(maximum(value - base, -1), lanes).cast(I32)
+            numbers = ramp(bound.constant(0), lanes), broadcast(bound, lanes)
+            return Varying(Expr(emit, emit(clone(op, [each.value for each in numbers]))))
         case _:
             pass
     uniform = [lane.value.value for lane in operands if isinstance(lane, Uniform)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dlc.dialects import array, mem, nn
+from dlc.dialects import array, mem, nn, vec
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.driver.compile.pipelines import pipeline
 from dlc.ir.core import Builder, Value
@@ -113,3 +113,24 @@ def test_columns_are_summed_in_any_width(width: int) -> None:
         return sums, emit(array.ReduceMax(x, (0,)))
 
     check(columns, TensorType(F32, (50, width)))
+
+
+def weighted_columns(emit: Builder, x: Value, weights: Value) -> Sequence[Value]:
+    """The sum of each column, each row times a number of its own."""
+    shape = tensor_type(x).shape
+    rows = emit(array.Broadcast(weights, shape, (0,)))
+    return (emit(array.ReduceSum(emit(array.Multiply(x, rows)), (0,))),)
+
+
+@pytest.mark.parametrize("width", [3, 16, 70])
+def test_columns_of_weighted_rows_are_summed(width: int) -> None:
+    check(weighted_columns, TensorType(F32, (90, width)), TensorType(F32, (90,)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("width", "gathers"), [(256, False), (3, True)])
+def test_weighted_rows_are_read_as_they_lie(width: int, gathers: bool) -> None:
+    """The gradient of a normalisation's scale is such a sum; a few columns are gathered instead."""
+    types = [TensorType(F32, (90, width)), TensorType(F32, (90,))]
+    module, _ = function_of(weighted_columns, types, {})
+    Manager(Context()).run(module, pipeline("graph", "loop", 2))
+    assert any(isinstance(op, vec.Gather) for op in module.walk()) == gathers

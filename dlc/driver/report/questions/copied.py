@@ -15,7 +15,7 @@ MOVING = (
 """Operations that give elements of their operands, so that computing them is copying."""
 PASSES = (
     *("plan_memory", "forward_slices", "eliminate_concats", "fold_transposes", "fold_operands"),
-    *("materialize_padding", "layout", "pack"),
+    *("materialize_padding", "pad_windows", "layout", "pack"),
 )
 
 CHANGES = {
