@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from dlc.runtime.abi import Root, TraceWord
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
+from dlc.runtime.artifact.manifest import Dim, Entry, Input, Output
 from dlc.runtime.artifact.spelling import dims_text, python_name
 from dlc.runtime.calling import profiled
 from dlc.runtime.calling.aliasing import OverwrittenInputs
@@ -38,6 +37,7 @@ from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization, Specializations
 from dlc.runtime.calling.started import Binding, StreamFunction
 from dlc.runtime.calling.status import call_error
+from dlc.runtime.calling.traces import Traced, TraceRecord
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
 
@@ -49,28 +49,6 @@ _FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _INPUTS = Root.INPUTS.value
 _ndarray = np.ndarray
-
-
-class TraceRecord(NamedTuple):
-    """The work of a thread on an op in a traced call, from `start` to `end` in processor cycles."""
-
-    op: Op
-    thread: int
-    start: int
-    end: int
-
-
-class Traced(NamedTuple):
-    """A traced call: its result, how many records there were to write, and when the compiled code ran.
-
-    Times are nanoseconds of `time.perf_counter_ns`.
-    """
-
-    result: object
-    specialization: Specialization
-    recorded: int
-    begun: int
-    ended: int
 
 
 @methods_without_frames

@@ -17,11 +17,12 @@ from dlc.errors import CallError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, Input, Op
 from dlc.runtime.artifact.spelling import python_name
-from dlc.runtime.calling.entry import EntryPoint, TraceRecord
+from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.frames import Words
 from dlc.runtime.calling.rank_work import RankWork, Sampler
 from dlc.runtime.calling.results import Out
 from dlc.runtime.calling.specialization import Specialization
+from dlc.runtime.calling.traces import TraceRecord
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.entering import Entering
 

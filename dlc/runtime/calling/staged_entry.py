@@ -15,7 +15,7 @@ from dlc.runtime.artifact.manifest import OF_RANK, STAGE, Op, Output, Staged, fu
 from dlc.runtime.calling.arguments import as_array
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder, Shape
-from dlc.runtime.calling.entry import EntryPoint, TraceRecord
+from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.frames import CallFrame
 from dlc.runtime.calling.profiled import checked_rounds
 from dlc.runtime.calling.profiled_stages import StagedCalls, profile_stages
@@ -24,6 +24,7 @@ from dlc.runtime.calling.results import Out, packer
 from dlc.runtime.calling.shared_entry import RankEntryPoint
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.calling.stage_call import Passed, StageCall, passed, plan_of
+from dlc.runtime.calling.traces import TraceRecord
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.links import Channel, Links
 from dlc.runtime.ranks.mesh import Mesh
