@@ -11,8 +11,9 @@ from dlc.errors import UsageError
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.system.counts import counted
 
-ROUNDS = 20
-"""In which the factor of a measured step is approached; without waiting it is right after the first."""
+ROUNDS, CLOSE = 100, 1e-9
+"""How often the factor of a measured step is approached, and how near is enough; without waiting it is right
+after the first time."""
 GAIN = 1.25
 """Scaling stops where twice as many ranks are not at least this many times as fast."""
 
@@ -127,11 +128,24 @@ def _check(asked: ScaleRequest) -> None:
 
 
 def _factor(programs: RankPrograms, ranks: int, threads: int, wanted: float) -> float:
-    """What work is multiplied by to take so many nanoseconds, besides what is waited."""
+    """What work is multiplied by, so that a step takes so many nanoseconds with what is waited.
+
+    Raises UsageError (D0901) where it takes longer without any work.
+    """
     factor = 1.0
     for _ in range(ROUNDS):
-        factor *= wanted / max(programs.time(ranks, threads, factor).total, 1.0)
-    return factor
+        total = programs.time(ranks, threads, factor).total
+        if abs(total - wanted) <= CLOSE * wanted:
+            return factor
+        factor *= wanted / max(total, 1.0)
+    least = programs.time(ranks, threads, 0.0).total
+    if wanted > least:
+        return factor
+    raise UsageError(
+        f"--step {wanted / 1e9:g} is less than what ranks wait, {least / 1e9:.3g} s",
+        code="D0901",
+        help="give the time of the first row, or another --network",
+    )
 
 
 def _reason(rows: list[Scaled]) -> str:

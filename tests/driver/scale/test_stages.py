@@ -140,6 +140,11 @@ def test_what_is_printed_has_the_bubble_of_each_row_and_the_work_of_the_stages()
     assert [len(row["stages_ms"]) for row in data["rows"]] == [2, 2, 2]
 
 
+def test_a_measured_step_shorter_than_what_stages_wait_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"D0901.*less than what ranks wait"):
+        predicted(step=1e-6)
+
+
 def test_fewer_ranks_than_stages_are_refused() -> None:
     with pytest.raises(UsageError, match="D0936"):
         predicted(ranks=1)
