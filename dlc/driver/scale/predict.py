@@ -12,8 +12,8 @@ from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.system.counts import counted
 
 ROUNDS, CLOSE = 100, 1e-9
-"""How often the factor of a measured step is approached, and how near is enough; without waiting it is right
-after the first time."""
+"""How often the factor of a measured step is approached, and how near is enough; where nothing is waited it
+is right after the first time."""
 GAIN = 1.25
 """Scaling stops where twice as many ranks are not at least this many times as fast."""
 
