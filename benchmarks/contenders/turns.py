@@ -128,10 +128,14 @@ def python_path() -> str:
 
 
 def ranked(ranks: int, *command: str) -> list[str]:
-    """The command that starts a module of this environment as `ranks` ranks."""
+    """The command that starts a module of this environment as `ranks` ranks.
+
+    An error that one of them does not catch ends all, which would wait for it otherwise.
+    """
+    if ranks < 2:
+        return [sys.executable, "-m", *command]
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    start = [str(mpiexec), "-n", str(ranks)] if ranks > 1 else []
-    return [*start, sys.executable, "-m", *command]
+    return [str(mpiexec), "-n", str(ranks), sys.executable, "-m", "mpi4py", "-m", *command]
 
 
 def take_turns(

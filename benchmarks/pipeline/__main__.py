@@ -1,12 +1,16 @@
-"""The bubble of a pipeline of stages: how much of a step they wait, beside (p - 1) / (m + p - 1).
+"""The bubble of a pipeline of stages: how much of a step they wait, measured and predicted by `dlc scale`.
 
-    python -m benchmarks pipeline [--stages 2] [--microbatches 2 4 8 16] [--steps 10] [--width 512]
+    python -m benchmarks pipeline [--stages 2] [--data 1] [--microbatches 2 4 8 16] [--steps 10]
+        [--width 512] [--network 25Gbit]
 
-Trains a network of equal stages, each a rank of one thread, with m microbatches. *Waited* is the share
-of a step in which a stage waited for values of others, the mean over the stages; it means something
-where each rank has a core of its own. *Played* is the same share if the parts took nothing but their
-processor time and sending took none: the schedule with the measured times of the parts, which other
-work on the machine hardly changes.
+Trains a network of equal stages with m microbatches, each rank of one thread. *Waited* is the share of a
+step in which a rank waits for others, the mean over the ranks. *Played* is that share if the parts took
+nothing but their processor time and sending took none: the schedule with the measured times of the parts.
+Predicted are the time of a step and what ranks wait, with the work of one process as it was measured.
+
+With `--network` values go by a stand-in of a line, which takes time and no processor, and a rank's time is
+its processor time and what it waits (`benchmarks/ranks/slow_network.py`): so there may be more ranks than
+processors, and other work does not matter. Without it ranks send by MPI, and each needs a core of its own.
 """
 
 from __future__ import annotations
@@ -17,31 +21,36 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 from benchmarks.contenders.turns import ROOT, python_path, ranked
-from dlc.runtime.calling.stage_call import schedule
-
-OfStage: TypeAlias = "tuple[float, float, list[float]]"
-"""The seconds of a step, those that a stage waits, and the processor time of each of its parts."""
+from benchmarks.pipeline.contender import Times
+from benchmarks.ranks.slow_network import build
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.scale.predict import predict_scaling
+from dlc.driver.scale.programs import RankPrograms, ScaleRequest
+from dlc.driver.scale.timeline import Spent
+from dlc.target.network import HERE, Network, network_named
 
 ROWS, BLOCKS = 64, 4
 """Examples of a microbatch, and layers of a stage."""
 
 
-def text_of(stages: int, width: int) -> str:
-    """A network whose stages have as much work each."""
+def text_of(stages: int, width: int, data: int = 1) -> str:
+    """A network whose stages have as much work each; of no stages, if `data` is 0, for one process."""
     names = [f"l{stage}_{block}" for stage in range(stages) for block in range(BLOCKS)]
-    uses = [f"  use {name} = Linear({width}, {width}) on stage {name[1]}" for name in names]
+    places = {name: f" on stage {name[1]}" if data else "" for name in names}
+    uses = [f"  use {name} = Linear({width}, {width}){places[name]}" for name in names]
     calls = " |> ".join(
         name if k == len(names) - 1 else f"{name} |> relu" for k, name in enumerate(names)
     )
+    axes = f"data = {data}, stage = {stages}" if data > 1 else f"stage = {stages}"
     return f"""\
 dlc 1
 import nn (Linear)
 dim B = 1..{ROWS}
-mesh stage = {stages}
+{f"mesh {axes}" if data else ""}
 
 module Deep(M = 1) {{
 {chr(10).join(uses)}
@@ -58,65 +67,59 @@ train Deep {{
 """
 
 
-def played(parts: Sequence[Sequence[float]], microbatches: int) -> float:
-    """The share of idle time if the parts of each stage took so long: forward, and backward but for the
-    last.
-
-    >>> played([[1, 2], [3]], 1), played([[1, 2], [3]], 3)
-    (0.5, 0.25)
-    """
-    stages = len(parts)
-    done: dict[tuple[int, int, int], float] = {}
-    clocks = [0.0] * stages
-    left = {s: list(schedule(s, stages, microbatches, len(own))) for s, own in enumerate(parts)}
-    while any(left.values()):
-        for stage, own in left.items():
-            while own:
-                part, k = own[0]
-                is_backward = part == 1
-                needs = (
-                    (stage + 1, len(parts[stage + 1]) - 1, k) if is_backward else (stage - 1, 0, k)
-                )
-                if (is_backward or stage) and needs not in done:
-                    break
-                clocks[stage] = max(clocks[stage], done.get(needs, 0.0)) + parts[stage][part]
-                done[stage, part, k] = clocks[stage]
-                own.pop(0)
-    work = microbatches * sum(map(sum, parts))
-    return 1 - work / (stages * max(clocks))
-
-
-def measured(path: Path, stages: int, microbatches: int, width: int, steps: int) -> list[OfStage]:
-    """What the stages say of their steps."""
-    numbers = [str(each) for each in (microbatches, ROWS, width, steps)]
+def measured(path: Path, ranks: int, numbers: Sequence[int], line: Sequence[str]) -> Times:
+    """What ranks take, or one process; by a line, if one is named with its library."""
+    arguments = [str(path), *map(str, numbers), *line]
+    command = ranked(ranks, "benchmarks.pipeline.contender", *arguments)
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
     environment["PYTHONPATH"] = python_path()
-    command = ranked(stages, "benchmarks.pipeline.contender", str(path), *numbers)
     done = subprocess.run(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return Times(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def predicted(
+    path: Path, whole: Path, ranks: int, microbatches: int, seconds: float, network: Network
+) -> Spent:
+    """The step of ranks, where that of one process takes so many seconds."""
+    request = CompileRequest(str(path), parameters={"M": microbatches})
+    asked = ScaleRequest(request, ranks, network=network, threads=1)
+    one = replace(asked, request=replace(request, path=str(whole)), ranks=1, step=seconds)
+    return RankPrograms(asked).time(ranks, 1, predict_scaling(one).factor)
 
 
 def main() -> None:
     """Print a row for each number of microbatches."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks pipeline")
     parser.add_argument("--stages", type=int, default=2)
+    parser.add_argument("--data", type=int, default=1, help="ranks of each stage")
     parser.add_argument("--microbatches", type=int, nargs="+", default=[2, 4, 8, 16])
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--network", help="a line, as `dlc scale` takes it")
     given = parser.parse_args()
+    stages, ranks = given.stages, given.stages * given.data
+    network = HERE if given.network is None else network_named(given.network)
+    assert network is not None, given.network
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "deep.dlm"
-        path.write_text(text_of(given.stages, given.width))
+        path, whole = Path(folder) / "deep.dlm", Path(folder) / "whole.dlm"
+        path.write_text(text_of(stages, given.width, given.data))
+        whole.write_text(text_of(stages, given.width, 0))
+        line = [] if given.network is None else [str(build(Path(folder))), given.network]
         for count in given.microbatches:
-            found = measured(path, given.stages, count, given.width, given.steps)
-            waited = sum(own / seconds for seconds, own, _ in found) / len(found)
-            bubble = (given.stages - 1) / (count + given.stages - 1)
-            share = played([parts for _, _, parts in found], count)
+            numbers = (count, ROWS, given.width, given.steps)
+            one = measured(whole, 1, numbers, [])
+            found = measured(path, ranks, numbers, line)
+            spent = predicted(path, whole, ranks, count, one.milliseconds / 1e3, network)
+            bubble = (stages - 1) / (count + stages - 1)
             print(
-                f"{given.stages} stages, {count:3} microbatches: waited {waited:6.1%}, "
-                f"played {share:6.1%}, (p - 1) / (m + p - 1) {bubble:6.1%}",
+                f"{stages} stages, {ranks} ranks, {count:3} microbatches: "
+                f"one process {one.milliseconds:7.2f} ms  "
+                f"measured {found.milliseconds:7.2f} ms, waited {found.waited:6.1%}, "
+                f"played {found.played:6.1%}  "
+                f"predicted {spent.total / 1e6:7.2f} ms, waits {spent.exposed / spent.total:6.1%}  "
+                f"(p - 1) / (m + p - 1) {bubble:6.1%}",
                 flush=True,
             )
 

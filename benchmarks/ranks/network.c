@@ -43,10 +43,26 @@ static int64_t end_of(int rounds, int64_t bytes, MPI_Comm comm) {
     return is_free_at = (is_free_at > now ? is_free_at : now) + takes;
 }
 
+/* While it is stopped the clock stands still, as in calls of MPI that Python makes. */
+static int64_t stopped_at;
+void network_stop(void) { stopped_at = processor_time(); }
+void network_go(void) { shift -= processor_time() - stopped_at; }
+
+/* When a message of so many bytes to one rank, sent now, arrives. */
+int64_t network_arrival(int64_t bytes) {
+    int64_t now = network_now(), takes = bytes * network_byte / 1000;
+    network_sending += network_message + takes;
+    is_free_at = (is_free_at > now ? is_free_at : now) + takes;
+    return is_free_at + network_message;
+}
+
 static void wait_until(int64_t until) {
     int64_t left = until - network_now();
     if (left > 0) shift += left, network_waited += left;
 }
+
+/* Wait for a message that arrives then. */
+void network_await(int64_t until) { wait_until(until); }
 
 static int64_t bytes_of(int n, MPI_Datatype type) {
     int size;

@@ -11,10 +11,17 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dlc.runtime.ranks.links import MpiLinks
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.runtime.ranks import links
+from dlc.runtime.ranks.entering import Entering
+from dlc.runtime.ranks.links import MpiChannel, MpiLinks
 from dlc.target.network import Network, network_named
 
 SOURCE = Path(__file__).with_name("network.c")
@@ -56,6 +63,7 @@ class SlowNetwork:
         self._now = self._library.network_now
         self._now.restype = ctypes.c_int64
         self._asked = 0
+        self.began = 0
         self._set("message", network.message // 1000)
         self._set("byte", network.byte)
         own = MpiLinks.word
@@ -67,6 +75,55 @@ class SlowNetwork:
             return ctypes.cast(function, ctypes.c_void_p).value or 0
 
         setattr(MpiLinks, "word", word)  # noqa: B010 - types refuse to replace a method
+        self._send_between_stages()
+
+    def _send_between_stages(self) -> None:
+        """Let values of the stages of a pipeline go by it; a call begins on all ranks at once.
+
+        With each value goes when it arrives, counted from the beginning of the call.
+        """
+        library, begin, network = self._library, Entering.begin, self
+        library.network_arrival.restype = ctypes.c_int64
+
+        def begin_at_once(entering: Entering, what: str) -> None:
+            with self._stopped():
+                begin(entering, what)
+            self.began = self._now()
+
+        class Slow(MpiChannel):
+            def send(self, target: int, tag: int, array: NDArray[Any]) -> None:
+                arrival = library.network_arrival(ctypes.c_int64(array.nbytes)) - network.began
+                with network._stopped():
+                    MpiChannel.send(self, target, 2 * tag, array)
+                    MpiChannel.send(self, target, 2 * tag + 1, np.array([arrival], np.int64))
+
+            def receive(self, source: int, tag: int, array: NDArray[Any]) -> None:
+                arrival = np.empty(1, np.int64)
+                with network._stopped():
+                    MpiChannel.receive(self, source, 2 * tag, array)
+                    MpiChannel.receive(self, source, 2 * tag + 1, arrival)
+                library.network_await(ctypes.c_int64(network.began + int(arrival[0])))
+
+            def settle(self, ahead: int = 0) -> None:
+                with network._stopped():
+                    MpiChannel.settle(self, ahead)
+
+        setattr(Entering, "begin", begin_at_once)  # noqa: B010
+        setattr(links, "MpiChannel", Slow)  # noqa: B010
+
+    @contextmanager
+    def _stopped(self) -> Generator[None]:
+        """While inside, the clock stands still."""
+        self._library.network_stop()
+        try:
+            yield
+        finally:
+            self._library.network_go()
+
+    @property
+    def since_begin(self) -> float:
+        """Milliseconds since the ranks began a call together."""
+        return (self._now() - self.began) / 1e6
 
     def _set(self, name: str, value: int) -> None:
         ctypes.c_int64.in_dll(self._library, f"network_{name}").value = value

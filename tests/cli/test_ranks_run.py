@@ -110,3 +110,47 @@ def test_a_profile_of_ranks_has_one_trace_of_all(
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert names == [f"net.dlm: {entry}, rank {rank}" for rank in (0, 1)]
     assert {event["pid"] for event in events if event["ph"] == "X"} == {1, 2}
+
+
+STAGES = """\
+dlc 1
+dim B = 1..64
+mesh stage = 2
+
+module Net() {
+  param a: f32[3, 4] = normal(0.5)
+  param b: f32[4, 2] = normal(0.5)
+  export fn predict(x: f32[B, 3]) -> f32[B, 2] = on stage 1 { (on stage 0 { tanh(x @ a) }) @ b }
+}
+
+train Net {
+  loss(x: f32[B, 3], y: f32[B, 2]) = mean((predict(x) - y) ** 2)
+  optimizer = sgd(lr=0.1)
+  batch = 8
+  accumulate = 4
+}
+"""
+
+
+@pytest.mark.long
+def test_stages_are_profiled_with_one_trace_of_all_ranks(folder: Path) -> None:
+    (folder / "stages.dlm").write_text(STAGES)
+    command = ("profile", "stages.dlm", "--ranks", "2", "--threads", "1", "--rounds", "2")
+    told = printed(folder, *command, "--train", "--trace", "step.json")
+    assert "bubble: " in told
+    assert "rank 1, stage 1: " in told
+    events = json.loads((folder / "step.json").read_text())["traceEvents"]
+    names = {(each["pid"], each["name"]) for each in events if each["ph"] == "X"}
+    assert {(1, "backward 3"), (2, "forward and backward 3"), (2, "wait for stage 0")} <= names
+    data = json.loads(printed(folder, *command, "--entry", "predict", "--json"))
+    assert [each["stage"] for each in data["stages"]["ranks"]] == [0, 1]
+
+
+@pytest.mark.long
+def test_a_profile_of_stages_by_another_number_of_ranks_is_refused(folder: Path) -> None:
+    (folder / "stages.dlm").write_text(STAGES)
+    for more in (("--train",), ("--entry", "predict")):
+        done = run(folder, "profile", "stages.dlm", "--ranks", "3", *more)
+        assert done.code
+        assert "D0936" in done.err
+        assert "Traceback" not in done.err

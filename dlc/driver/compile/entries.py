@@ -72,14 +72,14 @@ def _chosen(entries: Sequence[EntryPoint], name: str | None) -> EntryPoint:
     return named[choose(named, name)]
 
 
-def parts_of(module: Module, name: str) -> list[Op]:
-    """An entry point and all that it refers to, which is a module of its own: in order of the text.
+def parts_of(module: Module, *names: str) -> list[Op]:
+    """Entry points and all that they refer to, which is a module of its own: in order of the text.
 
     With derived weights comes what computes them when weights are loaded: those of all entry points.
     """
     table = dict(module.symbols())
     needed: set[str] = set()
-    pending = [name]
+    pending = list(names)
     while pending:
         op = table.get(pending.pop())
         if op is not None and _name(op) not in needed:
@@ -90,9 +90,9 @@ def parts_of(module: Module, name: str) -> list[Op]:
     return [op for op in module.body if _name(op) in needed]
 
 
-def keep_entry(module: Module, name: str) -> None:
-    """Leave an entry point and all that it refers to, and nothing else."""
-    kept = set(parts_of(module, name))
+def keep_entry(module: Module, *names: str) -> None:
+    """Leave an entry point, or several, and all that they refer to, and nothing else."""
+    kept = set(parts_of(module, *names))
     for op in list(module.body):
         if op not in kept:
             op.erase()

@@ -8,7 +8,6 @@ batch, from parts of the weights where these are split.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
 from dlc.dialects import array, func
 from dlc.dialects.array.elementwise import tensor_type
@@ -61,7 +60,7 @@ def compile_for_mesh(
         model.training = facts._replace(splits=shard(model.module, others, split))
         add_rank_programs(model.module, model.training, others)
         if STAGES in mesh:
-            divide_stages(model, prod(mesh.values()))
+            divide_stages(model, mesh)
 
     model.change(change)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
-from dlc.dialects.text_mesh import STAGES, TextMesh, read_text_mesh
+from dlc.dialects.text_mesh import STAGES, read_text_mesh
 from dlc.driver.compile.build_artifact import interface_of
 from dlc.driver.compile.entries import entry_functions
 from dlc.driver.source.source_model import SourceModel
@@ -27,17 +27,15 @@ from dlc.passes.stages.split import split
 from dlc.runtime.artifact import manifest
 
 
-def divide_stages(model: SourceModel, ranks: int) -> None:
-    """Let a model be compiled for the stages of the mesh of its text, one for each of the ranks.
+def divide_stages(model: SourceModel, mesh: Mapping[str, int]) -> None:
+    """Let a model be compiled for the stages of a mesh.
 
     An entry point that changes what it is given stays as it is, and every rank computes it. Raises
-    ModelError: D0936 for another number of ranks than stages, D0383 for what cannot be divided.
+    ModelError (D0383) for what cannot be divided.
     """
-    mesh = read_text_mesh(model.module)
-    assert mesh is not None
     try:
-        _check(model, mesh, ranks)
-        model.staged = _divided(model)
+        _check(model)
+        model.staged = _divided(model, mesh)
     except ModelError as error:
         error.sources.update(model.texts)
         raise
@@ -49,12 +47,7 @@ def has_stages(module: Module) -> bool:
     return mesh is not None and STAGES in mesh.axes
 
 
-def _check(model: SourceModel, mesh: TextMesh, ranks: int) -> None:
-    shape = ", ".join(f"{name} = {size}" for name, size in mesh.axes.items())
-    if mesh.size != ranks:
-        message = f"the mesh {shape} has {mesh.size} ranks, and {ranks} run"
-        help = f"write --ranks {mesh.size}, or change the mesh"
-        raise ModelError([Diagnostic("D0936", message, mesh.place, help=help)])
+def _check(model: SourceModel) -> None:
     names = [op.sym_name for op in model.module.body if isinstance(op, weight.Source)]
     if any(name.startswith(weight.SCALE) for name in names):
         message = "a dynamic scale of the loss looks at the gradients of all stages in each step"
@@ -63,11 +56,9 @@ def _check(model: SourceModel, mesh: TextMesh, ranks: int) -> None:
         raise ModelError([Diagnostic("D0383", message, place, help=help)])
 
 
-def _divided(model: SourceModel) -> tuple[manifest.Staged, ...]:
+def _divided(model: SourceModel, mesh: Mapping[str, int]) -> tuple[manifest.Staged, ...]:
     """Divide the entry points of a model; gives what is to be known of each."""
     module, context = model.module, model.context
-    mesh = read_text_mesh(module)
-    assert mesh is not None
     weights = {op.sym_name for op in module.body if isinstance(op, weight.Source)}
     functions = [
         function
@@ -86,10 +77,10 @@ def _divided(model: SourceModel) -> tuple[manifest.Staged, ...]:
     homes: dict[str, int] = {}
     found: list[manifest.Staged] = []
     for function in functions:
-        own = _staged(module, function, weights, mesh.axes[STAGES], homes)
+        own = _staged(module, function, weights, mesh[STAGES], homes)
         homes |= own.homes
         found.append(own)
-    module.attributes[MESH] = tuple([f"{name} = {size}" for name, size in mesh.axes.items()])
+    module.attributes[MESH] = tuple([f"{name} = {size}" for name, size in mesh.items()])
     return tuple(found)
 
 

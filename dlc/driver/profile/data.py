@@ -10,6 +10,7 @@ from dlc.driver.run.outputs import JSON
 from dlc.errors import UsageError
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.profiling.rows import Row
+from dlc.runtime.profiling.stages import stage_data
 from dlc.runtime.system.mapped_files import map_file
 
 VERSION = 1
@@ -55,6 +56,7 @@ def profile_data(profile: Profile) -> JSON:
         "interrupted_ms": round(profile.interrupted_ms, DIGITS),
         "overhead": round(profile.overhead, 5),
         "busy": [round(share, 4) for share in profile.busy],
+        "stages": None if profile.stages is None else stage_data(profile.stages),
         "kernels": [_kernel(profile, row) for row in profile.by("kernel")],
     }
 

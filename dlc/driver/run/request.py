@@ -303,11 +303,12 @@ def _compiled(
     request: CompileRequest, model: SourceModel, after: Observer | None = None
 ) -> CompileResult:
     report = Report()
-    if request.ranks > 1 and has_stages(model.module):
-        model.change(lambda each: divide_stages(each, request.ranks))
-    elif request.ranks > 1:
+    if request.ranks > 1:
         mesh = mesh_of_ranks(model, request.ranks)
-        model.change(lambda each: share_calls(each.module, mesh, each.context))
+        if has_stages(model.module):
+            model.change(lambda each: divide_stages(each, mesh))
+        else:
+            model.change(lambda each: share_calls(each.module, mesh, each.context))
     artifact = compile_model(model, request.settings, request.weights, report=report, after=after)
     report.notes = (*model.warn(), *report.notes)
     return CompileResult(artifact, report, model.context.seconds)

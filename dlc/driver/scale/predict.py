@@ -11,6 +11,9 @@ from dlc.errors import UsageError
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.system.counts import counted
 
+ROUNDS, CLOSE = 100, 1e-9
+"""How often the factor of a measured step is approached, and how near is enough; where nothing is waited it
+is right after the first time."""
 GAIN = 1.25
 """Scaling stops where twice as many ranks are not at least this many times as fast."""
 
@@ -34,8 +37,15 @@ class Scaled:
 
     @property
     def share(self) -> float:
-        """The part of the time that ranks do nothing but wait for collectives."""
+        """The part of the time that ranks do nothing but wait for each other, and for what is sent."""
         return self.spent.exposed / self.spent.total if self.spent.total else 0.0
+
+    @property
+    def bubble(self) -> float | None:
+        """The part that stages wait for values of each other; None where there are no stages."""
+        if not self.spent.stages:
+            return None
+        return self.spent.bubble / self.spent.total if self.spent.total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,14 @@ class Scaling:
     """Why scaling stops; empty where it goes on to the last row."""
     best: int
     """The number of ranks from which on more are not worth it, or the last one."""
+    microbatches: int = 1
+    """How many a call goes through."""
+
+    @property
+    def equal_bubble(self) -> float:
+        """The bubble of stages with equal work that send in no time: (p - 1) / (m + p - 1)."""
+        stages = len(self.rows[0].spent.stages)
+        return (stages - 1) / (self.microbatches + stages - 1)
 
 
 def predict_scaling(asked: ScaleRequest) -> Scaling:
@@ -69,7 +87,7 @@ def predict_scaling(asked: ScaleRequest) -> Scaling:
     for ranks in programs.numbers:
         spent = programs.time(ranks, threads, factor)
         if not rows and asked.step is not None:
-            factor = asked.step * 1e9 / max(spent.total, 1.0)
+            factor = _factor(programs, ranks, threads, asked.step * 1e9)
             spent = programs.time(ranks, threads, factor)
         rate = programs.examples(ranks) * programs.parts(ranks) / spent.total * 1e9
         speedup = rate / rows[0].rate if rows else 1.0
@@ -81,7 +99,14 @@ def predict_scaling(asked: ScaleRequest) -> Scaling:
     reason = reason or programs.end
     asked = replace(asked, threads=threads)
     return Scaling(
-        asked, programs.entry.name, programs.sizes(rows[0].ranks), factor, tuple(rows), reason, best
+        asked,
+        programs.entry.name,
+        programs.sizes(rows[0].ranks),
+        factor,
+        tuple(rows),
+        reason,
+        best,
+        programs.microbatches,
     )
 
 
@@ -102,6 +127,27 @@ def _check(asked: ScaleRequest) -> None:
         )
 
 
+def _factor(programs: RankPrograms, ranks: int, threads: int, wanted: float) -> float:
+    """What work is multiplied by, so that a step takes so many nanoseconds with what is waited.
+
+    Raises UsageError (D0901) where it takes longer without any work.
+    """
+    factor = 1.0
+    for _ in range(ROUNDS):
+        total = programs.time(ranks, threads, factor).total
+        if abs(total - wanted) <= CLOSE * wanted:
+            return factor
+        factor *= wanted / max(total, 1.0)
+    least = programs.time(ranks, threads, 0.0).total
+    if wanted > least:
+        return factor
+    raise UsageError(
+        f"--step {wanted / 1e9:g} is less than what ranks wait, {least / 1e9:.3g} s",
+        code="D0901",
+        help="give the time of the first row, or another --network",
+    )
+
+
 def _reason(rows: list[Scaled]) -> str:
     """Why the last row is not worth it; empty where it is."""
     if len(rows) < 2:
@@ -112,9 +158,18 @@ def _reason(rows: list[Scaled]) -> str:
         return ""
     spent = last.spent
     gain = f"{last.ranks} are {last.rate / before.rate:.3g} times as fast as {before.ranks}"
-    if spent.exposed < spent.compute / 2:
+    if spent.exposed - spent.idle < spent.compute / 2:
         return f"{gain}, since what each rank computes does not become less"
     time = max(spent.latency, spent.transfer)
-    count, size = counted(round(spent.collectives), "collective"), spent.bytes / (1 << 20)
+    size = spent.bytes / (1 << 20)
     what = "the latency" if spent.latency > spent.transfer else "sending"
-    return f"{gain}, since {what} of {count} ({size:.3g} MiB) takes {time / 1e6:.3g} ms"
+    return f"{gain}, since {what} of {_sent(spent)} ({size:.3g} MiB) takes {time / 1e6:.3g} ms"
+
+
+def _sent(spent: Spent) -> str:
+    """How many collectives there are, and how many values go to other stages."""
+    collectives, messages = round(spent.collectives), round(spent.messages)
+    found = [counted(collectives, "collective")] if collectives or not messages else []
+    if messages:
+        found.append(counted(messages, "value"))
+    return " and ".join(found) + (" between stages" if messages else "")

@@ -20,10 +20,12 @@ from dlc.driver.compile.compile import lower
 from dlc.driver.compile.entries import entry_functions, interfaces, keep_entry
 from dlc.driver.compile.rank_programs import compile_for_mesh
 from dlc.driver.compile.shared_calls import share_calls
+from dlc.driver.compile.stage_programs import divide_stages
 from dlc.driver.entry_choice import choose
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import plan_training, without_own
-from dlc.driver.scale.timeline import Conditions, Sent, Spent, sent_by, time_of
+from dlc.driver.scale.stages import StagedProgram
+from dlc.driver.scale.timeline import Conditions, OneProgram, Spent, sent_by
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
@@ -56,8 +58,7 @@ class ScaleRequest:
 
 
 class _Lowered(NamedTuple):
-    program: mem.Program
-    kernels: Mapping[str, Sent]
+    program: OneProgram | StagedProgram
     barrier: float
 
 
@@ -77,14 +78,7 @@ class RankPrograms:
         self._facts = model.training
         self.entry = self._entry(model)
         self._batch_name = self._name_of_batch()
-        declared = None if self._facts is None else read_text_mesh(model.module)
-        if declared is not None and STAGES in declared.axes:
-            raise UsageError(
-                "dlc scale predicts ranks that run one program, and each stage has its own",
-                code="D0905",
-                help=f"leave the axis {STAGES} out of the mesh",
-            )
-        self._mesh = {DATA: 1} if declared is None else dict(declared.axes)
+        self._mesh = self._read_mesh(model.module)
         self._rest = prod(size for name, size in self._mesh.items() if name != DATA)
         self._sizes = self._read_sizes(model.open_sizes(asked.dims))
         self.numbers, self.end = self._read_numbers()
@@ -112,6 +106,14 @@ class RankPrograms:
         entries = {entry.name: entry for entry in interfaces(model.module)}
         name = STEP if self._facts is not None else choose(list(entries), self._asked.entry)
         return entries[name]
+
+    def _read_mesh(self, module: Module) -> dict[str, int]:
+        """The axes of the ranks that make the call. One of stages goes through these alone."""
+        declared = read_text_mesh(module)
+        axes = {} if declared is None else dict(declared.axes)
+        if self._facts is None and STAGES in axes:
+            return {STAGES: axes[STAGES]}
+        return axes if self._facts is not None and axes else {DATA: 1}
 
     # Sizes.
 
@@ -179,8 +181,12 @@ class RankPrograms:
 
     def examples(self, ranks: int) -> int:
         """How many examples of a step or a call each of `ranks` ranks computes."""
-        several = 1 if self._facts is None else self._facts.accumulate
-        return several * self._batch(self.parts(ranks))
+        return self.microbatches * self._batch(self.parts(ranks))
+
+    @property
+    def microbatches(self) -> int:
+        """How many microbatches a step goes through; 1 for a call."""
+        return 1 if self._facts is None else self._facts.accumulate
 
     # Ranks.
 
@@ -203,7 +209,7 @@ class RankPrograms:
                 message, code="D0936", help=f"write --ranks {rest}, or change the mesh"
             )
         if DATA not in self._mesh:
-            return [rest], "" if most == rest else f"the mesh has {rest} ranks"
+            return [rest], "" if most == rest else self._why_no_more()
         doubled = [1 << k for k in range((most // rest).bit_length())]
         parts = sorted({*doubled, most // rest} if most % rest == 0 else doubled)
         fitting = [count for count in parts if weak or self._whole % count == 0]
@@ -212,15 +218,21 @@ class RankPrograms:
             end = f"{self._whole} examples have no equal parts for more ranks"
         return [count * rest for count in fitting], end
 
+    def _why_no_more(self) -> str:
+        """Why there are no further ranks."""
+        if self._facts is None:
+            return f"the {self._rest} stages compute a call, and further ranks the same again"
+        return f"the mesh has no axis {DATA}, along which ranks are added"
+
     def time(self, ranks: int, threads: int, factor: float) -> Spent:
         """The predicted time of each rank, whose work takes `factor` times what the tables say."""
         parts = self.parts(ranks)
-        program, kernels, barrier = self._program(parts)
+        program, barrier = self._program(parts)
         axes = {**self._mesh, DATA: parts} if DATA in self._mesh else self._mesh
         conditions = Conditions(
             self.sizes(ranks), axes, self._asked.network, threads, barrier, factor
         )
-        return time_of(program, kernels, conditions)
+        return program.time(conditions)
 
     def _program(self, parts: int) -> _Lowered:
         """The program of one rank where a batch is divided into `parts`."""
@@ -241,14 +253,23 @@ class RankPrograms:
             mesh = {**self._mesh, DATA: parts} if divides else self._mesh
             split = self._asked.shard if divides else None
             compile_for_mesh(model, self._facts, mesh, split)
+        elif STAGES in self._mesh:
+            divide_stages(model, self._mesh)
         elif parts > 1:
             share_calls(model.module, {DATA: parts}, model.context)
         name += OF_RANK if divides else ""
-        keep_entry(model.module, name)
+        staged = next((each for each in model.staged if each.interface.name == name), None)
+        names = [name] if staged is None else [part.entry for part in staged.parts]
+        keep_entry(model.module, *names)
+        entries = {entry.name: entry for entry in interfaces(model.module)}
         job = lower(model, self._asked.request.settings, "loop")
         # The table has twice the time of a barrier, in picoseconds.
         barrier = cpu_of(job.options).costs.barrier / 2000
-        return _Lowered(_program_named(model.module, name), sent_by(model.module), barrier)
+        programs = {name: _program_named(model.module, name) for name in names}
+        kernels = sent_by(model.module)
+        if staged is None:
+            return _Lowered(OneProgram(programs[name], kernels), barrier)
+        return _Lowered(StagedProgram.of(staged, entries, programs, kernels), barrier)
 
     def _widen(self, module: Module, parts: int) -> None:
         """Make the batch `parts` times as large as the text says."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dlc.driver.run.outputs import JSON
 from dlc.driver.scale.predict import Scaled, Scaling
 from dlc.runtime.system.counts import counted
@@ -23,12 +25,15 @@ _HEAD = (
 def scaling_text(found: Scaling) -> str:
     """A table with a row for each number of ranks, and where scaling stops."""
     rows = [_HEAD, *[_cells(row) for row in found.rows]]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_HEAD))]
+    if found.rows[0].bubble is not None:
+        bubbles = ["bubble", *[f"{row.bubble or 0:.0%}".replace("%", " %") for row in found.rows]]
+        rows = [(*row, bubble) for row, bubble in zip(rows, bubbles, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     )
-    return f"{_title(found)}\n\n{table}\n\n{_end(found)}"
+    return "\n".join([_title(found), "", table, "", *_stages(found), _end(found)])
 
 
 def _title(found: Scaling) -> str:
@@ -40,6 +45,19 @@ def _title(found: Scaling) -> str:
     measured = "" if asked.step is None else f"; measured, {found.factor:.3g} times as predicted"
     batch = "the whole for each rank" if asked.weak else "divided among the ranks"
     return f"{found.entry} of {asked.request.path}: {sizes}, {batch}; {threads}; {line}{measured}"
+
+
+def _stages(found: Scaling) -> Iterator[str]:
+    """What the stages of a pipeline compute, and what their bubble would be at the least."""
+    first = found.rows[0]
+    if first.bubble is None:
+        return
+    works = ", ".join(f"{work / 1e6:.4g}" for work in first.spent.stages)
+    many = "a microbatch" if found.microbatches == 1 else f"{found.microbatches} microbatches"
+    yield (
+        f"on {counted(first.ranks, 'rank')} the {len(first.spent.stages)} stages compute {works} ms; "
+        f"with equal work and {many} the bubble is {found.equal_bubble:.0%}".replace("%", " %")
+    )
 
 
 def _cells(row: Scaled) -> tuple[str, ...]:
@@ -81,6 +99,7 @@ def scaling_data(found: Scaling) -> JSON:
             "beside": asked.network.beside,
         },
         "factor": round(found.factor, DIGITS),
+        "microbatches": found.microbatches,
         "rows": [_row(row) for row in found.rows],
         "scales_to": found.best,
         "reason": found.reason or None,
@@ -98,8 +117,11 @@ def _row(row: Scaled) -> JSON:
         "latency_ms": round(spent.latency / 1e6, DIGITS),
         "transfer_ms": round(spent.transfer / 1e6, DIGITS),
         "collectives": round(spent.collectives),
+        "messages": round(spent.messages, DIGITS),
         "bytes": round(spent.bytes),
         "share": round(row.share, DIGITS),
+        "bubble": None if row.bubble is None else round(row.bubble, DIGITS),
+        "stages_ms": [round(work / 1e6, DIGITS) for work in spent.stages],
         "per_second": round(row.rate, DIGITS),
         "speedup": round(row.speedup, DIGITS),
         "efficiency": round(row.efficiency, DIGITS),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import NamedTuple
 
 from dlc.dialects import loop, mem
 from dlc.dialects.builtin import Module
@@ -54,11 +55,19 @@ class Spent:
     """Of all collectives, hidden or not."""
     transfer: float = 0
     exposed: float = 0
-    """Of collectives while the rank does nothing else."""
+    """Of collectives, and of values from other stages, while the rank does nothing else."""
     collectives: float = 0
     """How many."""
+    messages: float = 0
+    """How many values go to other stages."""
     bytes: float = 0
-    """That collectives are of."""
+    """That collectives are of, and messages."""
+    bubble: float = 0
+    """In which stages of a pipeline wait for each other: a part of what is exposed."""
+    idle: float = 0
+    """What the bubble would be if values took no time on their way."""
+    stages: tuple[float, ...] = ()
+    """What each stage of a pipeline computes, of which `compute` is the mean."""
 
     @property
     def total(self) -> float:
@@ -72,6 +81,7 @@ class Spent:
         self.transfer += times * other.transfer
         self.exposed += times * other.exposed
         self.collectives += times * other.collectives
+        self.messages += times * other.messages
         self.bytes += times * other.bytes
 
 
@@ -88,6 +98,17 @@ def sent_by(module: Module) -> dict[str, Sent]:
             axes = [word.removeprefix(COMMUNICATOR) for word in words if COMMUNICATOR in word]
             found[name] = Sent(functions[0], next(iter(axes), ""))
     return found
+
+
+class OneProgram(NamedTuple):
+    """The program that each rank runs."""
+
+    program: mem.Program
+    kernels: Mapping[str, Sent]
+
+    def time(self, at: Conditions) -> Spent:
+        """The predicted time of a call of it."""
+        return time_of(self.program, self.kernels, at)
 
 
 def time_of(program: mem.Program, kernels: Mapping[str, Sent], conditions: Conditions) -> Spent:

@@ -6,9 +6,9 @@ new sizes are bound first. Names, defaults and lists are read first.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from dlc.runtime.abi import Root, TraceWord
 from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
+from dlc.runtime.artifact.manifest import Dim, Entry, Input, Output
 from dlc.runtime.artifact.spelling import dims_text, python_name
 from dlc.runtime.calling import profiled
 from dlc.runtime.calling.aliasing import OverwrittenInputs
@@ -37,6 +37,7 @@ from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.calling.specialization import Specialization, Specializations
 from dlc.runtime.calling.started import Binding, StreamFunction
 from dlc.runtime.calling.status import call_error
+from dlc.runtime.calling.traces import Traced, TraceRecord
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
 
@@ -48,15 +49,6 @@ _FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _INPUTS = Root.INPUTS.value
 _ndarray = np.ndarray
-
-
-class TraceRecord(NamedTuple):
-    """The work of a thread on an op in a traced call, from `start` to `end` in processor cycles."""
-
-    op: Op
-    thread: int
-    start: int
-    end: int
 
 
 @methods_without_frames
@@ -124,6 +116,16 @@ class EntryPoint:
     def dims(self) -> tuple[Dim, ...]:
         """The named sizes and their bounds."""
         return self._entry.dims
+
+    @property
+    def target(self) -> str:
+        """The kind of machine that its code is for."""
+        return self._program.target
+
+    @property
+    def op_count(self) -> int:
+        """The number of operations of its program, which records number from 0."""
+        return len(self._program.program.ops)
 
     @property
     def free_dims(self) -> tuple[str, ...]:
@@ -227,10 +229,13 @@ class EntryPoint:
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
+        *,
+        alone: bool = False,
     ) -> int:
         """The native call, in the external arena at `arena` unless that is 0.
 
-        With `records` these are filled with a trace; returns how many there were to write.
+        With `records` these are filled with a trace, where the calling thread does all work if it is
+        `alone`; returns how many there were to write.
         """
         count = 0
         frame = self._take_frame()
@@ -243,7 +248,7 @@ class EntryPoint:
                 roots[root] = address(array)
                 root += 1
             if records is not None:
-                frame.trace_into(records)
+                frame.trace_into(records, alone=alone)
             status = frame.run(specialization.sized, arena)
             if status:
                 raise self.failure(frame.status_words())
@@ -311,18 +316,38 @@ class EntryPoint:
 
         At most `MAX_RECORDS` records are kept. Times are cycles of the processor's time stamp counter.
         """
-        inputs, given = self._reader.read(args, named)
-        inputs = self._overwritten.own(inputs)
-        specialization = self._bound([array.shape for array in inputs], given)
-        outputs = self._results.allocate(specialization.outputs, inputs)
         records = np.zeros((MAX_RECORDS, TraceWord.COUNT), np.int64)
-        count = self._enter(inputs, outputs, specialization, records=records)
+        found = self.traced(records, args, named)
         ops = self._program.program.ops
         trace = tuple(
             TraceRecord(ops[op], thread, start, end)
-            for op, thread, start, end in records[:count].tolist()
+            for op, thread, start, end in records[: found.recorded].tolist()
         )
-        return self._results.handed_over(self._specializations.cut(outputs, specialization)), trace
+        return found.result, trace
+
+    def traced(
+        self,
+        records: Words,
+        args: Sequence[object],
+        named: Mapping[str, object],
+        *,
+        alone: bool = False,
+    ) -> Traced:
+        """Call with a trace in `records` (`TraceWord`), as far as it has room.
+
+        With `alone` the calling thread does all work: there is a record for each run of an op.
+        """
+        inputs, given = self._reader.read(args, named)
+        inputs = self._overwritten.own(inputs)
+        shapes = tuple([array.shape for array in inputs])
+        known = None if given else self._specializations.known(shapes)
+        specialization = known or self._bound(shapes, given)
+        outputs = self._results.allocate(specialization.outputs, inputs)
+        begun = time.perf_counter_ns()
+        count = self._enter(inputs, outputs, specialization, records=records, alone=alone)
+        ended = time.perf_counter_ns()
+        result = self._results.handed_over(self._specializations.cut(outputs, specialization))
+        return Traced(result, specialization, count, begun, ended)
 
     def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
         """Call it again and again to find where the time goes: kernels, modules, lines of the text.
@@ -371,9 +396,9 @@ class EntryPoint:
                 raise self.failure(frame.status_words())
 
         measured = profiled.Measured(call, run, frame, self._enough)
-        return profiled.profile(self._subject(specialization), measured, rounds)
+        return profiled.profile(self.subject(specialization), measured, rounds)
 
-    def _subject(self, specialization: Specialization) -> Subject:
+    def subject(self, specialization: Specialization) -> Subject:
         """What a profile of calls with these sizes is of."""
         program, runner = self._program, self._needed_runner()
         return Subject(

@@ -17,11 +17,12 @@ from dlc.errors import CallError
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import OF_RANK, Input, Op
 from dlc.runtime.artifact.spelling import python_name
-from dlc.runtime.calling.entry import EntryPoint, TraceRecord
+from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.frames import Words
 from dlc.runtime.calling.rank_work import RankWork, Sampler
 from dlc.runtime.calling.results import Out
 from dlc.runtime.calling.specialization import Specialization
+from dlc.runtime.calling.traces import TraceRecord
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.entering import Entering
 
@@ -89,6 +90,8 @@ class RankEntryPoint(EntryPoint):
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
+        *,
+        alone: bool = False,
     ) -> int:
         checks = self._program.program.checks
         if checks >= 0:
@@ -97,7 +100,7 @@ class RankEntryPoint(EntryPoint):
         self._begin(specialization)
         own = self._sampler.records() if records is None else None
         if own is None:
-            return super()._enter(inputs, outputs, specialization, arena, records)
+            return super()._enter(inputs, outputs, specialization, arena, records, alone=alone)
         began = time.perf_counter()
         count = super()._enter(inputs, outputs, specialization, arena, own)
         self._sampler.note(own, count, time.perf_counter() - began)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dlc.runtime.arrays.dtypes import BF16, DTYPES
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact import size_expressions
-from dlc.runtime.artifact.manifest import MICROBATCH, Input, Output, Staged
+from dlc.runtime.artifact.manifest import MICROBATCH, Entry, Input, Output, Staged
 from dlc.runtime.artifact.spelling import python_name
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.ranks.links import Channel
@@ -31,19 +31,38 @@ Passed: TypeAlias = "Array | Tensor"
 
 
 class Own(NamedTuple):
-    """A part of this rank: what it takes and gives by name, and to which ranks it sends what it gives."""
+    """A part of this rank: what it takes by name, and to which stages it sends what it gives."""
 
-    entry: EntryPoint
+    name: str
+    """Of its entry point."""
+    when: str
     takes: tuple[Input, ...]
-    gives: tuple[str, ...]
     sends: Mapping[str, tuple[int, ...]]
-    sizes: tuple[str, ...]
-    """The named sizes that no input tells."""
+
+
+class Step(NamedTuple):
+    """What a stage does next in a call: it runs a part, of a microbatch or none, or sends values."""
+
+    part: Own | None
+    microbatch: int | None = None
+    sends: Mapping[str, tuple[int, ...]] = {}
+    """The values that it sends without a part, and to which stages."""
+    ends: bool = False
+    """Whether the microbatch is over."""
+
+
+class Message(NamedTuple):
+    """A value on its way from a stage to another one, of a microbatch if that is a number."""
+
+    name: str
+    microbatch: int | None
 
 
 class Plan(NamedTuple):
     """What a stage does in a call: its parts by phase, and where the values of others come from."""
 
+    staged: Staged
+    stage: int
     before: tuple[Own, ...]
     each: tuple[Own, ...]
     after: tuple[Own, ...]
@@ -58,27 +77,27 @@ class Plan(NamedTuple):
     tags: Mapping[str, int]
 
 
-def plan_of(staged: Staged, parts: Mapping[str, EntryPoint], stage: int) -> Plan:
-    """What a stage does in a call."""
+def plan_of(staged: Staged, parts: Mapping[str, Entry], stage: int) -> Plan:
+    """What a stage does in a call, of parts with these interfaces."""
     sources, targets = _routes(staged, parts)
     found: dict[str, list[Own]] = {"before": [], "each": [], "after": []}
     for part in staged.parts:
         if part.stage != stage:
             continue
         entry = parts[part.entry]
-        gives = tuple([output.name for output in entry.outputs if not output.updates])
         sends = {
-            name: targets[name]
-            for name in gives
-            if targets.get(name) and name not in staged.carried
+            output.name: targets[output.name]
+            for output in entry.outputs
+            if not output.updates and targets.get(output.name) and output.name not in staged.carried
         }
-        sizes = tuple(entry.free_dims)
-        found[part.when].append(Own(entry, entry.inputs, gives, sends, sizes))
+        found[part.when].append(Own(part.entry, part.when, entry.inputs, sends))
     lent, carried = [
         {name: targets[name] for name in names if sources.get(name) == stage and targets.get(name)}
         for names in (staged.homes, staged.carried)
     ]
     return Plan(
+        staged,
+        stage,
         tuple(found["before"]),
         tuple(found["each"]),
         tuple(found["after"]),
@@ -97,7 +116,7 @@ def plan_of(staged: Staged, parts: Mapping[str, EntryPoint], stage: int) -> Plan
 
 
 def _routes(
-    staged: Staged, parts: Mapping[str, EntryPoint]
+    staged: Staged, parts: Mapping[str, Entry]
 ) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
     """The stage that each value comes from, and the other stages that take it."""
     takers: dict[str, list[int]] = {name: list(range(staged.stages)) for name in staged.results}
@@ -138,20 +157,32 @@ def schedule(
         yield 1, k
 
 
+def steps_of(plan: Plan) -> Iterator[Step]:
+    """What a stage does in a call, one after the other."""
+    staged, parts = plan.staged, len(plan.each)
+    yield Step(None, sends=plan.lent)
+    yield from [Step(part) for part in plan.before]
+    for number, k in schedule(
+        plan.stage, staged.stages, staged.microbatches, parts, in_order=staged.in_order
+    ):
+        yield Step(plan.each[number], k, ends=number == parts - 1)
+    yield Step(None, sends=plan.carried)
+    yield from [Step(part) for part in plan.after]
+
+
 class StageCall:
     """One call, on one stage."""
 
     def __init__(
         self,
-        staged: Staged,
-        stage: int,
         plan: Plan,
+        entries: Mapping[str, EntryPoint],
         channel: Channel,
         values: dict[str, Passed],
         dims: Mapping[str, int],
     ) -> None:
         """`values` are the arguments that this stage has, by name."""
-        self._staged, self._stage, self._plan, self._channel = staged, stage, plan, channel
+        self._plan, self._entries, self._channel = plan, entries, channel
         self._values, self._dims = values, dims
         self._repeated: dict[int, dict[str, Passed]] = {}
         """The values of each microbatch that is under way."""
@@ -162,28 +193,23 @@ class StageCall:
 
     def run(self) -> None:
         """Run the parts of this stage. Afterwards it has nothing but what it knows of the results."""
-        staged, plan = self._staged, self._plan
-        for name, targets in plan.lent.items():
-            # A copy: the weight may be updated before it has arrived.
-            self._send(name, stored(self._values[name]).copy(), targets, None)
-        for part in plan.before:
-            self._run(part, None)
-        parts = len(plan.each)
-        for number, k in schedule(
-            self._stage, staged.stages, staged.microbatches, parts, in_order=staged.in_order
-        ):
-            self._run(plan.each[number], k)
-            if number == parts - 1:
-                del self._repeated[k]
-        for name, targets in plan.carried.items():
-            self._send(name, stored(self._values[name]), targets, None)
-        for part in plan.after:
-            self._run(part, None)
-        self._values = {name: self._values[name] for name in staged.results if name in self._values}
+        for step in steps_of(self._plan):
+            if step.part is not None:
+                self._run(step.part, step.microbatch)
+            for name, targets in step.sends.items():
+                array = stored(self._values[name])
+                # A weight may be updated before it has arrived.
+                lent = name in self._plan.lent
+                self._send(name, array.copy() if lent else array, targets, None)
+            if step.ends:
+                assert step.microbatch is not None
+                del self._repeated[step.microbatch]
+        results = self._plan.staged.results
+        self._values = {name: self._values[name] for name in results if name in self._values}
 
     def results(self) -> dict[str, Passed]:
         """The results by name, which all ranks have; waits for those of other stages."""
-        staged = self._staged
+        staged = self._plan.staged
         outputs = [output for output in staged.interface.outputs if not output.updates]
         return {
             name: self._result(name, output)
@@ -192,14 +218,26 @@ class StageCall:
 
     def _run(self, part: Own, microbatch: int | None) -> None:
         arguments = [self._taken(item, microbatch) for item in part.takes]
-        sizes = {python_name(name): self._dims[name] for name in part.sizes}
-        returned = cast("Sequence[Passed]", part.entry(*arguments, **sizes))  # pyright: ignore[reportArgumentType]
-        results = zip(part.entry.outputs, returned, strict=True)
+        entry = self._entries[part.name]
+        sizes = {python_name(name): self._dims[name] for name in entry.free_dims}
+        returned = self._called(part, microbatch, arguments, sizes)
+        results = zip(entry.outputs, cast("Sequence[Passed]", returned), strict=True)
         given = {output.name: value for output, value in results if not output.updates}
         for name, value in given.items():
             self._kept(name, microbatch)[name] = value
             if name in part.sends:
                 self._send(name, stored(value), part.sends[name], microbatch)
+
+    def _called(
+        self,
+        part: Own,
+        microbatch: int | None,
+        arguments: Sequence[Passed],
+        sizes: Mapping[str, int],
+    ) -> object:
+        """What a part returns for a microbatch."""
+        del microbatch
+        return self._entries[part.name](*arguments, **sizes)  # pyright: ignore[reportArgumentType]
 
     def _kept(self, name: str, microbatch: int | None) -> dict[str, Passed]:
         """Where a value is kept: with its microbatch, or for the whole call."""
@@ -212,9 +250,9 @@ class StageCall:
         name = item.name
         if name == MICROBATCH:
             return np.array(microbatch, np.int64)
-        if name in self._staged.rows:
+        if name in self._plan.staged.rows:
             assert microbatch is not None
-            return row(self._values[self._staged.rows[name]], microbatch)
+            return row(self._values[self._plan.staged.rows[name]], microbatch)
         kept = self._kept(name, microbatch)
         if name not in kept:
             number = microbatch if name in self._plan.repeated else None
@@ -230,8 +268,11 @@ class StageCall:
         self, name: str, array: Array, targets: Sequence[int], microbatch: int | None
     ) -> None:
         for target in targets:
-            self._channel.send(target, self._tag(name, microbatch), array)
-            self.sent += target > self._stage
+            self._send_to(target, Message(name, microbatch), array)
+            self.sent += target > self._plan.stage
+
+    def _send_to(self, target: int, message: Message, array: Array) -> None:
+        self._channel.send(target, self._tag(message), array)
 
     def _received(self, name: str, item: Input | Output, microbatch: int | None) -> Passed:
         dtype = DTYPES[item.dtype]
@@ -239,14 +280,17 @@ class StageCall:
         length = int(np.prod(shape)) * dtype.bytes
         array = aligned_array(shape, np.dtype(dtype.numpy), length)
         began = time.perf_counter()
-        self._channel.receive(self._plan.sources[name], self._tag(name, microbatch), array)
+        self._receive_from(self._plan.sources[name], Message(name, microbatch), array)
         self.waited += time.perf_counter() - began
         return passed(array, item.dtype)
 
-    def _tag(self, name: str, microbatch: int | None) -> int:
+    def _receive_from(self, source: int, message: Message, array: Array) -> None:
+        self._channel.receive(source, self._tag(message), array)
+
+    def _tag(self, message: Message) -> int:
         """The number that tells a message from others between two ranks in a call."""
-        number = 0 if microbatch is None else microbatch + 1
-        return self._plan.tags[name] * (self._staged.microbatches + 1) + number
+        number = 0 if message.microbatch is None else message.microbatch + 1
+        return self._plan.tags[message.name] * (self._plan.staged.microbatches + 1) + number
 
 
 def passed(array: Array, dtype: str) -> Passed:
@@ -257,6 +301,13 @@ def passed(array: Array, dtype: str) -> Passed:
 def stored(value: Passed) -> Array:
     """The memory of what a part takes or gives."""
     return value.bits if isinstance(value, Tensor) else value
+
+
+def copied(value: Passed) -> Passed:
+    """A copy, which may be changed."""
+    if isinstance(value, Tensor):
+        return Tensor.from_bits(value.bits.copy(), value.dtype)
+    return value.copy()
 
 
 def row(value: Passed, number: int) -> Passed:

@@ -11,19 +11,23 @@ from numpy.typing import NDArray
 
 from dlc.errors import CallError, visible
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.artifact.manifest import OF_RANK, Op, Output, Staged, function_of
+from dlc.runtime.artifact.manifest import OF_RANK, STAGE, Op, Output, Staged, function_of
 from dlc.runtime.calling.arguments import as_array
 from dlc.runtime.calling.call_arguments import ArgumentReader
 from dlc.runtime.calling.dim_binding import DimBinder, Shape
-from dlc.runtime.calling.entry import EntryPoint, TraceRecord
+from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.frames import CallFrame
+from dlc.runtime.calling.profiled import checked_rounds
+from dlc.runtime.calling.profiled_stages import StagedCalls, profile_stages
 from dlc.runtime.calling.rank_work import RankWork
 from dlc.runtime.calling.results import Out, packer
 from dlc.runtime.calling.shared_entry import RankEntryPoint
 from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.calling.stage_call import Passed, StageCall, passed, plan_of
+from dlc.runtime.calling.traces import TraceRecord
 from dlc.runtime.profiling.profile import Profile
 from dlc.runtime.ranks.links import Channel, Links
+from dlc.runtime.ranks.mesh import Mesh
 
 Array = NDArray[np.generic]
 Arguments: TypeAlias = tuple[Sequence[object], Mapping[str, object]]
@@ -42,9 +46,13 @@ class StagedEntryPoint(RankEntryPoint):
         name = staged.interface.name
         self._entry = staged.interface._replace(name=function_of(name))
         self._staged, self._stage, self._channel = staged, channel.stage, channel
+        self._rank = links.rank
         self.join(links.entering, takes_part=name.endswith(OF_RANK))
-        self._parts = [parts[part.entry] for part in staged.parts if part.stage == channel.stage]
-        self._plan = plan_of(staged, parts, channel.stage)
+        self._parts = {
+            part.entry: parts[part.entry] for part in staged.parts if part.stage == channel.stage
+        }
+        interfaces = {part.entry: parts[part.entry].entry for part in staged.parts}
+        self._plan = plan_of(staged, interfaces, channel.stage)
         self._binder = DimBinder(self._entry)
         self._reader = ArgumentReader(self._entry, self._binder.free)
         self._artifact = next(iter(parts.values())).artifact
@@ -80,7 +88,7 @@ class StagedEntryPoint(RankEntryPoint):
     @property
     def threads(self) -> int:
         """How many threads a call may use."""
-        return next((part.threads for part in self._parts), 1)
+        return next((part.threads for part in self._parts.values()), 1)
 
     @property
     def free_dims(self) -> tuple[str, ...]:
@@ -109,8 +117,7 @@ class StagedEntryPoint(RankEntryPoint):
         agreed = self._agreed(given)
         begun: list[StageCall] = []
         for values, dims in agreed:
-            own = dict(values)
-            call = StageCall(self._staged, self._stage, self._plan, self._channel, own, dims)
+            call = StageCall(self._plan, self._parts, self._channel, dict(values), dims)
             call.run()
             begun.append(call)
             if len(agreed) > 1:
@@ -169,8 +176,26 @@ class StagedEntryPoint(RankEntryPoint):
         self._fail_for("trace")
 
     def profile(self, /, *args: object, rounds: int | None = None, **named: object) -> Profile:
-        """Not there for stages."""
-        self._fail_for("profile")
+        """As of any entry point, with the times of this rank; all ranks call it together.
+
+        `stages` of it says when this stage ran its parts, sent and waited, and the share of that on each.
+        """
+        with self.preparing():
+            values, dims = self._read(args, named)
+            least = None if rounds is None else checked_rounds(self.name, rounds)
+        axes = Mesh({axis.name: axis.ranks for axis in self._artifact.manifest.mesh})
+        calls = StagedCalls(
+            self.name,
+            self._plan,
+            self._parts,
+            self._channel,
+            axes.along(self._rank, STAGE),
+            values,
+            dims,
+            lambda: self._entering.begin(self._call_text(dims)),
+            self._entering,
+        )
+        return profile_stages(calls, least)
 
     def prepared(
         self, shapes: Sequence[Shape], sizes: Mapping[str, int]
@@ -189,22 +214,22 @@ class StagedEntryPoint(RankEntryPoint):
 
     def cancel(self) -> None:
         """Request that all running calls end, with a CallError (D0809)."""
-        for part in self._parts:
+        for part in self._parts.values():
             part.cancel()
 
     def close(self) -> None:
         """Refuse further calls."""
-        for part in self._parts:
+        for part in self._parts.values():
             part.close()
 
     def check_at_bounds(self) -> None:
         """Check the memory plans of its parts at the bounds of the dims."""
-        for part in self._parts:
+        for part in self._parts.values():
             part.check_at_bounds()
 
     def memory_at_bounds(self) -> list[int]:
         """Bytes of working memory of the largest part at the lower bounds of the dims, and at the upper."""
-        found = [part.memory_at_bounds() for part in self._parts]
+        found = [part.memory_at_bounds() for part in self._parts.values()]
         ends = {max(own[0] for own in found if own), max(own[-1] for own in found if own)}
         return sorted(ends)
 
@@ -213,7 +238,7 @@ class StagedEntryPoint(RankEntryPoint):
         return max(
             (
                 part.working_memory(**{dim.name: sizes[dim.name] for dim in part.dims})
-                for part in self._parts
+                for part in self._parts.values()
             ),
             default=0,
         )

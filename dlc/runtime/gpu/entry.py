@@ -232,7 +232,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
             lambda: self._timed(inputs, outputs, specialization),
             lambda: self._kernel_times(inputs, outputs, specialization),
         )
-        return profiled.profile(self._subject(specialization), measured, rounds)
+        return profiled.profile(self.subject(specialization), measured, rounds)
 
     def _call(self, values: Sequence[object], sizes: Mapping[str, int]) -> object:
         return self(*values, **sizes)  # pyright: ignore[reportArgumentType] - only sizes are left

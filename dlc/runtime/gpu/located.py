@@ -28,9 +28,11 @@ class LaunchingEntryPoint(EntryPoint):
         specialization: Specialization,
         arena: int = 0,
         records: Words | None = None,
+        *,
+        alone: bool = False,
     ) -> int:
         with self._located():
-            return super()._enter(inputs, outputs, specialization, arena, records)
+            return super()._enter(inputs, outputs, specialization, arena, records, alone=alone)
 
     @contextmanager
     def _located(self) -> Generator[None]:

@@ -46,7 +46,7 @@ class HeteroEntryPoint(LaunchingEntryPoint):
                     return found
                 capacity = check_traced(self.name, 2 * found.most_records)
 
-        return profiled.profile(self._subject(specialization), call, pieces, rounds)
+        return profiled.profile(self.subject(specialization), call, pieces, rounds)
 
     def timed(self, /, *args: object, out: Out | None = None, **named: object) -> CallTimes:
         """Call it; milliseconds of uploads, kernels and downloads by the GPU's clock, which may overlap."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from dlc.runtime.artifact.kernel_records import GpuRoof, Roof
+from dlc.runtime.profiling.stages import StageTimes
 
 By: TypeAlias = Literal["kernel", "layer", "line"]
 """What the rows of a table are."""
@@ -112,6 +113,8 @@ class Measurements:
     """What the compiler decided, by `file:line` of the user's text."""
     transfers_ms: float = 0.0
     """With a GPU: copies between host and device."""
+    stages: StageTimes | None = field(default=None, repr=False)
+    """Of a call that the stages of a pipeline make together: what this one does, and the share of that."""
 
     @property
     def on_gpu(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dlc.errors import visible
 from dlc.runtime.profiling.rows import Measurements, Row
+from dlc.runtime.profiling.stages import stage_lines
 
 WIDTH = 80
 HEADER = "     ms      %  roof  bound    GF/s  GB/s  "
@@ -49,11 +50,14 @@ def footer(profile: Measurements) -> Iterator[str]:
         busy = ", ".join(f"{share:.0%}" for share in profile.busy)
         yield f"threads in kernels: {busy} of the time; the rest waits for the others"
     floors = sum(row.floor.ms for row in profile.rows)
-    if floors and profile.kernels_ms:
+    # What stages of a pipeline wait and send are rows without a kernel.
+    kernels = sum(row.ms for row in profile.rows if row.kernel)
+    if floors and kernels:
         yield (
-            f"roof: {number(floors)} of {number(profile.kernels_ms)} ms in kernels "
-            f"({floors / profile.kernels_ms:.0%})"
+            f"roof: {number(floors)} of {number(kernels)} ms in kernels ({floors / kernels:.0%})"
         )
+    if profile.stages is not None:
+        yield from stage_lines(profile.stages)
     lengthened = max(0.0, profile.overhead)
     what = "timing kernels" if profile.uses_gpu else "the trace"
     yield f"{profile.rounds} rounds; {what} lengthened a call by {lengthened:.1%}, left out above"

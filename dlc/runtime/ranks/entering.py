@@ -7,6 +7,7 @@ code they combine three words, which takes as long as a collective of a few byte
 from __future__ import annotations
 
 import atexit
+import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Words: TypeAlias = NDArray[np.int64]
+PATIENCE = 20
+"""Seconds after which a rank that ended with an error no longer waits for the others to learn of it."""
 _LEAST = np.iinfo(np.int64).min
 _ENDED = "its program has ended"
 """What a rank tells the others when it comes to its end."""
@@ -62,9 +65,16 @@ class Entering:
 
         def end() -> None:
             # With `python -m mpi4py` an error that nobody caught ends all ranks behind this.
-            aborts = "mpi4py.run" in sys.modules and hasattr(sys, "last_value")
-            if not MPI.Is_finalized() and not aborts:
-                found.end()
+            failed = hasattr(sys, "last_value")
+            if MPI.Is_finalized() or (failed and "mpi4py.run" in sys.modules):
+                return
+            if failed and hasattr(signal, "alarm"):
+                # The others may wait where they are not told: MPI ends all if this process is ended.
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(PATIENCE)
+            found.end()
+            if failed and hasattr(signal, "alarm"):
+                signal.alarm(0)
 
         atexit.register(end)
         return found
@@ -104,6 +114,10 @@ class Entering:
         if self._gone is None:
             self._combined(self._ranks - self._rank, _LEAST, _LEAST)
             self._told(why)
+
+    def told(self, own: str) -> list[str]:
+        """What each rank tells all of them, by rank, within a call."""
+        return self._gather(own)
 
     def _told(self, own: str) -> list[str]:
         """What all ranks say."""

@@ -33,7 +33,7 @@ train Net {
 def divided(text: str = TEXT) -> tuple[SourceModel, Staged]:
     """A model whose step is divided, and what is known of that."""
     model = open_training("net.dlm", text=text)
-    divide_stages(model, 2)
+    divide_stages(model, {"stage": 2})
     return model, model.staged[0]
 
 

@@ -199,6 +199,22 @@ def test_where_one_rank_fails_all_end(folder: Path, name: str) -> None:
     assert code in done.stderr
 
 
+@pytest.mark.long
+def test_a_rank_that_ends_with_an_error_ends_those_that_wait_elsewhere(folder: Path) -> None:
+    """The other waits for what the first one compiles: it makes no call in which it would be told."""
+    done = ended(
+        folder,
+        2,
+        "from dlc.runtime.ranks import entering\n"
+        "entering.PATIENCE = 2\n"
+        'dlc.trainer("line.dlm", threads=1, comm=comm)\n'
+        'if rank == 0: raise ValueError("no more")\n'
+        'dlc.trainer("line.dlm", threads=1, comm=comm)\n',
+    )
+    assert done.returncode
+    assert "ValueError: no more" in done.stderr
+
+
 def test_shard_without_ranks_is_refused(folder: Path) -> None:
     with pytest.raises(dlc.UsageError, match="this is one process"):
         dlc.trainer(folder / "line.dlm", shard="weights")

@@ -72,7 +72,8 @@ def command(
 ) -> int:
     """Say where the time of a call goes: kernels, modules, lines of the text, beside the machine's roof.
 
-    Inputs left out are random. With several ranks, the table is that of the first.
+    Inputs left out are random. With several ranks, the table is that of the first; of a model with stages
+    it says besides what share of the time each rank works and waits, and the bubble.
     """
     ended = start(ranks)
     if ended is not None:

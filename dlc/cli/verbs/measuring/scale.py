@@ -31,7 +31,13 @@ from dlc.target.network import HERE, Network, network_named
 def command(
     model: options.Model,
     entry: options.Entry = None,
-    ranks: Annotated[int, typer.Option(metavar="N", help="Predict 1, 2, 4 ... N ranks.")] = 64,
+    ranks: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Predict 1, 2, 4 ... N ranks; of a mesh `data` grows, and its other axes stay.",
+        ),
+    ] = 64,
     network: Annotated[
         str,
         typer.Option(
@@ -60,6 +66,7 @@ def command(
     """Predict how a step of training, or a call, scales with the number of ranks.
 
     Each rank has its own processors. Nothing runs: the times of work and collectives come from cost tables.
+    Where the mesh has stages, their schedule is played with these times.
     """
     chosen = sizes(dims)
     asked = driver.ScaleRequest(
