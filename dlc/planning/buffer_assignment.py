@@ -31,7 +31,7 @@ from dlc.planning.waves import Choice, Item, Loop, Origins, Wave
 
 
 @dataclass(slots=True)
-class Buffer:
+class PlannedBuffer:
     """Memory that becomes a root of the plan: kind, size, the first and the last wave that need it."""
 
     kind: str
@@ -112,7 +112,7 @@ class Allocation:
 class BufferAssignment:
     """The buffers of a function, and the allocation of every value that is not a view."""
 
-    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    buffers: list[PlannedBuffer] = field(default_factory=list[PlannedBuffer])
     allocations: dict[Value, Allocation] = field(default_factory=dict[Value, Allocation])
     copies: dict[int, list[tuple[Value, Value]]] = field(
         default_factory=dict[int, list[tuple[Value, Value]]]
@@ -271,7 +271,7 @@ class _Assignment:
         type = kernel.array_type(value)
         size = upper_bound(type.size, self.limits) * type.dtype.bytes
         device = self.devices.get(value, HOST) if kind == "arena" else HOST
-        self.assignment.buffers.append(Buffer(kind, index, size, first, last, device))
+        self.assignment.buffers.append(PlannedBuffer(kind, index, size, first, last, device))
         return Allocation(len(self.assignment.buffers) - 1)
 
     def _allocate_in_arena(self, value: Value, first: int, last: int) -> Allocation:

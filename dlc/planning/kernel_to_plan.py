@@ -1,7 +1,7 @@
 """From kernels to the plan: every value gets a buffer and an offset, every kernel a wave.
 
 `copy_insertion` prepares the function, `waves` forms waves, `buffer_assignment` assigns buffers and
-`arena_offsets` places them in the arena; here the program is written.
+`offset_assignment` places them in the arena; here the program is written.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dlc.ir.value_map import EQUAL, Rearrangement
 from dlc.passes.graph.check_first import CHECKS_FIRST, checks_name
 from dlc.passes.graph.device_placement import devices_of
 from dlc.planning.arena import align
-from dlc.planning.arena_offsets import ArenaOffsets, LiveBuffer, assign_offsets, cases_of
-from dlc.planning.buffer_assignment import FIXED, Buffer, BufferAssignment, assign_buffers
+from dlc.planning.buffer_assignment import FIXED, BufferAssignment, PlannedBuffer, assign_buffers
 from dlc.planning.copy_insertion import copy, insert_copies
 from dlc.planning.failures import NEVER, last_failure
 from dlc.planning.lifetimes import lifetimes
 from dlc.planning.measured_sizes import Reads, refuse_unplanned
+from dlc.planning.offset_assignment import ArenaOffsets, LiveBuffer, assign_offsets, cases_of
 from dlc.planning.waves import NEW_WAVE, Choice, Item, Loop, Scheduler, Wave
 
 
@@ -237,7 +237,7 @@ class _Writer:
                 )
             )
 
-    def _lifetime(self, buffer: Buffer) -> tuple[int, int]:
+    def _lifetime(self, buffer: PlannedBuffer) -> tuple[int, int]:
         """The first and the last wave that need a buffer."""
         end = max(self._written_waves - 1, 0)
         if buffer.kind != "arena":

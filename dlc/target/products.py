@@ -1,6 +1,6 @@
 """Blocking of products for registers and caches (BLIS: MR, NR, KC, MC, NC): the numbers of a processor.
 
-What a product gets is chosen by `dlc.passes.kernel.register_blocking` (MR and NR) and
+What a product gets is chosen by `dlc.target.register_blocking` (MR and NR) and
 `dlc.lowering.cpu.product.cache_blocking` (MC, NC, KC), from these numbers and the sizes of the product.
 
 F. G. Van Zee and R. A. van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality",

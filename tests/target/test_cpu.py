@@ -19,11 +19,11 @@ from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F16, F32, F64, TensorType
 from dlc.lowering.kernel_code.expand import expansions_for
-from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.target import Target, cpu_of
 from dlc.target.cpu import HOST, TARGETS, CpuTarget
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.products import ProductBlocking, Tile
+from dlc.target.register_blocking import panel_columns
 from tests.lowering.everywhere import function_of
 from tests.targets import AVX2
 

@@ -3,7 +3,7 @@
 The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. Each step of k
 is a rank-1 update: the panel's row is loaded once and multiplied by one broadcast element of each row of
 the left operand. The sums, one panel row and one broadcast element fill the registers: NR, the width of
-panels, is chosen by `dlc.passes.kernel.register_blocking`, and so is MR, which `shape_for` asks it for;
+panels, is chosen by `dlc.target.register_blocking`, and so is MR, which `shape_for` asks it for;
 what fits a processor's registers is in `dlc.target.products`. Products of few rows take several panels at
 a time instead: they need enough independent additions to hide their latency, and four streams from memory
 are faster than one.
@@ -22,9 +22,9 @@ from dlc.ir.core import Builder
 from dlc.ir.dims import Size
 from dlc.ir.types import I32, DType, VectorType
 from dlc.lowering.kernel_code.words import iterate
-from dlc.passes.kernel.register_blocking import rows_of
 from dlc.target.cpu import LINE_BYTES, CpuTarget
 from dlc.target.products import ProductBlocking
+from dlc.target.register_blocking import rows_of
 
 UNROLL = 2
 """Steps of k per iteration: enough to hide the loop overhead, and short code."""

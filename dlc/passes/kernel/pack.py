@@ -35,10 +35,10 @@ from dlc.passes.graph.fold_weights import loop_weights, widened_by_products
 from dlc.passes.kernel.fold_bf16 import in_pairs
 from dlc.passes.kernel.fold_operands import erase_unused, narrow_source
 from dlc.passes.kernel.materialize_padding import bordered
-from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.passes.kernel.winograd import winograd_columns, winograd_tile
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
+from dlc.target.register_blocking import panel_columns
 
 
 @define_pass("pack", required=True)

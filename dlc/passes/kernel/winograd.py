@@ -15,10 +15,10 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, count, names, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
-from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.cpu_costs import CpuCosts
+from dlc.target.register_blocking import panel_columns
 from dlc.target.work import transform_picoseconds, winograd_block, winograd_picoseconds
 
 LEVEL = 2

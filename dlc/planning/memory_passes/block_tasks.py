@@ -14,8 +14,8 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.intervals import interval
 from dlc.ir.passes import Context
 from dlc.planning.aliases import origin, readers
-from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import Timeline, updates_of
+from dlc.planning.offset_assignment import cases_of
 from dlc.planning.overwriting import overwritable_operands
 from dlc.planning.scheduling import Task, TaskGraph
 from dlc.planning.waves import NEW_WAVE

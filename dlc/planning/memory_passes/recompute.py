@@ -21,9 +21,9 @@ from dlc.dialects.measured import measuring
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
-from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import Held, Timeline, updates_of
 from dlc.planning.memory_passes.recompute_in_loops import recompute_in_loops
+from dlc.planning.offset_assignment import cases_of
 from dlc.target import cpu_of
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.estimates import is_cheap, is_product, picoseconds

@@ -19,9 +19,9 @@ from dlc.dialects.measured import measuring
 from dlc.ir.core import Op, Value
 from dlc.ir.log import DecisionLog
 from dlc.ir.passes import Context, define_pass
-from dlc.planning.arena_offsets import cases_of
 from dlc.planning.liveness import SAMPLE, Timeline, updates_of
 from dlc.planning.memory_passes.block_tasks import carried, in_order, task_graph, work_in
+from dlc.planning.offset_assignment import cases_of
 from dlc.planning.scheduling import (
     Footprint,
     Schedule,

@@ -23,7 +23,7 @@ from dlc.errors import CallError
 from dlc.lowering.cpu import generic
 from dlc.planning import kernel_to_plan
 from dlc.planning.arena import align
-from dlc.planning.arena_offsets import ArenaOffsets, LiveBuffer
+from dlc.planning.offset_assignment import ArenaOffsets, LiveBuffer
 from dlc.runtime.model import Model
 from dlc.runtime.system.buffers import aligned_bytes
 from tests.runtime.cpu.guard_pages import POISON

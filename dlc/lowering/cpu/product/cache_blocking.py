@@ -1,7 +1,7 @@
 """Cache blocking (BLIS): the size of the tiles of a product on a CPU, MC rows, NC columns, KC steps of k.
 
 The numbers that they follow from are in `dlc.target.products`; MR and NR, the rows and columns of a
-micro-tile, are chosen by `dlc.passes.kernel.register_blocking`.
+micro-tile, are chosen by `dlc.target.register_blocking`.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from dlc.lowering.cpu.micro_kernel import Sums, load, multiply, shape_for, store
 from dlc.lowering.cpu.winograd.tile_transforms import PictureTiles, both_sides
 from dlc.lowering.kernel_code.words import either, for_each, unravel
 from dlc.lowering.kernel_code.writer import Lowered, Writer
-from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.target import cpu_of
 from dlc.target.cpu import LINE_FLOATS
+from dlc.target.register_blocking import panel_columns
 from dlc.target.work import gradient_picoseconds, nanoseconds
 
 

@@ -23,9 +23,9 @@ from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.cpu.micro_kernel import Shape, shape_for, streamed
 from dlc.lowering.cpu.product.cache_blocking import depth_block, shared_rows, tile_panels, tile_rows
-from dlc.passes.kernel.register_blocking import panel_columns
 from dlc.target import Target
 from dlc.target.cpu import CpuTarget
+from dlc.target.register_blocking import panel_columns
 from tests.lowering.everywhere import (
     Program,
     assert_close,

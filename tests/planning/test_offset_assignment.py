@@ -9,7 +9,7 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.open import open_model
-from dlc.planning.arena_offsets import cases_of
+from dlc.planning.offset_assignment import cases_of
 from tests.example_models import FOLDER, NAMES
 from tests.suites import every
 

@@ -9,7 +9,7 @@ from dlc.dialects import func, kernel
 from dlc.ir.dims import evaluate
 from dlc.ir.native import Compiler, interpreted
 from dlc.planning import arena
-from dlc.planning.buffer_assignment import Buffer
+from dlc.planning.buffer_assignment import PlannedBuffer
 
 MOST_POWERS = 14
 """The most powers of 2 among the cases of sizes."""
@@ -21,7 +21,7 @@ UNBOUNDED = 4096
 class LiveBuffer:
     """A buffer of the arena, and the first and the last wave that need it."""
 
-    buffer: Buffer
+    buffer: PlannedBuffer
     first: int
     last: int
 
