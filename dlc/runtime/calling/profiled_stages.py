@@ -51,6 +51,9 @@ class StagedCalls:
     """Calls of a function on one stage, with equal arguments; other ranks make them at the same time."""
 
     name: str
+    model: str
+    target: str
+    """The kind of machine that the parts are for."""
     plan: Plan
     entries: Mapping[str, EntryPoint]
     channel: Channel
@@ -218,7 +221,11 @@ class _Found:
         best = self.done[self.chosen[0]]
         spent = sum(row.ms for row in rows.values()) + between + max(0.0, python)
         return Profile(
-            *self._heading(),
+            self.calls.model,
+            self.calls.name,
+            self.calls.target,
+            dict(self.calls.dims),
+            self.threads,
             len(self.done),
             call,
             processor,
@@ -232,12 +239,6 @@ class _Found:
             ops=rows,
             stages=self._times(best, quickest),
         )
-
-    def _heading(self) -> tuple[str, str, str, Mapping[str, int], int]:
-        """The first fields of a profile: model, entry point, device, named sizes, threads."""
-        part = next(iter(self.calls.entries.values()))
-        model = part.artifact.manifest.model
-        return model, self.calls.name, part.target, dict(self.calls.dims), self.threads
 
     @property
     def first_op_after(self) -> int:

@@ -55,7 +55,8 @@ class StagedEntryPoint(RankEntryPoint):
         self._plan = plan_of(staged, interfaces, channel.stage)
         self._binder = DimBinder(self._entry)
         self._reader = ArgumentReader(self._entry, self._binder.free)
-        self._artifact = next(iter(parts.values())).artifact
+        part = next(iter(parts.values()))
+        self._artifact, self._target = part.artifact, part.target
         self.seconds = 0.0
         """How long calls have taken."""
         self.waited = 0.0
@@ -186,6 +187,8 @@ class StagedEntryPoint(RankEntryPoint):
         axes = Mesh({axis.name: axis.ranks for axis in self._artifact.manifest.mesh})
         calls = StagedCalls(
             self.name,
+            self._artifact.manifest.model,
+            self._target,
             self._plan,
             self._parts,
             self._channel,

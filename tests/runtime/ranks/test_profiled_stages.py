@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dlc.driver.profile.data import profile_data
 from dlc.driver.profile.events import trace_text
+from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import CallError
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.calling.stage_call import schedule
@@ -159,3 +160,31 @@ def test_an_entry_point_is_profiled_too_and_wrong_rounds_end_it_on_all_ranks() -
         assert [span.title for span in times.spans if span.kind == "part"] == ["part"]
     assert "D0801" in found[2][1]
     assert all("D0824" in error for _, error in found[:2])
+
+
+HALF = """\
+dlc 1
+dim B = 1..64
+mesh stage = 2
+
+module Net() {
+  param a: f32[3, 4] = normal(0.5)
+  param b: f32[4, 2] = normal(0.5)
+  export fn low(x: f32[B, 3]) -> f32[B, 4] = on stage 0 { tanh(x @ a) }
+  export fn high(x: f32[B, 3]) -> f32[B, 2] = on stage 1 { low(x) @ b }
+}
+"""
+
+
+def test_a_stage_that_has_no_part_of_an_entry_point_waits_for_its_result() -> None:
+    request = CompileRequest(path="", text=HALF, weights="init:3", ranks=2)
+    made = make_artifact(request).artifact
+    x = np.ones((4, 3), np.float32)
+
+    def work(at: SimulatedRanks) -> Profile:
+        return Model(made, threads=1, comm=at).low.profile(x, rounds=1)
+
+    one, other = run_simulated(Mesh({"stage": 2}), work)
+    assert {row.title for row in other.rows} == {"wait for stage 0", "wait until all is sent"}
+    assert stages_of(other).shares[1].busy_ms == 0 < stages_of(other).shares[0].busy_ms
+    assert one.device == other.device
