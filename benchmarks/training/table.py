@@ -1,6 +1,7 @@
 """The classic table of training: six networks, images, tokens or samples per second, and the deviation.
 
-    python -m benchmarks training_table [NAME]... [--threads 2] [--rounds 5] [--quick] [--json FILE]
+    python -m benchmarks training_table [NAME]... [--threads 2] [--rounds 5] [--without PEER]... [--quick]
+        [--json FILE]
 
 A figure is the mean of at least five runs ± their standard deviation, the networks and batches are those of
 `benchmarks/training/cases.py`, the contenders and how they take turns those of `benchmarks training`. A
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TABLE))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=LEAST_RUNS, help="at least 5")
+    parser.add_argument("--without", action="append", default=[], metavar="PEER", choices=PEERS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     given = parser.parse_args()
@@ -60,7 +62,13 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for name in given.names or cases:
         outcomes = measure(
-            name, cases[name], given.threads, rounds, seconds=seconds, patience=PATIENCE
+            name,
+            cases[name],
+            given.threads,
+            rounds,
+            contenders=["dlc", *(peer for peer in PEERS if peer not in given.without)],
+            seconds=seconds,
+            patience=PATIENCE,
         )
         print(row(name, cases[name], outcomes), flush=True)
         found += outcomes
