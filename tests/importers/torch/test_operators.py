@@ -401,3 +401,21 @@ def test_complex_results_are_refused() -> None:
 
     with pytest.raises(dlc.Unsupported, match="complex64 is not imported"):
         dlc.from_torch(Transformed(), X)
+
+
+class _FromTheEnd(torch.nn.Module):
+    """As many of the last rows of a table as a text has words, and the first of them."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        words = x.shape[1]
+        return x[:, -words:] * 2, torch.arange(40)[-words:] + x[0, -words]
+
+
+@pytest.mark.parametrize("words", [2, 5, 9])
+def test_slices_count_a_chosen_size_from_the_end(words: int) -> None:
+    module = _FromTheEnd()
+    fast = dlc.from_torch(module, (torch.randn(2, 5),), dynamic=[{1: "T"}])
+    x = torch.randn(2, words)
+    for found, expected in zip(fast(x), module(x), strict=True):
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found, expected)

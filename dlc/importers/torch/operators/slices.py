@@ -16,6 +16,7 @@ from dlc.importers.torch.operators.shapes import taken
 from dlc.ir.bounded import larger, smaller
 from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim, Size
+from dlc.ir.intervals import interval
 from dlc.ir.types import I64, TensorType
 
 FAR = 1 << 62
@@ -66,14 +67,15 @@ def _unbind(context: NodeContext) -> Operand:
 def _select(context: NodeContext) -> Operand:
     x = context.value("self")
     axis = context.axis("dim", tensor_type(x).rank)
-    index = _counted(context.size("index"), tensor_type(x).shape[axis])
+    index = _counted(context, context.size("index"), tensor_type(x).shape[axis])
     part = slice_axis(context.emit, x, axis, index, index + 1)
     return reshape(context.emit, part, context.type.shape)
 
 
-def _counted(index: Size, size: Size) -> Size:
+def _counted(context: NodeContext, index: Size, size: Size) -> Size:
     """An index that may count from the end, as one that counts from the start."""
-    return size + index if isinstance(index, int) and index < 0 else index
+    _, most = interval(index, context.regions.bounds)
+    return size + index if most is not None and most < 0 else index
 
 
 def _bounds_of(context: NodeContext, size: Size) -> tuple[Size, Size]:
@@ -87,12 +89,10 @@ def _bounds_of(context: NodeContext, size: Size) -> tuple[Size, Size]:
 
 def _inside(context: NodeContext, index: Size, size: Size) -> Size:
     bounds = context.regions.bounds
-    if isinstance(index, int):
-        if index < 0:
-            return larger(size + index, 0, bounds)
-        if index >= FAR:
-            return size
-    return smaller(index, size, bounds)
+    if isinstance(index, int) and index >= FAR:
+        return size
+    counted = _counted(context, index, size)
+    return smaller(counted, size, bounds) if counted == index else larger(counted, 0, bounds)
 
 
 def _slice(context: NodeContext) -> Operand:
@@ -150,7 +150,7 @@ def _select_scatter(context: NodeContext) -> Operand:
     emit, x, source = context.emit, context.value("self"), context.value("src", context.dtype)
     shape = tensor_type(x).shape
     axis = context.axis("dim", len(shape))
-    index = _counted(context.size("index"), shape[axis])
+    index = _counted(context, context.size("index"), shape[axis])
     part = reshape(emit, source, (*shape[:axis], 1, *shape[axis + 1 :]))
     return _between(emit, x, axis, index, part, index + 1)
 
@@ -174,7 +174,7 @@ def _slice_backward(context: NodeContext) -> Operand:
 def _select_backward(context: NodeContext) -> Operand:
     emit, shape = context.emit, context.type.shape
     axis = context.axis("dim", len(shape))
-    index = _counted(context.size("index"), shape[axis])
+    index = _counted(context, context.size("index"), shape[axis])
     dy = reshape(emit, context.value("grad_output"), (*shape[:axis], 1, *shape[axis + 1 :]))
     zero = array.fill(emit, 0, TensorType(context.dtype))
     low = tuple([index if k == axis else 0 for k in range(len(shape))])
