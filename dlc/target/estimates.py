@@ -154,7 +154,9 @@ def _scores(op: Attention | AttentionGradient, keys: Size, sizes: Mapping[str, i
 
 def bytes_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
     """What it reads and writes, each element that it can touch once."""
-    return evaluate(bytes_moved(op), sizes)
+    # Before buffers are assigned, what it writes are its results, and not among its operands.
+    results = sum(kernel.array_type(a).dtype.bytes * _size(a, sizes) for a in op.results)
+    return evaluate(bytes_moved(op), sizes) + results
 
 
 def _size(value: Value, sizes: Mapping[str, int]) -> int:

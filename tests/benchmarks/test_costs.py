@@ -59,7 +59,7 @@ def test_rows_of_a_gpu_are_measured(fake: FakeGpu, monkeypatch: pytest.MonkeyPat
 
 def test_a_row_is_fitted_to_kernels() -> None:
     sizes = {"N": 4096}
-    text = "dlc 1\ndim N = 1..8192\nexport fn f(x: f32[N, 64]) -> f32[N, 64] = x * 2 + 1\n"
+    text = "dlc 1\ndim N = 1..8192\nexport fn f(x: f32[N, 64]) -> f32[N, 64] = exp(exp(x))\n"
     module = elaborate("model.dlm", text=text).module
     Manager(Context()).run(module, pipeline("graph", "kernel", 2))
     (op,) = [op for op in module.walk() if isinstance(op, kernel.Generic)]
