@@ -44,7 +44,7 @@ SHARE = {
         *("ai_onnx_ml_array_feature_extractor", "qlinearmatmul_3D_uint8_float16", "qlinearconv"),
         *("quantizelinear_blocked_asymmetric", "dynamicquantizelinear_max_adjusted"),
         # What onnxruntime has not, or has otherwise.
-        *("adam_multiple", "adagrad", "nesterov_momentum", "tensorscatter_circular", "dft_rfft"),
+        *("tensorscatter_circular", "dft_rfft"),
         *("batchnorm_example_training_mode", "bitcast_bool_to_uint8", "not_2d"),
         *("unique_sorted_with_axis_3d",),
         *("maxunpool_export_with_output_shape", "resize_tf_crop_and_resize_axes_3_2"),
