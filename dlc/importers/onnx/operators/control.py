@@ -63,8 +63,9 @@ def _if(context: NodeContext) -> NodeResults:
             if chosen is no:
                 return context.regions.inline(otherwise)
             return _for_equal_sizes(context, *equal, then)
-    if yes.structure != no.structure:
-        # Sequences of several lengths have no type in common: only a known condition can choose.
+    if yes.structure != no.structure or yes.ranks != no.ranks:
+        # Sequences of several lengths, or tensors of other ranks, have no type in common: only a known
+        # condition can choose.
         context.constant(0)
     used = capture([yes.block, no.block])
     choice = flow.If(_scalar(context, condition), tuple(used), yes.block, no.block)

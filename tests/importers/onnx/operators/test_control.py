@@ -315,6 +315,15 @@ def test_branches_of_different_shapes_are_refused() -> None:
         imported(model_of([node], {"c": np.asarray(True), "x": X}, ["y"]))
 
 
+def test_branches_of_different_ranks_need_a_known_condition() -> None:
+    then = graph([helper.make_node("ReduceSum", ["x"], ["t"], keepdims=0)], [], ["t"])
+    otherwise = graph([helper.make_node("Neg", ["x"], ["o"])], [], ["o"])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)
+    with pytest.raises(Unsupported, match="from its input c") as caught:
+        imported(model_of([node], {"c": np.asarray(True), "x": X}, ["y"]))
+    assert "--fix c=VALUE" in str(caught.value.diagnostics[0].help)
+
+
 def test_an_old_scan_goes_through_each_element_of_a_batch() -> None:
     value = helper.make_tensor_value_info
     body = helper.make_graph(
