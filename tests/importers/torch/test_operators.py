@@ -403,19 +403,17 @@ def test_complex_results_are_refused() -> None:
         dlc.from_torch(Transformed(), X)
 
 
-class _FromTheEnd(torch.nn.Module):
-    """As many of the last rows of a table as a text has words, and the first of them."""
+class FromTheEnd(torch.nn.Module):
+    """All columns, counted from the end, and as many of the last numbers of a table."""
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x):
         words = x.shape[1]
-        return x[:, -words:] * 2, torch.arange(40)[-words:] + x[0, -words]
+        return x[:, -words:] * 2 + torch.arange(40)[-words:]
 
 
 @pytest.mark.parametrize("words", [2, 5, 9])
 def test_slices_count_a_chosen_size_from_the_end(words: int) -> None:
-    module = _FromTheEnd()
+    module = FromTheEnd()
     fast = dlc.from_torch(module, (torch.randn(2, 5),), dynamic=[{1: "T"}])
     x = torch.randn(2, words)
-    for found, expected in zip(fast(x), module(x), strict=True):
-        assert found.shape == expected.shape
-        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(fast(x), module(x))
